@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Part", "bar", "definitions", "html_table", "human_bytes", "text_bar", "text_table"]
+__all__ = ["Part", "bar", "definitions", "html_table", "human_bytes", "lines", "text_bar", "text_table"]
 
 # Readable on light and dark notebooks, and told apart by lightness alone.
 _STYLE = "border-collapse:collapse;font-size:90%"
@@ -77,8 +77,18 @@ def definitions(pairs: Sequence[tuple[str, str]]) -> str:
     >>> definitions([("rows", "7")]).count("<td>7</td>")
     1
     """
-    body = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in pairs)
+    head = '<th style="text-align:left;white-space:pre">'
+    body = "".join(f"<tr>{head}{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in pairs)
     return f'<table style="{_STYLE}"><tbody>{body}</tbody></table>'
+
+
+def lines(texts: Sequence[str]) -> str:
+    r"""Draws lines of text for a notebook.
+
+    >>> lines(["a: 1", "  <b>"])
+    '<pre style="white-space:pre-wrap">a: 1\n  &lt;b&gt;</pre>'
+    """
+    return f'<pre style="white-space:pre-wrap">{escape(chr(10).join(texts))}</pre>'
 
 
 def bar(title: str, parts: Sequence[Part], width: int = 480) -> str:

@@ -72,6 +72,12 @@ class _Described:
         """What a notebook draws below the facts."""
         return ""
 
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain Python values, the same as the shell's `--format json`."""
+        values: dict[str, Any] = asdict(self)  # type: ignore[call-overload]
+        del values["_description"]
+        return values
+
     def __str__(self) -> str:
         return self._description.text
 
@@ -79,7 +85,7 @@ class _Described:
         said = self._description
         title = f"<b>{escape(said.title)}</b>" if said.title else ""
         facts = _pictures.definitions(said.facts) if said.facts else ""
-        return title + facts + self._bars() + "".join(f"<p>{escape(note)}</p>" for note in said.notes)
+        return title + facts + self._bars() + (_pictures.lines(said.notes) if said.notes else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +152,7 @@ class CompactReport(_Described):
     segments_written: int
     bytes_written: int
     seconds: float
-    _description: Description = field(repr=False, compare=False)
+    _description: Description = field(repr=False, compare=False, kw_only=True)
 
     @classmethod
     def from_json(cls, values: str, description: str, text: str) -> CompactReport:
@@ -186,14 +192,15 @@ class BuildReport(_Described):
     declined: list[Finding]
     false_statistics: list[Finding]
     seconds: float
-    _description: Description = field(repr=False, compare=False)
+    _description: Description = field(repr=False, compare=False, kw_only=True)
 
     @classmethod
     def from_json(cls, values: str, description: str, text: str) -> BuildReport:
         """Makes a report from the JSON forms of its values and its description, and its text."""
         said = json.loads(values)
-        findings = {name: _findings(said.pop(name)) for name in ("declined", "false_statistics")}
-        return cls(**said, **findings, _description=Description.from_json(description, text))
+        for name in ("declined", "false_statistics"):
+            said[name] = _findings(said[name])
+        return cls(**said, _description=Description.from_json(description, text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +245,7 @@ class VerifyReport(_Described):
 
     indexes: list[IndexVerdict]
     false_statistics: list[Finding]
-    _description: Description = field(repr=False, compare=False)
+    _description: Description = field(repr=False, compare=False, kw_only=True)
 
     @classmethod
     def from_json(cls, values: str, description: str, text: str) -> VerifyReport:
@@ -253,7 +260,7 @@ class VerifyReport(_Described):
             )
             for verdict in said["indexes"]
         ]
-        return cls(verdicts, _findings(said["false_statistics"]), Description.from_json(description, text))
+        return cls(verdicts, _findings(said["false_statistics"]), _description=Description.from_json(description, text))
 
     @property
     def ok(self) -> bool:
@@ -309,7 +316,7 @@ class VacuumReport(_Described):
     manifests_kept: int
     segments_kept: int
     seconds: float
-    _description: Description = field(repr=False, compare=False)
+    _description: Description = field(repr=False, compare=False, kw_only=True)
 
     @classmethod
     def from_json(cls, values: str, description: str, text: str) -> VacuumReport:
@@ -484,6 +491,7 @@ class TableInfo(_Described):
         location: Where the data is.
         format: `parquet` or `delta`.
         store: Where the indexes are; none for a glob or a single file opened without a store.
+        version: The version that was asked for, if one was: how updates stand is known of the newest state alone.
         delta_version: Version of the Delta table, if it is one.
         manifest: Number of the manifest, if there is one.
         files: Number of data files.
@@ -499,6 +507,7 @@ class TableInfo(_Described):
     location: str
     format: str
     store: str | None
+    version: int | None
     delta_version: int | None
     manifest: int | None
     files: int
@@ -509,7 +518,7 @@ class TableInfo(_Described):
     index_bytes: int
     indexes: list[Index]
     updates: UpdatesInfo | None
-    _description: Description = field(repr=False, compare=False)
+    _description: Description = field(repr=False, compare=False, kw_only=True)
 
     @classmethod
     def from_json(cls, report: tuple[str, str, str], updates: tuple[str, str, str] | None) -> TableInfo:
@@ -525,6 +534,17 @@ class TableInfo(_Described):
             },
             _description=Description.from_json(description, text),
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain Python values, the same as the shell's `info --format json`."""
+        values = _Described.to_dict(self)
+        values["updates"] = None if self.updates is None else self.updates.to_dict()
+        for index in values["indexes"]:
+            index["columns"], index["options"] = (
+                list(index["columns"]),
+                [list(each) for each in index["options"].items()],
+            )
+        return values
 
     def _bars(self) -> str:
         return "" if self.updates is None else self.updates._bars()  # noqa: SLF001 - one module
@@ -618,7 +638,7 @@ class PublishReport(_Described):
     originals_moved: int
     bytes_published: int
     seconds: float
-    _description: Description = field(repr=False, compare=False)
+    _description: Description = field(repr=False, compare=False, kw_only=True)
 
     @classmethod
     def from_json(cls, values: str, description: str, text: str) -> PublishReport:
@@ -647,7 +667,7 @@ class MigrateReport(_Described):
     bytes_written: int
     delta_version: int | None
     seconds: float
-    _description: Description = field(repr=False, compare=False)
+    _description: Description = field(repr=False, compare=False, kw_only=True)
 
     @classmethod
     def from_json(cls, values: str, description: str, text: str) -> MigrateReport:
@@ -702,7 +722,7 @@ class UpdatesInfo(_Described):
     log_bytes: int
     flushed_bytes: int
     merged_bytes: int
-    _description: Description = field(repr=False, compare=False)
+    _description: Description = field(repr=False, compare=False, kw_only=True)
 
     @classmethod
     def from_json(cls, values: str, description: str, text: str) -> UpdatesInfo:
@@ -713,9 +733,7 @@ class UpdatesInfo(_Described):
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain Python values, the same as in the shell's `info --format json`."""
-        values = {**asdict(self), "key": list(self.key)}
-        del values["_description"]
-        return values
+        return {**_Described.to_dict(self), "key": list(self.key)}
 
     def _bars(self) -> str:
         writes = round(1000 * self.writes_per_update), round(1000 * self.writes_bound)

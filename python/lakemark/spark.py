@@ -15,6 +15,7 @@ Example:
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 import zipfile
@@ -23,10 +24,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from lakemark._internal import describe_build
 from lakemark._internal import version as _release
 from lakemark._progress import ProgressBar
 from lakemark.exceptions import NotFoundError, UnsupportedError
-from lakemark.reports import BuildReport, Finding
+from lakemark.reports import BuildReport
 from lakemark.spark_report import SparkExplainReport
 
 if TYPE_CHECKING:
@@ -160,9 +162,11 @@ def build(
     with _bar(spark) if progress else nullcontext():
         (row,) = spark.sql(f"CALL `{catalog}`.system.build({named})", args=arguments).collect()
     values = row.asDict()
-    declined = [Finding(*text.split(": ", 1)) for text in values.pop("declined")]
-    false_statistics = [Finding(*text.split(": ", 1)) for text in values.pop("false_statistics")]
-    return BuildReport(declined=declined, false_statistics=false_statistics, **values)
+    for findings in ("declined", "false_statistics"):
+        values[findings] = [
+            dict(zip(("path", "problem"), text.split(": ", 1), strict=True)) for text in values[findings]
+        ]
+    return BuildReport.from_json(*describe_build(json.dumps(values)))
 
 
 def explain(frame: DataFrame) -> SparkExplainReport:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pickle
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
@@ -122,3 +123,23 @@ def test_reports_are_values_that_cannot_be_changed(indexed: Judged) -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         index.rows = 0  # type: ignore[misc]
     assert index == lakemark.Table(indexed.folder).indexes[0]
+
+
+def test_reports_become_values_and_keep_their_text(indexed: Judged) -> None:
+    table = indexed.table
+    reports = [table.build(progress=False), table.compact(progress=False), table.verify(), table.vacuum(), table.info()]
+    for report in reports:
+        values = report.to_dict()
+        assert json.loads(json.dumps(values)) == values
+        assert "_description" not in json.dumps(values)
+        assert pickle.loads(pickle.dumps(report)) == report  # noqa: S301 - ours
+        assert str(pickle.loads(pickle.dumps(report))) == str(report) != ""  # noqa: S301 - ours
+    assert "updates" not in str(lakemark.Table(indexed.folder, version=1).info())
+
+
+def test_lines_of_a_report_keep_their_indents_in_a_notebook(indexed: Judged) -> None:
+    segment = next(indexed.folder.glob("_lakemark/marks/*.lmx"))
+    segment.write_bytes(b"<i>")
+    html = indexed.table.verify()._repr_html_()
+    assert "\n  damaged: marks/" in html
+    assert "<i>" not in html

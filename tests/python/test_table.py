@@ -200,7 +200,8 @@ def test_verify_finds_a_damaged_index_and_answers_stay_right(indexed: Judged) ->
     report = lakemark.Table(indexed.folder).verify()
     assert not report
     assert sum(len(verdict.damaged) for verdict in report.indexes) == 1
-    assert "damaged" in str(report)
+    assert "1 damaged" in str(report)
+    assert "\n  damaged: marks/" in str(report)
     for condition in CONDITIONS:
         assert lakemark.Table(indexed.folder).count(condition) == indexed.count(condition)
 

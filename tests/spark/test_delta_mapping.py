@@ -107,3 +107,34 @@ def test_changes_are_seen_buffered_and_migrated(spark: SparkSession, mapped: Pat
         assert collected(spark.table(table)) == expected, step
         assert collected(spark.table(table).where("town = 'Bern'")) == bern, step
         assert spark.table(table).where("town = 'Linz'").count() == 2, step
+
+
+def test_names_may_have_what_sql_has_to_quote(spark: SparkSession, mapped: Path) -> None:
+    shown = (
+        COLUMNS[0],
+        field("my `city`", "col-2", "string"),
+        field("a.b", "col-7", "long"),
+        field("my day", "col-5", "string"),
+    )
+    partitioned = metadata(*shown)
+    partitioned["metaData"]["partitionColumns"] = ["my day"]
+    commit(mapped, 1, partitioned)
+    for column in ("my `city`", "a.b"):
+        lakemark.Table(mapped).create_index([column], using="bitmap", name=f"on {column}", progress=False)
+    table = spark.table(f"lm.`{mapped}`")
+    assert table.columns == ["id", "my `city`", "a.b", "my day"]
+    assert table.where("`my ``city``` = 'Oslo' AND `my day` = 'day1'").count() == sum(
+        row["city"] == "Oslo" and row["day"] == "day1" for row in ALL
+    )
+    described = {row.col_name: row.data_type for row in spark.sql(f"DESCRIBE TABLE lm.`{mapped}`").collect()}
+    assert described["my day"] == "string"
+    spark.sql(f"DROP INDEX `on a.b` ON lm.`{mapped}`")
+    assert "on a.b" not in [index.name for index in lakemark.Table(mapped).indexes]
+
+
+def test_an_older_version_is_read_by_the_names_that_it_had(spark: SparkSession, mapped: Path) -> None:
+    commit(mapped, 1, metadata(COLUMNS[0], field("town", "col-2", "string"), *COLUMNS[2:]))
+    oslo = [row["id"] for row in ALL if row["city"] == "Oslo"]
+    for version, name in ((0, "city"), (1, "town")):
+        found = spark.read.format("lakemark").option("version", version).load(str(mapped))
+        assert [row["id"] for row in collected(found.where(f"{name} = 'Oslo'"))] == oslo

@@ -1,125 +1,19 @@
 //! The words of the command line: verbs, options and what `--help` teaches about them.
 
+mod help;
+mod values;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-const ABOUT: &str = "Indexes beside a data lake: sidecar index files for Parquet and Delta tables";
-
-const LONG_ABOUT: &str = "\
-Indexes beside a data lake: sidecar index files for Parquet and Delta tables.
-
-Lakemark writes index files beside a table that already exists and uses them to skip files, row groups, pages \
-and rows, and to answer counts without opening the data. Your Parquet files are never touched, and an index that is \
-missing, stale or damaged only makes a query slower.";
-
-const EXAMPLES: &str = "\
-Examples:
-  lakemark index create flights/ --on carrier      declare an index and build it
-  lakemark count flights/ \"carrier = 'UA'\"         answered from the index alone
-  lakemark explain flights/ \"carrier = 'UA'\"       what is skipped, and why not more
-  lakemark index build flights/                    cover files that were added since (for cron)
-  lakemark upsert flights/ late.csv --key flight   add rows, or replace those with the same keys
-  lakemark info flights/                           files, rows, pending updates, indexes
-  lakemark vacuum flights/ --dry-run               show which old index files can go
-  lakemark                                         the SQL shell
-
-A TABLE is a folder of Parquet files (also Hive-partitioned), a Delta table, one file, a glob in quotes, or a URL.
-Results go to stdout, progress and warnings to stderr.
-Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C.";
-
-const SQL_EXAMPLES: &str = "\
-Without -c and -f, SQL comes from the terminal, or from a pipe.
-
-Examples:
-  lakemark sql -c \"CREATE EXTERNAL TABLE f STORED AS LAKEMARK LOCATION 'flights/'\" \\
-               -c \"SELECT carrier, count(*) FROM f WHERE dest = 'SEA' GROUP BY carrier\"
-  echo \"SELECT 1 AS x\" | lakemark sql --format json
-
-Statements of Lakemark's own, besides all of DataFusion's SQL:
-  CREATE INDEX [IF NOT EXISTS] i ON t USING bitmap (c) [WITH (k = v)]
-  DROP INDEX [IF EXISTS] i ON t
-  SHOW INDEXES FROM t
-  SET lakemark.use_index = false
-
-Statements that change a table, each as a whole or not at all; the table needs a key, which this declares:
-  CREATE EXTERNAL TABLE t STORED AS LAKEMARK LOCATION '…' OPTIONS (key 'id')
-  INSERT INTO t …            rows whose keys are not there
-  REPLACE INTO t …           rows in the place of those with their keys
-  UPDATE t SET … WHERE …
-  DELETE FROM t WHERE …
-  MERGE INTO t USING … ON … WHEN [NOT] MATCHED …";
-
-const KEY_EXAMPLES: &str = "\
-Reads the key of every row once to see that none is NULL or there twice, and gives the first column an index of the kind \
-key unless it has an index that knows its rows. From then on the table takes insert, upsert, update and delete.
-
-Options (--with): cache_bytes, the space for pending updates (1073741824); page_bytes (65536); alpha, more memory against \
-fewer writes (1; up to 2); migration_threshold, how full that space may be before a change begins a migration, such as 50% \
-(none by default).
-
-Examples:
-  lakemark key flights/ --on flight
-  lakemark key orders/ --on customer,number --with cache_bytes=4294967296";
-
-const CHANGE_EXAMPLES: &str = "\
-insert   adds rows; a key that is there already is an error, and nothing is inserted
-upsert   adds rows, in the place of those with the same keys; columns that the file lacks are NULL
-update   sets the columns that the file has, in the rows with its keys; absent keys change nothing
-delete   removes the rows with these keys; absent keys change nothing
-
-FILE is .parquet, .csv with a header, .json or .ndjson, .arrow, or - for CSV from stdin. Columns go by name; those of \
-CSV and JSON are read in the table's types, and an empty field of CSV is NULL. All rows of the file are one change: it is \
-made as a whole or not at all, is durable when the command ends, and every reader sees it then.
-
-Examples:
-  lakemark insert flights/ new.parquet --key flight
-  lakemark upsert flights/ late.csv
-  lakemark upsert flights/ 17.csv --txn-app-id loader --txn-version 17     made once, however often it is run
-  echo 'flight,delay
-  4711,15' | lakemark update flights/ -
-  lakemark sql --format csv -c \"SELECT 4711 AS flight\" | lakemark delete flights/ -";
-
-const ADVISE_EXAMPLES: &str = "\
-Reads the footers and about a million rows of each column in question, nothing else, and changes nothing without --apply.
-
-With --queries, each query of the file (separated by semicolons) is planned over the table, whatever name it gives to it. The
-advice is then for these queries: the indexes to build with their predicted sizes, what each query would read with them, the
-indexes that none of them can use, and the order or the page size of the data that would let them read less. Without, columns
-are ranked by what conditions of the usual shapes would save: one value, IN of ten, ranges of 1%, 10% and 50% of the rows.
-
-Examples:
-  lakemark index advise flights/
-  lakemark index advise flights/ --queries dashboard.sql
-  lakemark index advise flights/ --queries dashboard.sql --apply";
-
-const REPAIR_NOTE: &str = "\
-A Delta table and its store part where the store was put back from a backup, the table was made anew in the same place, or its log was
-set back. Queries then end with StoreMismatch, as nobody can tell which of the pending updates the table has already. Where the right store
-or log can be put back, that is better than either choice.
-
-  lakemark repair flights/ --pending keep          what the store has counts over what the table has of the same keys
-  lakemark repair flights/ --pending discard       the table counts as it is";
-
-const MIGRATE_EXAMPLES: &str = "\
-Queries and changes go on meanwhile. Files without a changed row stay as they are; the indexes cover the new ones. A migration that was stopped \
-at any point is finished, or begun again, by the next one.
-
-Examples:
-  lakemark migrate flights/                        everything that is pending
-  lakemark migrate flights/ --threshold 50%        only if half of the cache is full (for cron)
-  lakemark migrate flights/ --fraction 0.1         a tenth of it: the lowest keys that are left
-  lakemark migrate flights/ --publish              what was migrated, for programs that list flights/*.parquet, too";
-
-const HISTORY_EXAMPLES: &str = "\
-A version of a Delta table is what every reader of Delta calls so, without changes that are pending. Of other tables it is the number of a manifest of the \
-store: changes belong to the version that a flush or a migration makes of them; files that others add or remove count as they are now.
-
-Examples:
-  lakemark history flights/
-  lakemark count flights/ --version 12 \"carrier = 'UA'\"
-  lakemark sql -c \"CREATE EXTERNAL TABLE f STORED AS LAKEMARK LOCATION 'flights/' OPTIONS (version '12')\" -c \"SELECT * FROM f\"";
+use help::{
+    ABOUT, ADVISE_EXAMPLES, CHANGE_EXAMPLES, EXAMPLES, HISTORY_EXAMPLES, KEY_EXAMPLES, LONG_ABOUT, MIGRATE_EXAMPLES,
+    REPAIR_NOTE, SQL_EXAMPLES,
+};
+pub use values::KeyValue;
+use values::{age, key_value, share, size};
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -229,7 +123,7 @@ pub struct TableArgs {
     pub store: Option<String>,
     /// Option of the object store, e.g. aws_region=eu-north-1; may be given several times. Credentials come from the environment
     #[arg(long = "storage", value_name = "KEY=VALUE", value_parser = key_value)]
-    pub storage: Vec<(String, String)>,
+    pub storage: Vec<KeyValue>,
 }
 
 /// `lakemark index create`.
@@ -249,7 +143,7 @@ pub struct CreateArgs {
     pub name: Option<String>,
     /// Option of the index; may be given several times
     #[arg(long = "with", value_name = "KEY=VALUE", value_parser = key_value)]
-    pub options: Vec<(String, String)>,
+    pub options: Vec<KeyValue>,
     /// Do nothing if an index of that name exists
     #[arg(long)]
     pub if_not_exists: bool,
@@ -455,7 +349,7 @@ pub struct KeyArgs {
     pub on: Vec<String>,
     /// Option of pending updates; may be given several times
     #[arg(long = "with", value_name = "KEY=VALUE", value_parser = key_value)]
-    pub options: Vec<(String, String)>,
+    pub options: Vec<KeyValue>,
     /// How the index is built.
     #[command(flatten)]
     pub tuning: Tuning,
@@ -580,48 +474,6 @@ pub enum TextFormat {
     Json,
 }
 
-fn key_value(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.trim().to_owned())),
-        _ => Err("write it as KEY=VALUE, e.g. files_per_segment=64".to_owned()),
-    }
-}
-
-fn size(text: &str) -> Result<u64, String> {
-    let wrong = || "write it as a number with an optional K, M or G, e.g. 512M".to_owned();
-    let trimmed = text.trim().trim_end_matches(['B', 'b']);
-    let (digits, shift) = match trimmed.char_indices().last() {
-        Some((at, 'k' | 'K')) => (trimmed.get(..at), 10),
-        Some((at, 'm' | 'M')) => (trimmed.get(..at), 20),
-        Some((at, 'g' | 'G')) => (trimmed.get(..at), 30),
-        _ => (Some(trimmed), 0),
-    };
-    let number: u64 = digits.and_then(|digits| digits.parse().ok()).ok_or_else(wrong)?;
-    number.checked_mul(1 << shift).filter(|&bytes| bytes > 0).ok_or_else(wrong)
-}
-
-/// A share: 0.5 or 50%.
-fn share(text: &str) -> Result<f64, String> {
-    let (number, whole) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
-    match number.trim().parse::<f64>() {
-        Ok(number) if (0.0..=whole).contains(&number) => Ok(number / whole),
-        _ => Err("give a share from 0 to 1, such as 0.1, or in per cent, such as 50%".to_owned()),
-    }
-}
-
-fn age(text: &str) -> Result<Duration, String> {
-    let wrong = || "write it as a number with h, d or w, e.g. 12h or 30d".to_owned();
-    let text = text.trim();
-    let (digits, hours) = match text.char_indices().last() {
-        Some((at, 'h')) => (text.get(..at), 1),
-        Some((at, 'd')) => (text.get(..at), 24),
-        Some((at, 'w')) => (text.get(..at), 7 * 24),
-        _ => return Err(wrong()),
-    };
-    let number: u64 = digits.and_then(|digits| digits.parse().ok()).ok_or_else(wrong)?;
-    number.checked_mul(hours * 60 * 60).map(Duration::from_secs).ok_or_else(wrong)
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -631,33 +483,6 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn sizes_take_units() {
-        assert_eq!(size("512M"), Ok(512 << 20));
-        assert_eq!(size("2GB"), Ok(2 << 30));
-        assert_eq!(size("4096"), Ok(4096));
-        for wrong in ["", "G", "-1", "0", "1T", "99999999999G"] {
-            assert!(size(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn ages_have_a_unit() {
-        assert_eq!(age("7d"), Ok(Duration::from_secs(604_800)));
-        assert_eq!(age("36h"), Ok(Duration::from_secs(129_600)));
-        assert_eq!(age("2w"), Ok(Duration::from_secs(1_209_600)));
-        for wrong in ["", "7", "d", "-1d", "1.5h", "1y", "99999999999999999w"] {
-            assert!(age(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn options_are_key_and_value() {
-        assert_eq!(key_value("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
-        assert!(key_value("a").is_err());
-        assert!(key_value("=b").is_err());
     }
 
     #[test]

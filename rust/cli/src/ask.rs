@@ -19,7 +19,7 @@ pub(crate) async fn open(at: &TableArgs) -> Result<Arc<Table>, Failure> {
 
 /// Opens the table at a version, if one is given.
 pub(crate) async fn open_at(at: &TableArgs, version: Option<u64>) -> Result<Arc<Table>, Failure> {
-    let storage_options = at.storage.iter().cloned().collect();
+    let storage_options = at.storage.iter().map(|option| (option.key.clone(), option.value.clone())).collect();
     Ok(Table::open(&at.table, TableOptions { store: at.store.clone(), storage_options, version }).await?)
 }
 
@@ -33,9 +33,8 @@ pub(crate) async fn lookup(args: LookupArgs) -> Result<(), Failure> {
     let table = open_at(&args.at, args.version).await?;
     let keys: ArrayRef = Arc::new(StringArray::from(args.keys));
     let options = QueryOptions::default();
-    let (schema, batches) =
-        lakemark_datafusion::lookup(&table, &keys, &args.on, args.columns.as_deref(), &options).await?;
-    output::batch(concat_batches(&schema, &batches).map_err(DataFusionError::from)?, args.format)
+    let found = lakemark_datafusion::lookup(&table, &keys, &args.on, args.columns.as_deref(), &options).await?;
+    output::batch(concat_batches(&found.schema, &found.batches).map_err(DataFusionError::from)?, args.format)
 }
 
 pub(crate) async fn explain(args: ExplainArgs) -> Result<(), Failure> {

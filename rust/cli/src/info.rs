@@ -18,7 +18,7 @@ pub(crate) async fn info(args: InfoArgs) -> Result<(), Failure> {
     if info.indexes.is_empty() {
         said.notes.push("`lakemark index create TABLE --on COLUMN` makes an index".to_owned());
     }
-    if info.updates.is_none() && table.version().is_none() {
+    if info.updates.is_none() && info.version.is_none() {
         said.notes.push("`lakemark key TABLE --on COLUMN` makes the table take updates".to_owned());
     }
     output::text(&said.to_string())

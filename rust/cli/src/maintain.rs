@@ -11,7 +11,7 @@ use lakemark_table::{
 };
 
 use crate::args::{
-    BuildArgs, CompactArgs, CreateArgs, DropArgs, HistoryArgs, ListArgs, Tuning, VacuumArgs, VerifyArgs,
+    BuildArgs, CompactArgs, CreateArgs, DropArgs, HistoryArgs, KeyValue, ListArgs, Tuning, VacuumArgs, VerifyArgs,
 };
 use crate::ask::open;
 use crate::failure::Failure;
@@ -46,9 +46,9 @@ pub(crate) async fn create(args: CreateArgs) -> Result<(), Failure> {
 }
 
 /// What `--with` says, each once.
-pub(crate) fn options_of(given: Vec<(String, String)>) -> Result<BTreeMap<String, String>, Failure> {
+pub(crate) fn options_of(given: Vec<KeyValue>) -> Result<BTreeMap<String, String>, Failure> {
     let mut options = BTreeMap::new();
-    for (key, value) in given {
+    for KeyValue { key, value } in given {
         if options.insert(key.clone(), value).is_some() {
             return Err(Failure::Error(format!("--with {key} is given twice; give it once")));
         }

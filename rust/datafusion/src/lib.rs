@@ -23,7 +23,7 @@ mod sql;
 
 pub use api::advise::{advise, advise_session};
 pub use api::info::table_info;
-pub use api::lookup::lookup;
+pub use api::lookup::{RowsWithSchema, lookup};
 pub use api::query::{QueryOptions, count, explain, explain_count, filter_of, scan};
 pub use api::summaries::{count_distinct, group_count, min_max, sum_mean};
 pub use config::LakemarkOptions;

@@ -37,6 +37,15 @@ pub struct Bin {
     pub order_length: u32,
 }
 
+/// A key of a bin with a row that holds it; ordered by key and row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BinEntry {
+    /// The key.
+    pub key: u64,
+    /// The row.
+    pub row: u32,
+}
+
 impl Bin {
     /// Whether keys and rows stand together, as ramps, where a posting would be.
     #[must_use]

@@ -23,7 +23,7 @@ use crate::error::{FormatError, Result};
 pub use header::Header;
 pub use pages::{physical_length, physical_range, read_logical};
 pub use trailer::{Opened, Trailer, open_tail};
-pub(crate) use whole::open_whole;
+pub(crate) use whole::{WholeFile, open_whole};
 pub use writer::ContainerWriter;
 
 /// The first and the last eight bytes of every file.

@@ -5,6 +5,7 @@
 
 pub mod composite;
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use crate::codec::{ByteReader, ByteWriter};
@@ -323,20 +324,20 @@ impl KeyType {
         matches!(self, Self::List(_))
     }
 
-    /// The smallest and largest [`Key::Fixed`] of this type; `None` for types with [`Key::Bytes`].
-    pub fn fixed_bounds(&self) -> Option<(u64, u64)> {
-        let signed = |low: i64, high: i64| Some((key_of_i64(low), key_of_i64(high)));
+    /// From the smallest to the largest [`Key::Fixed`] of this type; `None` for types with [`Key::Bytes`].
+    pub fn fixed_bounds(&self) -> Option<RangeInclusive<u64>> {
+        let signed = |low: i64, high: i64| Some(key_of_i64(low)..=key_of_i64(high));
         match self {
-            Self::Bool => Some((0, 1)),
+            Self::Bool => Some(0..=1),
             Self::Int8 => signed(i8::MIN.into(), i8::MAX.into()),
             Self::Int16 => signed(i16::MIN.into(), i16::MAX.into()),
             Self::Int32 | Self::Date32 | Self::Time32 { .. } => signed(i32::MIN.into(), i32::MAX.into()),
             Self::Decimal { width_bits: 32, .. } => signed(i32::MIN.into(), i32::MAX.into()),
-            Self::UInt8 => Some((0, u8::MAX.into())),
-            Self::UInt16 | Self::Float16 => Some((0, u16::MAX.into())),
-            Self::UInt32 | Self::Float32 => Some((0, u32::MAX.into())),
+            Self::UInt8 => Some(0..=u8::MAX.into()),
+            Self::UInt16 | Self::Float16 => Some(0..=u16::MAX.into()),
+            Self::UInt32 | Self::Float32 => Some(0..=u32::MAX.into()),
             Self::List(element) => element.fixed_bounds(),
-            _ if self.is_fixed() => Some((0, u64::MAX)),
+            _ if self.is_fixed() => Some(0..=u64::MAX),
             _ => None,
         }
     }
@@ -345,8 +346,9 @@ impl KeyType {
     pub fn check(&self, key: &Key) -> Result<()> {
         match key {
             Key::Fixed(value) => match self.fixed_bounds() {
-                Some((low, high)) if (low..=high).contains(value) => Ok(()),
-                Some((low, high)) => {
+                Some(bounds) if bounds.contains(value) => Ok(()),
+                Some(bounds) => {
+                    let (low, high) = bounds.into_inner();
                     Err(FormatError::invalid("a key", value, format_args!("{low} to {high} for {self:?}")))
                 }
                 None => Err(FormatError::invalid("a key", "a number", format_args!("bytes for {self:?}"))),

@@ -13,15 +13,16 @@
 
 use std::borrow::Cow;
 
-use crate::codec::{ByteReader, ByteWriter};
+use crate::codec::ByteWriter;
 use crate::error::{FormatError, Result};
 use crate::key::{Key, KeyType};
 use crate::posting;
-use crate::value_block::{
-    decode_byte_keys, decode_column, decode_keys, encode_byte_keys, encode_column, encode_keys, gaps_of, keys_of_gaps,
-};
+use crate::value_block::{encode_byte_keys, encode_column, encode_keys, gaps_of};
 
 mod gaps;
+mod reader;
+
+pub use reader::PackedLeaf;
 
 /// The most keys of an embedded segment. Part of the format.
 pub const MAX_SEGMENT_KEYS: usize = 64;
@@ -55,6 +56,24 @@ pub enum KeyRows<'a> {
         /// Its bytes, below 2^31.
         length: u32,
     },
+}
+
+/// A key and how many rows hold it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyCount {
+    /// The key.
+    pub key: Key,
+    /// Rows that hold it; at least one.
+    pub rows: u32,
+}
+
+/// Rows of a key, or of several, without the key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountedRows<'a> {
+    /// How many there are.
+    pub rows: u32,
+    /// Which they are.
+    pub rows_in: KeyRows<'a>,
 }
 
 /// How an embedded segment says which rows its keys have.
@@ -305,189 +324,6 @@ fn encode_postings(entries: &[LeafEntry<'_>], out: &mut ByteWriter) -> Result<()
     }
     places.iter().for_each(|(_, posting)| out.bytes(posting));
     Ok(())
-}
-
-/// A leaf whose heads are decoded.
-#[derive(Debug)]
-pub struct PackedLeaf<'a> {
-    key_type: KeyType,
-    universe: u32,
-    heads: Vec<Key>,
-    keys: Vec<u32>,
-    ends: Vec<usize>,
-    body: &'a [u8],
-}
-
-impl<'a> PackedLeaf<'a> {
-    /// Reads the heads of a leaf of `keys` keys, whose smallest the directory gave.
-    ///
-    /// # Errors
-    /// Bytes that are not a leaf of `key_type`.
-    pub fn decode(bytes: &'a [u8], first_key: &Key, keys: u32, key_type: &KeyType, universe: u32) -> Result<Self> {
-        let mut input = ByteReader::new("a leaf", bytes);
-        let count = input.count("the number of embedded segments", 1)?;
-        if count == 0 {
-            return Err(FormatError::invalid("the number of embedded segments", 0, "at least 1"));
-        }
-        let heads = decode_keys(&mut input, first_key, count, key_type)?;
-        let of_segment = decode_column(&mut input, count, "the keys of an embedded segment")?;
-        let fits = |keys: &u32| (1..=MAX_SEGMENT_KEYS as u32).contains(keys);
-        let total: u64 = of_segment.iter().copied().map(u64::from).sum();
-        if !of_segment.iter().all(fits) || total != u64::from(keys) {
-            let expected = format!("{keys} in all, 1 to {MAX_SEGMENT_KEYS} in each");
-            return Err(FormatError::invalid("the keys of embedded segments", total, expected));
-        }
-        let lengths = decode_column(&mut input, count, "the length of an embedded segment")?;
-        let mut end = 0usize;
-        let ends: Vec<usize> = lengths
-            .into_iter()
-            .map(|length| {
-                end = end.saturating_add(length as usize);
-                end
-            })
-            .collect();
-        if end != input.remaining() {
-            return Err(FormatError::invalid("the length of embedded segments", end, input.remaining()));
-        }
-        let body = input.bytes(end)?;
-        Ok(Self { key_type: key_type.clone(), universe, heads, keys: of_segment, ends, body })
-    }
-
-    /// The first key of each embedded segment.
-    #[must_use]
-    pub fn heads(&self) -> &[Key] {
-        &self.heads
-    }
-
-    /// Bytes of an embedded segment.
-    #[must_use]
-    pub fn segment_bytes(&self, number: usize) -> usize {
-        self.slice(number).map_or(0, <[u8]>::len)
-    }
-
-    fn slice(&self, number: usize) -> Option<&'a [u8]> {
-        let start = match number {
-            0 => 0,
-            _ => *self.ends.get(number - 1)?,
-        };
-        self.body.get(start..*self.ends.get(number)?)
-    }
-
-    /// The entries of an embedded segment.
-    ///
-    /// # Errors
-    /// Bytes that are not one; also keys that reach into the next.
-    pub fn segment(&self, number: usize) -> Result<Vec<LeafEntry<'a>>> {
-        let (input, keys) = self.keys(number)?;
-        let rows = self.rows(input, keys.len(), false)?;
-        Ok(keys.into_iter().zip(rows).map(|(key, (rows, held))| LeafEntry { key, rows, rows_in: held }).collect())
-    }
-
-    /// The keys of an embedded segment, each with the number of its rows; where these are is not looked at.
-    ///
-    /// # Errors
-    /// Keys that are not those of one; also keys that reach into the next.
-    pub fn counts_of_segment(&self, number: usize) -> Result<impl Iterator<Item = (Key, u32)> + use<>> {
-        let (mut input, keys) = self.keys(number)?;
-        let rows = rows_of_keys(&mut input, keys.len())?;
-        Ok(keys.into_iter().zip(rows))
-    }
-
-    /// The keys of an embedded segment, and what follows them.
-    fn keys(&self, number: usize) -> Result<(ByteReader<'a>, Vec<Key>)> {
-        let (mut input, head, count) = self.begin(number)?;
-        let keys = match head {
-            Key::Fixed(first) => keys_of_gaps(*first, gaps::decode(&mut input, count - 1)?, &self.key_type)?,
-            Key::Bytes(first) => decode_byte_keys(&mut input, first, count, &self.key_type)?,
-        };
-        if let (Some(last), Some(next)) = (keys.last(), self.heads.get(number + 1))
-            && last >= next
-        {
-            return Err(FormatError::invalid("a key", "not below the next embedded segment", "ascending keys"));
-        }
-        Ok((input, keys))
-    }
-
-    /// The rows of all keys of an embedded segment, and how many there are, without the keys, which are not checked: numbers are
-    /// stepped over. Where the rows of all keys follow each other they are one run.
-    ///
-    /// # Errors
-    /// Bytes that are not one.
-    pub fn rows_of_segment(&self, number: usize) -> Result<Vec<(u32, KeyRows<'a>)>> {
-        let (mut input, head, count) = self.begin(number)?;
-        match head {
-            Key::Fixed(_) => gaps::skip(&mut input, count - 1)?,
-            Key::Bytes(first) => drop(decode_byte_keys(&mut input, first, count, &self.key_type)?),
-        }
-        self.rows(input, count, true)
-    }
-
-    /// The bytes of an embedded segment, its first key, and how many it has.
-    fn begin(&self, number: usize) -> Result<(ByteReader<'a>, &Key, usize)> {
-        match (self.slice(number), self.heads.get(number), self.keys.get(number)) {
-            (Some(bytes), Some(head), Some(&count)) => {
-                Ok((ByteReader::new("an embedded segment", bytes), head, count as usize))
-            }
-            _ => {
-                let expected = format_args!("below {}", self.heads.len());
-                Err(FormatError::invalid("an embedded segment", number, expected))
-            }
-        }
-    }
-
-    /// What follows the keys; `joined` says that runs of keys may be one.
-    fn rows(&self, mut input: ByteReader<'a>, count: usize, joined: bool) -> Result<Vec<(u32, KeyRows<'a>)>> {
-        let rows = rows_of_keys(&mut input, count)?;
-        let held: Result<Vec<_>> = match input.u8()? {
-            form::FOLLOWING => {
-                let mut next = u64::from(input.varint_u32("the first row of a key")?);
-                let all: u64 = rows.iter().copied().map(u64::from).sum();
-                let one = u32::try_from(all).ok().filter(|_| joined).map(|all| vec![all]);
-                let runs = one.unwrap_or(rows).into_iter().map(|rows| {
-                    let start = next;
-                    next += u64::from(rows);
-                    Ok((rows, self.run(start, next)?))
-                });
-                runs.collect()
-            }
-            form::STARTS => {
-                let starts = decode_column(&mut input, count, "the first row of a key")?;
-                let runs = starts.into_iter().zip(rows);
-                let runs = runs
-                    .map(|(start, rows)| Ok((rows, self.run(u64::from(start), u64::from(start) + u64::from(rows))?)));
-                runs.collect()
-            }
-            form::POSTINGS => {
-                let places = decode_column(&mut input, count, "the place of a posting")?;
-                let offsets: Vec<u64> =
-                    places.iter().filter(|place| *place & 1 == 1).map(|_| input.varint()).collect::<Result<_>>()?;
-                let mut offsets = offsets.into_iter();
-                let postings = places.into_iter().zip(rows).map(|(place, rows)| match place & 1 {
-                    0 => Ok((rows, KeyRows::Inline(Cow::Borrowed(input.bytes(place as usize >> 1)?)))),
-                    _ => Ok((rows, KeyRows::Long { offset: offsets.next().unwrap_or_default(), length: place >> 1 })),
-                });
-                postings.collect()
-            }
-            other => Err(FormatError::invalid("the form of the rows of an embedded segment", other, "0 to 2")),
-        };
-        let held = held?;
-        input.finish()?;
-        Ok(held)
-    }
-
-    fn run(&self, start: u64, end: u64) -> Result<KeyRows<'a>> {
-        match u32::try_from(start) {
-            Ok(first) if end <= u64::from(self.universe) => Ok(KeyRows::Run(first)),
-            _ => Err(FormatError::invalid("the rows of a key", end, format_args!("at most {}", self.universe))),
-        }
-    }
-}
-
-/// How many rows each key has.
-fn rows_of_keys(input: &mut ByteReader<'_>, count: usize) -> Result<Vec<u32>> {
-    let surplus = decode_column(input, count, "the rows of a key beyond one")?;
-    let rows: Option<Vec<u32>> = surplus.into_iter().map(|surplus| surplus.checked_add(1)).collect();
-    rows.ok_or_else(|| FormatError::invalid("the rows of a key", "beyond 32 bits", "a 32-bit number"))
 }
 
 #[cfg(test)]

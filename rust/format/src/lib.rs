@@ -33,7 +33,7 @@ pub mod segment;
 pub mod value_block;
 pub mod zones;
 
-pub use bin_block::Bin;
+pub use bin_block::{Bin, BinEntry};
 pub use container::{
     ContainerWriter, ContentKind, Header, Opened, Trailer, open_tail, physical_length, physical_range, read_logical,
 };
@@ -43,11 +43,11 @@ pub use key::{
     key_of_i128, key_of_i256_be,
 };
 pub use key_filter::KeyFilter;
-pub use log::{LogChange, LogCommit, LogRead, Operation};
+pub use log::{LogChange, LogCommit, LogRead, LoggedCommit, Operation};
 pub use manifest::{
     Manifest, ManifestDelta, ManifestFile, ManifestIndex, ManifestLog, ManifestMigration, ManifestPositionMap,
     ManifestPublication, ManifestRun, ManifestSegment, ManifestTransaction, ManifestUpdates, MovedFile, PublishedFile,
-    ReplacedFile, StoreFile, WriteCounters,
+    ReplacedFile, RunRange, StoreFile, WriteCounters,
 };
 pub use position_map::{PositionMap, PositionsInFile, PositionsInRun};
 pub use segment::encoding::{CoarseLevel, Encoding};

@@ -95,11 +95,20 @@ pub struct LogChange {
     pub rows: Vec<u8>,
 }
 
+/// A commit as a log holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoggedCommit {
+    /// Its sequence number.
+    pub sequence: u64,
+    /// The commit.
+    pub commit: LogCommit,
+}
+
 /// What a log holds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LogRead {
     /// Commits with their sequence numbers, in order.
-    pub commits: Vec<(u64, LogCommit)>,
+    pub commits: Vec<LoggedCommit>,
     /// Where the last good frame begins; its end if there is none.
     pub last: u64,
     /// Where the last good frame ends.
@@ -198,7 +207,7 @@ pub fn read_log(id: &[u8; 16], offset: u64, sequence: u64, bytes: &[u8]) -> Resu
     while !rest.is_empty() {
         let at = read.end;
         let damaged = |error: FormatError| error.of_updates(format_args!("the log of updates, from byte {at} on"));
-        let Some((frame, payload)) = frame(id, at, rest).map_err(damaged)? else {
+        let Some(LogFrame { header, payload }) = frame(id, at, rest).map_err(damaged)? else {
             if let Some(later) = frame_behind(id, at, next, rest) {
                 let expected = format_args!("a good one, as another begins at byte {later}");
                 return Err(damaged(FormatError::invalid("a frame", "damaged bytes", expected)));
@@ -206,19 +215,25 @@ pub fn read_log(id: &[u8; 16], offset: u64, sequence: u64, bytes: &[u8]) -> Resu
             read.torn = true;
             break;
         };
-        if frame.sequence != next {
-            return Err(damaged(FormatError::invalid("the sequence of a frame", frame.sequence, next)));
+        if header.sequence != next {
+            return Err(damaged(FormatError::invalid("the sequence of a frame", header.sequence, next)));
         }
         next = take_commits(payload, next, &mut read.commits).map_err(damaged)?;
-        rest = rest.get(frame.end()..).unwrap_or_default();
+        rest = rest.get(header.end()..).unwrap_or_default();
         read.last = at;
-        read.end = at.saturating_add(frame.end() as u64);
+        read.end = at.saturating_add(header.end() as u64);
     }
     Ok(read)
 }
 
-/// The frame that `bytes` begin with, and its payload; `None` where a checksum is wrong or bytes are missing.
-fn frame<'a>(id: &[u8; 16], at: u64, bytes: &'a [u8]) -> Result<Option<(FrameHeader<'a>, &'a [u8])>> {
+/// A frame whose checksums are good.
+struct LogFrame<'a> {
+    header: FrameHeader<'a>,
+    payload: &'a [u8],
+}
+
+/// The frame that `bytes` begin with; `None` where a checksum is wrong or bytes are missing.
+fn frame<'a>(id: &[u8; 16], at: u64, bytes: &'a [u8]) -> Result<Option<LogFrame<'a>>> {
     let Some(header) = FrameHeader::read(bytes).filter(|header| header.is_good(id, at)) else {
         return Ok(None);
     };
@@ -228,7 +243,7 @@ fn frame<'a>(id: &[u8; 16], at: u64, bytes: &'a [u8]) -> Result<Option<(FrameHea
     }
     let payload = bytes.get(FRAME_HEADER..header.end());
     let good = payload.filter(|payload| page_checksum(id, at, payload) == header.payload_checksum);
-    Ok(good.map(|payload| (header, payload)))
+    Ok(good.map(|payload| LogFrame { header, payload }))
 }
 
 /// What stands before the payload of a frame.
@@ -282,7 +297,7 @@ fn frame_behind(id: &[u8; 16], at: u64, next: u64, bytes: &[u8]) -> Option<u64> 
 }
 
 /// Appends the commits of a frame, the first of which is number `sequence`; gives the number of the commit after them.
-fn take_commits(payload: &[u8], sequence: u64, commits: &mut Vec<(u64, LogCommit)>) -> Result<u64> {
+fn take_commits(payload: &[u8], sequence: u64, commits: &mut Vec<LoggedCommit>) -> Result<u64> {
     let mut input = ByteReader::new("a frame", payload);
     let count = input.count("the number of commits", 2)?;
     check_sequences(sequence, count)?;
@@ -295,7 +310,7 @@ fn take_commits(payload: &[u8], sequence: u64, commits: &mut Vec<(u64, LogCommit
             let operation = Operation::decode(input.u8()?)?;
             changes.push(LogChange { operation, rows: input.blob("the rows of a change", MAX_FRAME_BYTES)?.to_vec() });
         }
-        commits.push((number, LogCommit { tag, changes }));
+        commits.push(LoggedCommit { sequence: number, commit: LogCommit { tag, changes } });
     }
     input.finish()?;
     Ok(sequence.saturating_add(count as u64))

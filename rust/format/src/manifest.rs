@@ -13,7 +13,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 
 use crate::codec::{ByteReader, ByteWriter};
-use crate::container::{ContainerWriter, ContentKind, open_whole};
+use crate::container::{ContainerWriter, ContentKind, WholeFile, open_whole};
 use crate::error::{FormatError, Result};
 use crate::key::KeyType;
 use crate::path::check_path;
@@ -21,8 +21,8 @@ use crate::path::check_path;
 pub use extras::{ManifestDelta, ManifestPublication, ManifestTransaction, MovedFile, PublishedFile};
 use false_statistics::FALSE_STATISTICS_TAG;
 pub use updates::{
-    ManifestLog, ManifestMigration, ManifestPositionMap, ManifestRun, ManifestUpdates, ReplacedFile, StoreFile,
-    WriteCounters,
+    ManifestLog, ManifestMigration, ManifestPositionMap, ManifestRun, ManifestUpdates, ReplacedFile, RunRange,
+    StoreFile, WriteCounters,
 };
 
 /// The longest path of a file, in bytes.
@@ -149,8 +149,8 @@ impl Manifest {
 
     /// Reads the bytes of a manifest file, all of them.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let (store_id, directory) = open_whole(bytes, ContentKind::Manifest)?;
-        let manifest = Self::decode_body(store_id, directory)?;
+        let WholeFile { id, directory } = open_whole(bytes, ContentKind::Manifest)?;
+        let manifest = Self::decode_body(id, directory)?;
         manifest.validate_indexes()?;
         Ok(manifest)
     }

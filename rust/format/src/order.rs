@@ -46,26 +46,32 @@ pub fn encode(keys: &[u64], ranks: &[u32]) -> Vec<u8> {
     let sorted = ranks.iter().copied().eq(0..ranks.len() as u32);
     let rank_width = if sorted { 0 } else { width_of(ranks.iter().map(|rank| u64::from(*rank))) };
     out.u8(rank_width);
-    let blocks: Vec<(u64, Vec<u64>)> = keys.chunks(ORDER_BLOCK_ENTRIES).map(gaps_of).collect();
+    let blocks: Vec<KeyGaps> = keys.chunks(ORDER_BLOCK_ENTRIES).map(gaps_of).collect();
     let mut before = None;
-    for (first, gaps) in &blocks {
+    for KeyGaps { first, gaps } in &blocks {
         if let Some(before) = before.replace(*first) {
             out.varint(first.wrapping_sub(before));
         }
         out.u8(width_of(gaps.iter().copied()));
     }
     pack(ranks.iter().map(|rank| u64::from(*rank)).filter(|_| rank_width > 0), rank_width, &mut out);
-    for (_, gaps) in blocks {
+    for KeyGaps { gaps, .. } in blocks {
         let width = width_of(gaps.iter().copied());
         pack(gaps.into_iter(), width, &mut out);
     }
     out.into_vec()
 }
 
-/// The first key of a block, and the gaps to the others.
-fn gaps_of(keys: &[u64]) -> (u64, Vec<u64>) {
+/// The keys of a block, as they are encoded.
+struct KeyGaps {
+    first: u64,
+    /// Of the other keys, each less the one before.
+    gaps: Vec<u64>,
+}
+
+fn gaps_of(keys: &[u64]) -> KeyGaps {
     let gaps = keys.iter().zip(keys.iter().skip(1)).map(|(before, after)| after.wrapping_sub(*before));
-    (keys.first().copied().unwrap_or(0), gaps.collect())
+    KeyGaps { first: keys.first().copied().unwrap_or(0), gaps: gaps.collect() }
 }
 
 impl<'a> BinOrder<'a> {

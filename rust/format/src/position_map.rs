@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 
 use crate::codec::{ByteReader, ByteWriter};
-use crate::container::{ContainerWriter, ContentKind, open_whole};
+use crate::container::{ContainerWriter, ContentKind, WholeFile, open_whole};
 use crate::error::{FormatError, Result};
 use crate::key_filter::KeyFilter;
 use crate::manifest::{MAX_NAME_LENGTH, MAX_PATH_LENGTH, unique};
@@ -91,7 +91,7 @@ impl PositionMap {
 
     /// Reads the bytes of the file, all of them.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let (id, directory) = open_whole(bytes, ContentKind::PositionMap)?;
+        let WholeFile { id, directory } = open_whole(bytes, ContentKind::PositionMap)?;
         let resolution = Self::decode_body(id, directory)?;
         resolution.validate()?;
         Ok(resolution)

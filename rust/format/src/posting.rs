@@ -123,16 +123,26 @@ fn put_bounds(base: u32, span: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&writer.into_vec());
 }
 
-/// Maximal runs of consecutive rows as (first, length).
-fn runs_of(rows: &[u32]) -> impl Iterator<Item = (u32, u32)> + '_ {
-    rows.chunk_by(|a, b| a + 1 == *b).filter_map(|run| run.first().map(|&first| (first, run.len() as u32)))
+/// Consecutive rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowRun {
+    /// The first of them.
+    pub first: u32,
+    /// How many there are.
+    pub length: u32,
+}
+
+/// Maximal runs of consecutive rows.
+fn runs_of(rows: &[u32]) -> impl Iterator<Item = RowRun> + '_ {
+    rows.chunk_by(|a, b| a + 1 == *b)
+        .filter_map(|run| run.first().map(|&first| RowRun { first, length: run.len() as u32 }))
 }
 
 fn runs_length(rows: &[u32]) -> usize {
     let mut end = 0;
     let mut bytes = 0;
     let mut count = 0;
-    for (first, length) in runs_of(rows) {
+    for RowRun { first, length } in runs_of(rows) {
         bytes += varint_length(first - end) + varint_length(length);
         end = first + length;
         count += 1;
@@ -144,7 +154,7 @@ fn encode_runs(rows: &[u32], out: &mut Vec<u8>) {
     let mut writer = ByteWriter::new();
     writer.varint(runs_of(rows).count() as u64);
     let mut end = 0;
-    for (first, length) in runs_of(rows) {
+    for RowRun { first, length } in runs_of(rows) {
         writer.varint(u64::from(first - end));
         writer.varint(u64::from(length));
         end = first + length;
@@ -192,10 +202,13 @@ impl Decoder {
             let rows = left.min(BLOCK_ROWS);
             let block = PostingBlock { rows, from: next, universe };
             next = match reader.u8()? {
-                TAG_WHOLE => block.elias_fano(&mut reader, 0, universe, &mut self.scratch, sink)?,
+                TAG_WHOLE => {
+                    let whole = BlockBounds { base: 0, span: universe };
+                    block.elias_fano(&mut reader, whole, &mut self.scratch, sink)?
+                }
                 TAG_LOCAL => {
-                    let (base, span) = block.bounds(&mut reader)?;
-                    block.elias_fano(&mut reader, base, span, &mut self.scratch, sink)?
+                    let bounds = block.bounds(&mut reader)?;
+                    block.elias_fano(&mut reader, bounds, &mut self.scratch, sink)?
                 }
                 TAG_BITMAP => block.bitmap(&mut reader, sink)?,
                 TAG_RUNS => block.runs(&mut reader, sink)?,
@@ -207,6 +220,15 @@ impl Decoder {
         }
         reader.finish()
     }
+}
+
+/// The rows between which those of a block lie.
+#[derive(Clone, Copy)]
+struct BlockBounds {
+    /// The first of them.
+    base: u32,
+    /// How many there are.
+    span: u32,
 }
 
 /// What is known of a block before its bytes are read.
@@ -225,7 +247,7 @@ impl PostingBlock {
         Err(FormatError::invalid("the rows of a posting block", rows, self.rows))
     }
 
-    fn bounds(&self, reader: &mut ByteReader<'_>) -> Result<(u32, u32)> {
+    fn bounds(&self, reader: &mut ByteReader<'_>) -> Result<BlockBounds> {
         let base = reader.varint_u32("a posting block's first row")?;
         let span = reader.varint_u32("a posting block's span")?;
         let end = base.checked_add(span);
@@ -236,7 +258,7 @@ impl PostingBlock {
                 format_args!("{} rows within {}..{}", self.rows, self.from, self.universe),
             ));
         }
-        Ok((base, span))
+        Ok(BlockBounds { base, span })
     }
 
     fn runs(&self, reader: &mut ByteReader<'_>, sink: &mut impl RowSink) -> Result<u32> {
@@ -266,7 +288,7 @@ impl PostingBlock {
     }
 
     fn bitmap(&self, reader: &mut ByteReader<'_>, sink: &mut impl RowSink) -> Result<u32> {
-        let (base, span) = self.bounds(reader)?;
+        let BlockBounds { base, span } = self.bounds(reader)?;
         let bytes = reader.bytes((span as usize).div_ceil(8))?;
         let mut rows = 0;
         let (words, rest) = bytes.as_chunks::<8>();
@@ -293,11 +315,11 @@ impl PostingBlock {
     fn elias_fano(
         &self,
         reader: &mut ByteReader<'_>,
-        base: u32,
-        span: u32,
+        bounds: BlockBounds,
         scratch: &mut Vec<u32>,
         sink: &mut impl RowSink,
     ) -> Result<u32> {
+        let BlockBounds { base, span } = bounds;
         let shape = EliasFanoShape::new(self.rows, span);
         let low = reader.bytes(shape.low_bytes)?;
         let high = reader.bytes(shape.high_bytes)?;

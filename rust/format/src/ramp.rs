@@ -9,8 +9,7 @@
 
 use std::ops::Range;
 
-use crate::bin_block::Bin;
-use crate::bin_block::MAX_BIN_ROWS;
+use crate::bin_block::{Bin, BinEntry, MAX_BIN_ROWS};
 use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
 use crate::posting::RowSink;
@@ -61,10 +60,11 @@ impl Ramp {
     }
 
     /// The key of each entry with its row.
-    pub fn iter(&self) -> impl Iterator<Item = (u64, u32)> + use<> {
+    pub fn iter(&self) -> impl Iterator<Item = BinEntry> + use<> {
         let ramp = *self;
-        (0..ramp.entries)
-            .map_while(move |entry| Some((ramp.first_key + ramp.key_step * u64::from(entry), ramp.row(entry)?)))
+        (0..ramp.entries).map_while(move |entry| {
+            Some(BinEntry { key: ramp.first_key + ramp.key_step * u64::from(entry), row: ramp.row(entry)? })
+        })
     }
 
     /// Hands the rows of some entries over.
@@ -204,8 +204,12 @@ mod tests {
         }
     }
 
-    fn round_trip(entries: &[(u64, u32)], universe: u32) -> Vec<u8> {
-        let (keys, rows): (Vec<u64>, Vec<u32>) = entries.iter().copied().unzip();
+    fn entry(key: u64, row: u32) -> BinEntry {
+        BinEntry { key, row }
+    }
+
+    fn round_trip(entries: &[BinEntry], universe: u32) -> Vec<u8> {
+        let (keys, rows): (Vec<u64>, Vec<u32>) = entries.iter().map(|entry| (entry.key, entry.row)).unzip();
         let ramps = find(&keys, &rows).unwrap();
         let bytes = encode(&ramps, keys[0]);
         let read = decode(&bytes, &bin(&keys), universe).unwrap();
@@ -213,7 +217,8 @@ mod tests {
         assert_eq!(read.iter().flat_map(Ramp::iter).collect::<Vec<_>>(), entries);
         for bound in keys.iter().flat_map(|key| [key.saturating_sub(1), *key, key.saturating_add(1)]) {
             for inclusive in [false, true] {
-                let below = entries.iter().filter(|(key, _)| *key < bound || inclusive && *key == bound).count();
+                let is_below = |key: u64| key < bound || inclusive && key == bound;
+                let below = entries.iter().filter(|entry| is_below(entry.key)).count();
                 let found: u32 = ramps.iter().map(|ramp| ramp.entries_below(bound, inclusive)).sum();
                 assert_eq!(found as usize, below, "{bound}");
             }
@@ -223,18 +228,18 @@ mod tests {
 
     #[test]
     fn a_key_that_counts_the_rows_is_one_ramp() {
-        let entries: Vec<(u64, u32)> = (0..100_000).map(|row| ((1 << 63) | (u64::from(row) + 1), row)).collect();
+        let entries: Vec<BinEntry> = (0..100_000).map(|row| entry((1 << 63) | (u64::from(row) + 1), row)).collect();
         assert_eq!(round_trip(&entries[..1000], 100_000).len(), 6);
-        let (keys, rows): (Vec<u64>, Vec<u32>) = entries.into_iter().unzip();
+        let (keys, rows): (Vec<u64>, Vec<u32>) = entries.iter().map(|entry| (entry.key, entry.row)).unzip();
         assert_eq!(encode(&find(&keys, &rows).unwrap(), keys[0]).len(), 7);
     }
 
     #[test]
     fn ramps_go_up_and_down_and_stand_still() {
-        let up = (0..50u32).map(|i| (u64::from(i) * 7, i * 3));
-        let same = (0..20u32).map(|i| (400, 1000 + i));
-        let down = (0..60u32).map(|i| (500 + u64::from(i), 900 - i * 2));
-        let entries: Vec<_> = up.chain(same).chain(down).chain([(u64::MAX, 5000)]).collect();
+        let up = (0..50u32).map(|i| entry(u64::from(i) * 7, i * 3));
+        let same = (0..20u32).map(|i| entry(400, 1000 + i));
+        let down = (0..60u32).map(|i| entry(500 + u64::from(i), 900 - i * 2));
+        let entries: Vec<_> = up.chain(same).chain(down).chain([entry(u64::MAX, 5000)]).collect();
         round_trip(&entries, 5001);
         let mut rows: Vec<u32> = Vec::new();
         let ramp = Ramp { first_key: 1, key_step: 2, first_row: 900, row_step: -2, entries: 60 };
@@ -252,9 +257,9 @@ mod tests {
 
     #[test]
     fn ramps_of_another_bin_are_found() {
-        let entries: Vec<(u64, u32)> = (0..40u32).map(|i| (u64::from(i) * 2, i)).collect();
+        let entries: Vec<BinEntry> = (0..40u32).map(|i| entry(u64::from(i) * 2, i)).collect();
         let bytes = round_trip(&entries, 40);
-        let keys: Vec<u64> = entries.iter().map(|(key, _)| *key).collect();
+        let keys: Vec<u64> = entries.iter().map(|entry| entry.key).collect();
         let good = bin(&keys);
         for wrong in [
             Bin { low: 1, ..good },
@@ -275,7 +280,7 @@ mod tests {
         fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..60), rows in 2u32..3000, span in any::<u64>()) {
             let bin = Bin { low: 5, high: 5u64.saturating_add(span), values: 2, rows, posting_length: 1, order_length: 0 };
             if let Ok(ramps) = decode(&bytes, &bin, 4000) {
-                let entries: Vec<(u64, u32)> = ramps.iter().flat_map(Ramp::iter).collect();
+                let entries: Vec<BinEntry> = ramps.iter().flat_map(Ramp::iter).collect();
                 prop_assert!(entries.is_sorted_by(|a, b| a < b) && entries.len() == rows as usize);
             }
         }

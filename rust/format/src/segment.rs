@@ -265,7 +265,7 @@ fn decode_bitmaps(
     }
     let mut bitmaps = Vec::with_capacity(limit.min(count as usize));
     for _ in 0..count {
-        let (offset, length) = decode_place(input, cursor)?;
+        let Section { offset, length } = decode_place(input, cursor)?;
         let length = u32::try_from(length).map_err(|_| FormatError::TooLong {
             what: "the length of a bitmap",
             got: length,
@@ -371,13 +371,14 @@ impl ValueBlockRef {
             got: surplus,
             limit: u64::MAX - u64::from(values),
         })?;
-        let (postings_offset, postings_length) = decode_place(input, cursor)?;
-        let (offset, length) = decode_place(input, cursor)?;
+        let postings = decode_place(input, cursor)?;
+        let Section { offset, length } = decode_place(input, cursor)?;
         let length = u32::try_from(length).map_err(|_| FormatError::TooLong {
             what: "the length of a value block",
             got: length,
             limit: u32::MAX.into(),
         })?;
+        let (postings_offset, postings_length) = (postings.offset, postings.length);
         Ok(Self { first_key, offset, length, values, rows, postings_offset, postings_length })
     }
 }
@@ -389,14 +390,20 @@ fn encode_place(offset: u64, length: u64, cursor: &mut u64, out: &mut ByteWriter
     *cursor = offset.wrapping_add(length);
 }
 
-fn decode_place(input: &mut ByteReader<'_>, cursor: &mut u64) -> Result<(u64, u64)> {
+/// Some bytes of the stream.
+struct Section {
+    offset: u64,
+    length: u64,
+}
+
+fn decode_place(input: &mut ByteReader<'_>, cursor: &mut u64) -> Result<Section> {
     let distance = input.varint_signed()?;
     let length = input.varint()?;
     let offset = cursor.checked_add_signed(distance);
     match offset.and_then(|offset| offset.checked_add(length).map(|end| (offset, end))) {
         Some((offset, end)) => {
             *cursor = end;
-            Ok((offset, length))
+            Ok(Section { offset, length })
         }
         None => Err(FormatError::invalid(
             "a section",

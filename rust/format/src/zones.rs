@@ -44,13 +44,22 @@ pub struct Zones {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fences {
     /// Of number keys.
-    Fixed(Vec<(u64, u64)>),
+    Fixed(Vec<FencePair<u64>>),
     /// Of byte keys; they need not be keys themselves.
     Bytes(Vec<ByteFence>),
 }
 
-/// The lower and the upper fence of a zone with byte keys.
-pub type ByteFence = (Box<[u8]>, Box<[u8]>);
+/// The two fences of a zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FencePair<T> {
+    /// The lower one.
+    pub low: T,
+    /// The upper one.
+    pub high: T,
+}
+
+/// The two fences of a zone with byte keys.
+pub type ByteFence = FencePair<Box<[u8]>>;
 
 /// How filters are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +103,7 @@ impl Zones {
             None => 0,
             Some(Fences::Fixed(fences)) => size_of_val(fences.as_slice()),
             Some(Fences::Bytes(fences)) => {
-                let held: usize = fences.iter().map(|(low, high)| low.len() + high.len()).sum();
+                let held: usize = fences.iter().map(|fence| fence.low.len() + fence.high.len()).sum();
                 held + size_of_val(fences.as_slice())
             }
         };
@@ -221,10 +230,11 @@ impl Zones {
     }
 
     /// Fences are in order, and those of a zone with keys are keys.
-    fn fixed_fences_fit(&self, fences: &[(u64, u64)], key_type: &KeyType) -> bool {
-        let Some((least, greatest)) = key_type.fixed_bounds() else { return false };
+    fn fixed_fences_fit(&self, fences: &[FencePair<u64>], key_type: &KeyType) -> bool {
+        let Some(bounds) = key_type.fixed_bounds() else { return false };
+        let (least, greatest) = bounds.into_inner();
         let mut fences = fences.iter().zip(&self.keys);
-        fences.all(|((low, high), keys)| low <= high && (*keys == 0 || least <= *low && *high <= greatest))
+        fences.all(|(FencePair { low, high }, keys)| low <= high && (*keys == 0 || least <= *low && *high <= greatest))
     }
 }
 
@@ -287,7 +297,7 @@ mod tests {
 
     #[test]
     fn dense_keys_in_order_cost_no_bits_for_their_fences() {
-        let fences = (0..4096u64).map(|zone| (zone * 16, zone * 16 + 15)).collect();
+        let fences = (0..4096u64).map(|zone| FencePair { low: zone * 16, high: zone * 16 + 15 }).collect();
         let zones = Zones {
             rows: vec![16; 4096],
             keys: vec![16; 4096],
@@ -326,8 +336,8 @@ mod tests {
 
     #[test]
     fn fences_are_in_order_and_of_the_type() {
-        let fits = |fence: (u64, u64), keys: u32, key_type: KeyType| {
-            let fences = Some(Fences::Fixed(vec![fence]));
+        let fits = |(low, high): (u64, u64), keys: u32, key_type: KeyType| {
+            let fences = Some(Fences::Fixed(vec![FencePair { low, high }]));
             let filters = Filters::Each(Density { bits: 9000, hashes: 6 });
             let zones = Zones { rows: vec![3], keys: vec![keys], fences, filters, offset: 64 };
             zones.validate_fences(&key_type).is_ok()
@@ -354,7 +364,8 @@ mod tests {
     proptest! {
         #[test]
         fn fixed_fences_round_trip(fences in prop::collection::vec(any::<(u64, u64)>(), 0..2100)) {
-            let fences: Vec<(u64, u64)> = fences.into_iter().map(|(a, b)| (a.min(b), a.max(b))).collect();
+            let fences: Vec<FencePair<u64>> =
+                fences.into_iter().map(|(a, b)| FencePair { low: a.min(b), high: a.max(b) }).collect();
             let zones = Zones {
                 rows: vec![3; fences.len()],
                 keys: (0..fences.len() as u32).collect(),
@@ -367,7 +378,8 @@ mod tests {
 
         #[test]
         fn byte_fences_round_trip(fences in prop::collection::vec(any::<(Vec<u8>, Vec<u8>)>(), 0..40)) {
-            let fences: Vec<ByteFence> = fences.into_iter().map(|(a, b)| (a.into(), b.into())).collect();
+            let fences: Vec<ByteFence> =
+                fences.into_iter().map(|(a, b)| ByteFence { low: a.into(), high: b.into() }).collect();
             let zones = Zones {
                 rows: vec![3; fences.len()],
                 keys: vec![1; fences.len()],

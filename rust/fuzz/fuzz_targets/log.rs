@@ -21,7 +21,8 @@ fuzz_target!(|bytes: &[u8]| {
 fn read(bytes: &[u8]) {
     let Some(log) = whole(bytes) else { return };
     assert!(log.end <= bytes.len() as u64 && log.torn == (log.end < bytes.len() as u64));
-    let (numbers, commits): (Vec<_>, Vec<_>) = log.commits.into_iter().unzip();
+    let logged = log.commits.into_iter();
+    let (numbers, commits): (Vec<_>, Vec<_>) = logged.map(|logged| (logged.sequence, logged.commit)).unzip();
     assert!(numbers.into_iter().eq((FIRST..).take(commits.len())));
     let mut again = log_header(ID);
     if !commits.is_empty() {
@@ -29,7 +30,7 @@ fn read(bytes: &[u8]) {
     }
     let read = whole(&again).expect("a log that was just written");
     assert_eq!((read.end, read.torn), (again.len() as u64, false));
-    assert!(read.commits.into_iter().map(|(_, commit)| commit).eq(commits));
+    assert!(read.commits.into_iter().map(|logged| logged.commit).eq(commits));
 }
 
 /// The log, or nothing after an error that says that it is data.

@@ -124,14 +124,14 @@ fn leaf(
     assert!(leaf.heads().is_sorted_by(|a, b| a < b));
     for number in 0..leaf.heads().len() {
         let without_keys = leaf.rows_of_segment(number);
-        for (rows, held) in without_keys.iter().flatten() {
-            let KeyRows::Run(first) = held else { continue };
-            assert!(first.checked_add(*rows).is_some_and(|end| end <= universe));
+        for held in without_keys.iter().flatten() {
+            let KeyRows::Run(first) = held.rows_in else { continue };
+            assert!(first.checked_add(held.rows).is_some_and(|end| end <= universe));
         }
         let entries = leaf.segment(number)?;
         assert!(entries.is_sorted_by(|a, b| a.key < b.key));
         let count = |rows: u32| u64::from(rows);
-        let rows_without: u64 = without_keys?.iter().map(|(rows, _)| count(*rows)).sum();
+        let rows_without: u64 = without_keys?.iter().map(|held| count(held.rows)).sum();
         assert_eq!(rows_without, entries.iter().map(|entry| count(entry.rows)).sum::<u64>());
         for entry in entries {
             match entry.rows_in {
@@ -166,7 +166,7 @@ fn bins(
         if bin.is_ramps() {
             let ramps = logical(bytes, trailer, offset, length.into())?;
             let ramps = ramp::decode(&ramps, bin, universe)?;
-            let entries: Vec<(u64, u32)> = ramps.iter().flat_map(Ramp::iter).collect();
+            let entries: Vec<_> = ramps.iter().flat_map(Ramp::iter).collect();
             assert!(entries.is_sorted_by(|a, b| a < b) && entries.len() == bin.rows as usize);
         } else {
             let list = PostingRef { offset, length, rows: bin.rows };

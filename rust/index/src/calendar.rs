@@ -39,7 +39,7 @@ impl CalendarUnit {
 pub(crate) fn start_of(unit: CalendarUnit, moment: i128, day: i128) -> i128 {
     let part = match unit {
         CalendarUnit::Year | CalendarUnit::Month => {
-            let (year, month) = month_of(moment.div_euclid(day));
+            let Month { year, month } = month_of(moment.div_euclid(day));
             return days_of(year, if unit == CalendarUnit::Year { 1 } else { month }, 1) * day;
         }
         CalendarUnit::Day => day,
@@ -64,15 +64,23 @@ pub(crate) fn days_of(year: i128, month: u8, day: u8) -> i128 {
     era * ERA_DAYS + year * 365 + year / 4 - year / 100 + day_of_year - EPOCH_DAYS
 }
 
-/// The year and the month of a day.
-fn month_of(days: i128) -> (i128, u8) {
+/// A month of a year.
+#[derive(Debug, PartialEq)]
+struct Month {
+    year: i128,
+    /// 1 to 12.
+    month: u8,
+}
+
+/// The month of a day.
+fn month_of(days: i128) -> Month {
     let days = days + EPOCH_DAYS;
     let (era, day) = (days.div_euclid(ERA_DAYS), days.rem_euclid(ERA_DAYS));
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
     let day_of_year = day - (365 * year + year / 4 - year / 100);
     let month = (5 * day_of_year + 2) / 153;
     let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year + i128::from(month <= 2), month as u8)
+    Month { year: era * 400 + year + i128::from(month <= 2), month: month as u8 }
 }
 
 #[cfg(test)]
@@ -84,7 +92,7 @@ mod tests {
         let (mut year, mut month, mut day) = (1600, 1u8, 1u8);
         for days in days_of(1600, 1, 1)..days_of(2600, 1, 1) {
             assert_eq!(days_of(year, month, day), days);
-            assert_eq!(month_of(days), (year, month));
+            assert_eq!(month_of(days), Month { year, month });
             assert_eq!(start_of(CalendarUnit::Month, days, 1), days - i128::from(day) + 1);
             let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
             let last = match month {
@@ -99,7 +107,7 @@ mod tests {
             };
         }
         assert_eq!(days_of(1970, 1, 1), 0);
-        assert_eq!(month_of(-1_000_000), (-768, 2));
+        assert_eq!(month_of(-1_000_000), Month { year: -768, month: 2 });
     }
 
     #[test]

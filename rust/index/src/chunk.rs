@@ -13,7 +13,7 @@ use crate::composite::visit_rows;
 use crate::elements::visit_elements;
 use crate::key::{CellVisitor, KeyCell, visit};
 
-pub use self::source::ChunkSource;
+pub use self::source::{ChunkSource, NextValue, ValueRows};
 
 /// A counting sort is used while the keys of a chunk span at most this many times its rows.
 const COUNTING_SORT_SPAN: u64 = 4;
@@ -103,14 +103,14 @@ impl ChunkBuilder {
     /// Sorts the rows by value.
     #[must_use]
     pub fn finish(self) -> Chunk {
-        let (keys, mut ends, mut sorted) = match self.values {
+        let SortedRows { keys, mut ends, mut rows } = match self.values {
             GatheredValues::Fixed { keys, rows } => sort_fixed(&keys, rows.as_deref()),
             GatheredValues::Bytes { numbers, of_row, rows } => sort_bytes(numbers, &of_row, &rows),
         };
         if self.of_lists {
-            drop_repeats(&mut ends, &mut sorted);
+            drop_repeats(&mut ends, &mut rows);
         }
-        Chunk { row_count: self.rows, nulls: self.nulls, opaque: self.opaque, keys, ends, rows: sorted }
+        Chunk { row_count: self.rows, nulls: self.nulls, opaque: self.opaque, keys, ends, rows }
     }
 }
 
@@ -198,18 +198,26 @@ fn drop_repeats(ends: &mut [u32], rows: &mut Vec<u32>) {
     rows.truncate(kept);
 }
 
-type SortedRowGroup = (Vec<Key>, Vec<u32>, Vec<u32>);
+/// The rows of a row group that have keys, by key.
+#[derive(Default)]
+struct SortedRows {
+    /// Distinct, ascending.
+    keys: Vec<Key>,
+    /// Where the rows of each key end.
+    ends: Vec<u32>,
+    rows: Vec<u32>,
+}
 
-fn sort_fixed(keys: &[u64], rows: Option<&[u32]>) -> SortedRowGroup {
+fn sort_fixed(keys: &[u64], rows: Option<&[u32]>) -> SortedRows {
     match rows {
         None => sort_keys(keys, 0..keys.len() as u32),
         Some(rows) => sort_keys(keys, rows.iter().copied()),
     }
 }
 
-fn sort_keys(keys: &[u64], rows: impl Iterator<Item = u32>) -> SortedRowGroup {
+fn sort_keys(keys: &[u64], rows: impl Iterator<Item = u32>) -> SortedRows {
     let (Some(&least), Some(&most)) = (keys.iter().min(), keys.iter().max()) else {
-        return (Vec::new(), Vec::new(), Vec::new());
+        return SortedRows::default();
     };
     if most - least <= keys.len() as u64 * COUNTING_SORT_SPAN {
         let of_row = keys.iter().map(|key| (key - least) as u32);
@@ -224,10 +232,10 @@ fn sort_keys(keys: &[u64], rows: impl Iterator<Item = u32>) -> SortedRowGroup {
         distinct.extend(group.first().map(|&(key, _)| Key::Fixed(key)));
         ends.push(ends.last().copied().unwrap_or(0) + group.len() as u32);
     }
-    (distinct, ends, pairs.into_iter().map(|(_, row)| row).collect())
+    SortedRows { keys: distinct, ends, rows: pairs.into_iter().map(|(_, row)| row).collect() }
 }
 
-fn sort_bytes(numbers: HashMap<Box<[u8]>, u32>, of_row: &[u32], rows: &[u32]) -> SortedRowGroup {
+fn sort_bytes(numbers: HashMap<Box<[u8]>, u32>, of_row: &[u32], rows: &[u32]) -> SortedRows {
     let mut sorted: Vec<(Box<[u8]>, u32)> = numbers.into_iter().collect();
     sorted.sort_unstable();
     let mut rank = vec![0u32; sorted.len()];
@@ -248,7 +256,7 @@ fn counting_sort(
     of_row: impl Iterator<Item = u32> + Clone,
     rows: impl Iterator<Item = u32>,
     key: impl Fn(u32) -> Key,
-) -> SortedRowGroup {
+) -> SortedRows {
     let mut ends = vec![0u32; places];
     for place in of_row.clone() {
         if let Some(count) = ends.get_mut(place as usize) {
@@ -281,7 +289,15 @@ fn counting_sort(
             before = end;
         }
     }
-    (keys, kept, sorted)
+    SortedRows { keys, ends: kept, rows: sorted }
+}
+
+/// A value of a chunk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ValueList<'a> {
+    pub key: &'a Key,
+    /// Its rows, ascending.
+    pub rows: &'a [u32],
 }
 
 /// The rows of one row group by value.
@@ -304,11 +320,12 @@ impl Chunk {
         self.row_count
     }
 
-    /// The values in their order, each with its rows.
-    pub(crate) fn values(&self) -> impl Iterator<Item = (&Key, &[u32])> {
+    /// The values in their order.
+    pub(crate) fn values(&self) -> impl Iterator<Item = ValueList<'_>> {
         let starts = std::iter::once(&0).chain(&self.ends);
         let lists = starts.zip(&self.ends).map(|(start, end)| self.rows.get(*start as usize..*end as usize));
-        self.keys.iter().zip(lists.map(Option::unwrap_or_default))
+        let values = self.keys.iter().zip(lists.map(Option::unwrap_or_default));
+        values.map(|(key, rows)| ValueList { key, rows })
     }
 
     /// Rows that are NULL.
@@ -399,9 +416,6 @@ enum Entries {
     Stream { next: NextValue, rows: Vec<u32> },
 }
 
-/// Gives values in their order, each with its rows.
-pub type NextValue = Box<dyn FnMut() -> io::Result<Option<(Key, Vec<u32>)>> + Send>;
-
 impl ChunkCursor {
     pub(crate) fn spilled(mut input: Box<dyn Read + Send>, key_type: KeyType) -> io::Result<Self> {
         let (mut nulls, mut opaque) = (Vec::new(), Vec::new());
@@ -420,9 +434,9 @@ impl ChunkCursor {
         match &mut self.entries {
             Entries::Memory { keys, .. } => Ok(keys.next()),
             Entries::Stream { next, rows } => {
-                let Some((key, found)) = next()? else { return Ok(None) };
-                *rows = found;
-                Ok(Some(key))
+                let Some(found) = next()? else { return Ok(None) };
+                *rows = found.rows;
+                Ok(Some(found.key))
             }
             Entries::Spilled { input, key_type, left, rows } => {
                 if *left == 0 {

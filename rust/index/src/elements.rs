@@ -68,12 +68,13 @@ struct ElementLists {
 
 impl ElementLists {
     fn of(lists: &dyn Array) -> Result<Self, ArrowError> {
-        let (values, ends): (&ArrayRef, Vec<usize>) = match lists.data_type() {
-            DataType::List(_) => ends_of(lists.as_list::<i32>()),
-            DataType::LargeList(_) => ends_of(lists.as_list::<i64>()),
+        let ListParts { values, ends } = match lists.data_type() {
+            DataType::List(_) => ListParts::of(lists.as_list::<i32>()),
+            DataType::LargeList(_) => ListParts::of(lists.as_list::<i64>()),
             DataType::FixedSizeList(_, length) => {
                 let length = usize::try_from(*length).unwrap_or(0);
-                (lists.as_fixed_size_list().values(), (0..=lists.len()).map(|row| row * length).collect())
+                let ends = (0..=lists.len()).map(|row| row * length).collect();
+                ListParts { values: lists.as_fixed_size_list().values(), ends }
             }
             other => return Err(ArrowError::SchemaError(format!("{other} is no list"))),
         };
@@ -88,9 +89,18 @@ impl ElementLists {
     }
 }
 
-/// All elements, and where those of the first row begin and those of each row end.
-fn ends_of<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> (&ArrayRef, Vec<usize>) {
-    (lists.values(), lists.offsets().iter().map(|end| end.as_usize()).collect())
+/// What an array of lists is made of.
+struct ListParts<'a> {
+    /// All elements.
+    values: &'a ArrayRef,
+    /// Where those of the first row begin and those of each row end.
+    ends: Vec<usize>,
+}
+
+impl<'a> ListParts<'a> {
+    fn of<O: OffsetSizeTrait>(lists: &'a GenericListArray<O>) -> Self {
+        Self { values: lists.values(), ends: lists.offsets().iter().map(|end| end.as_usize()).collect() }
+    }
 }
 
 /// Finds the rows of which an element has no key.

@@ -35,7 +35,7 @@ pub use composite::{composite_points, composite_ranges, composite_type};
 pub use elements::{element_of, list_type_of};
 pub use key::{LiteralKey, encode_literal, encode_literals, hash_rows, key_type_of};
 pub use precision::{Precision, PrecisionError};
-pub use predicate::{Leaf, Predicate, Reason, Test, Truth};
+pub use predicate::{Leaf, Predicate, Reason, Test, Truth, UnknownCondition};
 pub use ranges::{KeyRange, KeyRanges};
 pub use rows::{RowSet, RowSetBuilder};
 pub use values::{decode_keys, is_ambiguous};

@@ -119,8 +119,14 @@ pub struct Cutter {
     most: u64,
 }
 
-/// What a key belongs to and how it stands to it; ascends with the keys.
-type CutPosition = (i128, Ordering);
+/// Where a key is among the bins: all keys of a bin have one position, and positions ascend with the keys.
+#[derive(PartialEq, PartialOrd)]
+struct CutPosition {
+    /// The number, or the start of the unit, that the key belongs to.
+    near: i128,
+    /// How the key stands to it.
+    side: Ordering,
+}
 
 impl Cutter {
     /// Cuts the values of a column.
@@ -135,8 +141,8 @@ impl Cutter {
             KeyType::Float64 => key_of_f64(f64::INFINITY),
             _ => None,
         };
-        let bounds = key_type.fixed_bounds().map_or(u64::MAX, |(_, most)| most);
-        Ok(Self { precision, key_type, most: infinity.unwrap_or(bounds) })
+        let most = key_type.fixed_bounds().map_or(u64::MAX, |bounds| *bounds.end());
+        Ok(Self { precision, key_type, most: infinity.unwrap_or(most) })
     }
 
     /// The largest key that shares a bin with `key`.
@@ -190,7 +196,7 @@ impl Cutter {
             (Precision::Calendar(unit), _) => {
                 let value = i128::from(i64_of_key(key));
                 let start = start_of(unit, value, units_in_day(&self.key_type));
-                (start, value.cmp(&start))
+                CutPosition { near: start, side: value.cmp(&start) }
             }
         }
     }
@@ -224,7 +230,7 @@ fn integer_place(value: i128, digits: u8) -> CutPosition {
         unit *= 10;
     }
     let near = (size + unit / 2) / unit * unit * value.signum();
-    (near, value.cmp(&near))
+    CutPosition { near, side: value.cmp(&near) }
 }
 
 /// `parse` gives the value of the column's type that a constant of these digits becomes.
@@ -233,7 +239,7 @@ fn float_place(value: f64, digits: u8, parse: impl Fn(&str) -> Option<f64>) -> C
     let text = format!("{value:.*e}", usize::from(digits.max(1) - 1));
     let near = parse(&text).unwrap_or(value);
     let key = key_of_f64(near + 0.0).unwrap_or(u64::MAX);
-    (key.into(), value.partial_cmp(&near).unwrap_or(Ordering::Greater))
+    CutPosition { near: key.into(), side: value.partial_cmp(&near).unwrap_or(Ordering::Greater) }
 }
 
 #[cfg(test)]

@@ -134,6 +134,15 @@ impl fmt::Display for Reason {
     }
 }
 
+/// A condition that no index can answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownCondition<'a> {
+    /// The condition as the engine prints it.
+    pub text: &'a str,
+    /// Why not.
+    pub reason: Reason,
+}
+
 impl Predicate {
     /// Merges what can be merged: nested AND and OR are flattened, double NOT vanishes, and tests
     /// of the same column by key ranges become one (so `a >= 1 AND a < 9` reads nine values and
@@ -186,12 +195,12 @@ impl Predicate {
         }
     }
 
-    /// Every condition that no index can answer, with its reason.
+    /// Every condition that no index can answer.
     #[must_use]
-    pub fn unknowns(&self) -> Vec<(&str, Reason)> {
+    pub fn unknowns(&self) -> Vec<UnknownCondition<'_>> {
         match self {
             Self::Const(_) | Self::Leaf(_) => Vec::new(),
-            Self::Unknown { reason, text } => vec![(text, *reason)],
+            Self::Unknown { reason, text } => vec![UnknownCondition { text, reason: *reason }],
             Self::And(parts) | Self::Or(parts) => parts.iter().flat_map(Self::unknowns).collect(),
             Self::Not(inner) => inner.unknowns(),
         }
@@ -225,34 +234,35 @@ impl Joint {
 /// exactly where `a` is), and OR likewise is the union. Of tests of elements that holds for OR alone.
 fn merge_parts(parts: Vec<Predicate>, joint: Joint) -> Predicate {
     let mut merged: Vec<Merged> = Vec::with_capacity(parts.len());
-    let mut places: HashMap<(String, bool), usize> = HashMap::new();
+    let mut places: HashMap<TestedColumn, usize> = HashMap::new();
     for part in parts {
         let nested = match (part.simplify(), joint) {
             (Predicate::And(inner), Joint::And) | (Predicate::Or(inner), Joint::Or) => inner,
             (other, _) => vec![other],
         };
         for part in nested {
-            let (column, set, text, of_elements) = match part {
-                Predicate::Leaf(Leaf { column, test: Test::Ranges(set), text }) => (column, set, text, false),
+            let (tested, set, text) = match part {
+                Predicate::Leaf(Leaf { column, test: Test::Ranges(set), text }) => {
+                    (TestedColumn { column, of_elements: false }, set, text)
+                }
                 // Of lists that have an element in A and one in B, none may have one in both.
                 Predicate::Leaf(Leaf { column, test: Test::Elements(set), text }) if joint == Joint::Or => {
-                    (column, set, text, true)
+                    (TestedColumn { column, of_elements: true }, set, text)
                 }
                 other => {
                     merged.push(Merged::Other(other));
                     continue;
                 }
             };
-            let name = (column.clone(), of_elements);
-            match places.get(&name).and_then(|place| merged.get_mut(*place)) {
+            match places.get(&tested).and_then(|place| merged.get_mut(*place)) {
                 Some(Merged::Tests { sets, text: texts, .. }) => {
                     sets.push(set);
                     texts.push_str(joint.word());
                     texts.push_str(&text);
                 }
                 _ => {
-                    places.insert(name, merged.len());
-                    merged.push(Merged::Tests { column, of_elements, sets: vec![set], text });
+                    places.insert(tested.clone(), merged.len());
+                    merged.push(Merged::Tests { tested, sets: vec![set], text });
                 }
             }
         }
@@ -272,10 +282,18 @@ fn merge_parts(parts: Vec<Predicate>, joint: Joint) -> Predicate {
     }
 }
 
+/// What the tests of a column must have in common to become one.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct TestedColumn {
+    column: String,
+    /// They are of its elements, not of its values.
+    of_elements: bool,
+}
+
 /// A part of a conjunction or disjunction while parts are merged.
 enum Merged {
-    /// The tests of one column by ranges, of its values or of its elements.
-    Tests { column: String, of_elements: bool, sets: Vec<KeyRanges>, text: String },
+    /// The tests of one column by ranges.
+    Tests { tested: TestedColumn, sets: Vec<KeyRanges>, text: String },
     /// Anything else.
     Other(Predicate),
 }
@@ -283,7 +301,7 @@ enum Merged {
 impl Merged {
     fn finish(self, joint: Joint) -> Predicate {
         match self {
-            Self::Tests { column, of_elements, sets, text } => {
+            Self::Tests { tested: TestedColumn { column, of_elements }, sets, text } => {
                 let set = match joint {
                     Joint::And => sets.into_iter().reduce(|all, set| all.intersect(&set)).unwrap_or_default(),
                     Joint::Or => KeyRanges::union_all(sets),

@@ -288,8 +288,15 @@ impl KeyRanges {
 pub struct RangeCursor<'a> {
     ranges: &'a [KeyRange],
     at: usize,
-    /// The least and the greatest number key of the range that it is at.
-    numbers: Option<(u64, u64)>,
+    /// The number keys of the range that it is at.
+    numbers: Option<NumberRange>,
+}
+
+/// Number keys, the greatest one included.
+#[derive(Clone, Copy, Debug)]
+struct NumberRange {
+    least: u64,
+    greatest: u64,
 }
 
 impl<'a> RangeCursor<'a> {
@@ -308,7 +315,7 @@ impl<'a> RangeCursor<'a> {
     #[inline]
     pub fn contains(&mut self, key: &Key) -> bool {
         match (key, self.numbers) {
-            (Key::Fixed(key), Some((low, high))) if *key <= high => low <= *key,
+            (Key::Fixed(key), Some(numbers)) if *key <= numbers.greatest => numbers.least <= *key,
             _ => self.seek(key).first().is_some_and(|range| range.begins_at_or_before(key)),
         }
     }
@@ -327,21 +334,21 @@ pub(crate) fn gallop<T>(items: &[T], from: usize, before: impl Fn(&T) -> bool) -
     from + known + rest.get(known..end).unwrap_or_default().partition_point(before)
 }
 
-/// The least and the greatest number key of a range; none if it has no number, or if its bounds are bytes.
-fn numbers_of(range: &KeyRange) -> Option<(u64, u64)> {
-    let low = match &range.low {
+/// The number keys of a range; none if it has no number, or if its bounds are bytes.
+fn numbers_of(range: &KeyRange) -> Option<NumberRange> {
+    let least = match &range.low {
         Bound::Unbounded => 0,
         Bound::Included(Key::Fixed(low)) => *low,
         Bound::Excluded(Key::Fixed(low)) => low.checked_add(1)?,
         Bound::Included(Key::Bytes(_)) | Bound::Excluded(Key::Bytes(_)) => return None,
     };
-    let high = match &range.high {
+    let greatest = match &range.high {
         Bound::Unbounded => u64::MAX,
         Bound::Included(Key::Fixed(high)) => *high,
         Bound::Excluded(Key::Fixed(high)) => high.checked_sub(1)?,
         Bound::Included(Key::Bytes(_)) | Bound::Excluded(Key::Bytes(_)) => return None,
     };
-    (low <= high).then_some((low, high))
+    (least <= greatest).then_some(NumberRange { least, greatest })
 }
 
 /// Number keys that follow each other without a gap; others are alone.
@@ -381,28 +388,43 @@ fn flip(bound: &Bound<Key>) -> Option<Bound<Key>> {
     }
 }
 
-/// Which range begins first: (key, 0 if it is taken in).
+/// Where a bound cuts the keys; ordered as they are.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Cut<'a> {
+    key: &'a Key,
+    /// Behind the key, not before it.
+    is_behind: bool,
+}
+
+/// Which range begins first: an open beginning is first.
 fn low_order(a: &Bound<Key>, b: &Bound<Key>) -> std::cmp::Ordering {
-    fn rank(bound: &Bound<Key>) -> Option<(&Key, u8)> {
+    fn cut(bound: &Bound<Key>) -> Option<Cut<'_>> {
         match bound {
             Bound::Unbounded => None,
-            Bound::Included(key) => Some((key, 0)),
-            Bound::Excluded(key) => Some((key, 1)),
+            Bound::Included(key) => Some(Cut { key, is_behind: false }),
+            Bound::Excluded(key) => Some(Cut { key, is_behind: true }),
         }
     }
-    rank(a).cmp(&rank(b))
+    cut(a).cmp(&cut(b))
+}
+
+/// Where a range ends; ordered as they are, an open end last.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum End<'a> {
+    At(Cut<'a>),
+    Open,
 }
 
 /// Which range ends first: an open end is last.
 fn high_order(a: &Bound<Key>, b: &Bound<Key>) -> std::cmp::Ordering {
-    fn rank(bound: &Bound<Key>) -> (bool, Option<(&Key, u8)>) {
+    fn end(bound: &Bound<Key>) -> End<'_> {
         match bound {
-            Bound::Unbounded => (true, None),
-            Bound::Excluded(key) => (false, Some((key, 0))),
-            Bound::Included(key) => (false, Some((key, 1))),
+            Bound::Unbounded => End::Open,
+            Bound::Excluded(key) => End::At(Cut { key, is_behind: false }),
+            Bound::Included(key) => End::At(Cut { key, is_behind: true }),
         }
     }
-    rank(a).cmp(&rank(b))
+    end(a).cmp(&end(b))
 }
 
 #[cfg(test)]

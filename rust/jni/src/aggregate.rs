@@ -294,9 +294,9 @@ impl<'a> Groups<'a> {
         for (number, codec) in self.values.iter().enumerate() {
             let states = keys.iter().filter_map(|(_, place)| self.states.get(*place)?.get(number));
             let Some(measure) = self.question.measures.get(number) else { continue };
-            let Some((array, nullable)) = finished(measure.function, states, codec.as_ref())? else { return Ok(None) };
-            fields.push(Field::new(format!("measure_{number}"), array.data_type().clone(), nullable));
-            columns.push(array);
+            let Some(told) = finished(measure.function, states, codec.as_ref())? else { return Ok(None) };
+            fields.push(Field::new(format!("measure_{number}"), told.values.data_type().clone(), told.nullable));
+            columns.push(told.values);
         }
         let options = RecordBatchOptions::new().with_row_count(Some(keys.len()));
         Ok(Some(RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)?))
@@ -374,12 +374,20 @@ impl State {
     }
 }
 
-/// A measure's column and whether it may be NULL; none if a sum is too large for its type, which is for Spark to say.
+/// The column of a measure.
+struct MeasureColumn {
+    /// A value for each group.
+    values: ArrayRef,
+    /// Whether one may be NULL.
+    nullable: bool,
+}
+
+/// A measure's column; none if a sum is too large for its type, which is for Spark to say.
 fn finished<'a>(
     function: Function,
     states: impl Iterator<Item = &'a State> + Clone,
     codec: Option<&Codec>,
-) -> Result<Option<(ArrayRef, bool)>> {
+) -> Result<Option<MeasureColumn>> {
     let counts = |count: &dyn Fn(&State) -> Option<i64>| -> ArrayRef {
         Arc::new(states.clone().map(|state| count(state).unwrap_or(0)).collect::<Int64Array>())
     };
@@ -389,28 +397,28 @@ fn finished<'a>(
                 State::Best(best) => best.as_deref(),
                 _ => None,
             });
-            codec.decode(best)?.pop().map(|array| (array, true))
+            codec.decode(best)?.pop().map(|values| MeasureColumn { values, nullable: true })
         }
         (Function::Sum, Some(codec)) => {
             let sums = states.map(|state| match state {
                 State::Sum(sum) => *sum,
                 _ => None,
             });
-            summed(sums.collect(), codec.types.first()).map(|array| (array, true))
+            summed(sums.collect(), codec.types.first()).map(|values| MeasureColumn { values, nullable: true })
         }
         (Function::CountDistinct, _) => {
             let count = |state: &State| match state {
                 State::Values(values) => i64::try_from(values.len()).ok(),
                 _ => None,
             };
-            Some((counts(&count), false))
+            Some(MeasureColumn { values: counts(&count), nullable: false })
         }
         _ => {
             let count = |state: &State| match state {
                 State::Rows(rows) => Some(*rows),
                 _ => None,
             };
-            Some((counts(&count), false))
+            Some(MeasureColumn { values: counts(&count), nullable: false })
         }
     })
 }

@@ -9,8 +9,13 @@ use tokio::task::JoinSet;
 
 use crate::error::{NativeError, Result, reading};
 
-/// What is left of a file, and the row group after the one that was asked for last.
-type Fetched = (Box<ParquetRecordBatchStream<AmendedReader>>, Result<Option<ParquetRecordBatchReader>, ParquetError>);
+/// A row group whose bytes were read.
+struct FetchedRowGroup {
+    /// What is left of the file.
+    rest: Box<ParquetRecordBatchStream<AmendedReader>>,
+    /// The row group after the one that was asked for last; none at the end of the file.
+    next: Result<Option<ParquetRecordBatchReader>, ParquetError>,
+}
 
 /// The batches of a file's chosen rows.
 pub(crate) struct RowGroups {
@@ -26,7 +31,7 @@ enum Rest {
     /// Nothing of it is being read.
     Waiting(Box<ParquetRecordBatchStream<AmendedReader>>),
     /// The next row group is being read; a set of one task, which ends when this is dropped.
-    Fetching(JoinSet<Fetched>),
+    Fetching(JoinSet<FetchedRowGroup>),
     /// There is none, or it cannot be read.
     Ended,
 }
@@ -75,7 +80,7 @@ impl RowGroups {
 
     /// The row group after the current one.
     async fn following(&mut self, path: &str) -> Result<Option<ParquetRecordBatchReader>> {
-        let (stream, next) = match std::mem::replace(&mut self.rest, Rest::Ended) {
+        let FetchedRowGroup { rest, next } = match std::mem::replace(&mut self.rest, Rest::Ended) {
             Rest::Waiting(stream) => fetched(stream).await,
             Rest::Fetching(mut task) => match task.join_next().await {
                 Some(joined) => joined.map_err(|error| NativeError::internal(format!("reading ahead: {error}")))?,
@@ -85,13 +90,13 @@ impl RowGroups {
         };
         let next = next.map_err(|error| reading(path, &error))?;
         if next.is_some() {
-            self.rest = Rest::Waiting(stream);
+            self.rest = Rest::Waiting(rest);
         }
         Ok(next)
     }
 }
 
-async fn fetched(mut stream: Box<ParquetRecordBatchStream<AmendedReader>>) -> Fetched {
-    let next = guarded_wait(stream.next_row_group()).await.and_then(|next| next);
-    (stream, next)
+async fn fetched(mut rest: Box<ParquetRecordBatchStream<AmendedReader>>) -> FetchedRowGroup {
+    let next = guarded_wait(rest.next_row_group()).await.and_then(|next| next);
+    FetchedRowGroup { rest, next }
 }

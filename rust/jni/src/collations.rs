@@ -16,21 +16,37 @@ const COLLATIONS: &str = "__COLLATIONS";
 /// Tables whose schema is remembered: each query asks for it.
 const MOST: usize = 64;
 
-/// A data file as it was when it was read: its place, size, time and tag.
-type Known = ((String, u64, i64, Option<String>), Option<String>);
+/// A data file as it was when it was read.
+#[derive(PartialEq, Eq)]
+struct FileVersion {
+    /// Its place, with that of the table.
+    path: String,
+    size: u64,
+    /// When it was written, in nanoseconds.
+    modified: i64,
+    /// The entity tag that its listing gave it, if it did.
+    tag: Option<String>,
+}
 
-static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+/// What is known of a table's first file.
+struct KnownSchema {
+    file: FileVersion,
+    /// Spark's schema, if it has collations.
+    schema: Option<String>,
+}
+
+static KNOWN: Mutex<Vec<KnownSchema>> = Mutex::new(Vec::new());
 
 /// The schema that Spark wrote into the files of a table, as JSON, if it has collations.
 pub(crate) async fn spark_schema(snapshot: &Snapshot) -> Result<Option<String>> {
     let Some(first) = snapshot.files().iter().min_by(|a, b| a.path.cmp(&b.path)) else { return Ok(None) };
-    let place = format!("{}{}", snapshot.root_url(), first.meta.location);
+    let path = format!("{}{}", snapshot.root_url(), first.meta.location);
     let modified = first.meta.last_modified.timestamp_nanos_opt().unwrap_or_default();
-    let key = (place, first.meta.size, modified, first.meta.e_tag.clone());
+    let file = FileVersion { path, size: first.meta.size, modified, tag: first.meta.e_tag.clone() };
     {
         let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, schema)) = known.iter().find(|(known, _)| *known == key) {
-            return Ok(schema.clone());
+        if let Some(known) = known.iter().find(|known| known.file == file) {
+            return Ok(known.schema.clone());
         }
     }
     let schema = snapshot.spark_schema().await?;
@@ -38,7 +54,7 @@ pub(crate) async fn spark_schema(snapshot: &Snapshot) -> Result<Option<String>> 
     if known.len() >= MOST {
         known.remove(0);
     }
-    known.push((key, schema.clone()));
+    known.push(KnownSchema { file, schema: schema.clone() });
     Ok(schema)
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use arrow::datatypes::SchemaRef;
 use jni::sys::jlong;
-use lakemark_table::{ColumnMapping, Snapshot};
+use lakemark_table::Snapshot;
 
 use crate::answer::Answer;
 use crate::error::{NativeError, Result};
@@ -22,19 +22,25 @@ pub(crate) struct Pinned {
     pub(crate) use_index: bool,
     /// The last filter and what is known of it: whether Spark may forget the filter and which rows it gets must come
     /// from one look at the index files, or an index file that is damaged in between would change the result.
-    pub(crate) probed: Arc<Mutex<Option<Probed>>>,
+    pub(crate) probed: Arc<Mutex<Option<CachedProbe>>>,
 }
 
 impl Pinned {
     /// A scan of these columns, as its tasks read it.
     pub(crate) fn scan_of(&self, schema: &SchemaRef) -> Result<ScanSpec> {
-        let mapping = self.snapshot.column_names().map(|mapping| ColumnMapping::clone(mapping));
+        let is_read = |name: &str| schema.field_with_name(name).is_ok();
+        let mapping = self.snapshot.column_names().map(|mapping| mapping.of_columns(is_read));
         ScanSpec::new(&self.location, self.store.as_deref(), mapping, schema)
     }
 }
 
-/// A filter as Java sent it, and what is known of it.
-pub(crate) type Probed = (String, Arc<Answer>);
+/// A filter, and what is known of it.
+#[derive(Clone, Debug)]
+pub(crate) struct CachedProbe {
+    /// As Java sent it.
+    pub(crate) filter: String,
+    pub(crate) answer: Arc<Answer>,
+}
 
 /// Gives the value to Java.
 pub(crate) fn give(pinned: Pinned) -> jlong {

@@ -12,23 +12,44 @@ fn meta(name: &str, size: u64) -> ObjectMeta {
     ObjectMeta { location: Path::from(name), last_modified: Default::default(), size, e_tag: None, version: None }
 }
 
-/// Packs files of these sizes in MB, with row groups of 1,000 rows, of which the given ones are chosen; gives each split's pieces as (file, start, length).
-fn packed(sizes: SplitSizes, files: &[(u64, usize, RowSet)]) -> Vec<Vec<(String, u64, u64)>> {
-    let metas: Vec<_> = (0..).zip(files).map(|(at, (mb, _, _))| meta(&format!("f{at}"), mb * MB)).collect();
-    let row_groups: Vec<Vec<u32>> = files.iter().map(|(_, groups, _)| vec![1000; *groups]).collect();
+/// A file with row groups of 1,000 rows.
+#[derive(Clone)]
+struct TestFile {
+    mb: u64,
+    row_groups: usize,
+    chosen: RowSet,
+}
+
+fn file(mb: u64, row_groups: usize, chosen: RowSet) -> TestFile {
+    TestFile { mb, row_groups, chosen }
+}
+
+/// A piece of a split: rows or bytes of a file.
+#[derive(Debug, PartialEq)]
+struct Place {
+    file: String,
+    start: u64,
+    /// Its length in rows, or the byte where it ends.
+    length: u64,
+}
+
+/// The pieces of each split.
+fn packed(sizes: SplitSizes, files: &[TestFile]) -> Vec<Vec<Place>> {
+    let metas: Vec<_> = (0..).zip(files).map(|(at, file)| meta(&format!("f{at}"), file.mb * MB)).collect();
+    let row_groups: Vec<Vec<u32>> = files.iter().map(|file| vec![1000; file.row_groups]).collect();
     let inputs: Vec<_> = metas
         .iter()
         .zip(&row_groups)
         .zip(files)
-        .map(|((meta, row_groups), (_, _, chosen))| Input {
+        .map(|((meta, row_groups), file)| Input {
             home: Home::Table,
             meta,
             constants: None,
-            rows: InputRows::Known { row_groups, chosen: chosen.clone() },
+            rows: InputRows::Known { row_groups, chosen: file.chosen.clone() },
         })
         .collect();
     let splits = pack(sizes, &inputs);
-    let chosen: u64 = files.iter().map(|(_, _, rows)| u64::from(rows.len())).sum();
+    let chosen: u64 = files.iter().map(|file| u64::from(file.chosen.len())).sum();
     assert_eq!(splits.iter().map(|split| split.rows.expect("known")).sum::<u64>(), chosen);
     splits.iter().map(|split| split.inputs.iter().map(place).collect()).collect()
 }
@@ -46,12 +67,13 @@ fn piece(planned: &PlannedPiece) -> FilePiece {
     }
 }
 
-fn place(planned: &PlannedPiece) -> (String, u64, u64) {
+fn place(planned: &PlannedPiece) -> Place {
     let piece = piece(planned);
-    match piece.part {
-        Part::Known { start, length, .. } => (piece.location, start, length),
-        Part::Unknown { from_byte, to_byte, .. } => (piece.location, from_byte, to_byte),
-    }
+    let (start, length) = match piece.part {
+        Part::Known { start, length, .. } => (start, length),
+        Part::Unknown { from_byte, to_byte, .. } => (from_byte, to_byte),
+    };
+    Place { file: piece.location, start, length }
 }
 
 fn all(groups: usize) -> RowSet {
@@ -59,21 +81,26 @@ fn all(groups: usize) -> RowSet {
 }
 
 /// Pieces as (number of the file, first row group, row groups).
-fn split(pieces: &[(u64, u64, u64)]) -> Vec<(String, u64, u64)> {
-    pieces.iter().map(|(file, start, length)| (format!("f{file}"), start * 1000, length * 1000)).collect()
+fn split(pieces: &[(u64, u64, u64)]) -> Vec<Place> {
+    let place = |(file, start, length): &(u64, u64, u64)| Place {
+        file: format!("f{file}"),
+        start: start * 1000,
+        length: length * 1000,
+    };
+    pieces.iter().map(place).collect()
 }
 
 #[test]
 fn a_small_file_is_one_split_and_nothing_is_none() {
-    assert_eq!(packed(sizes(128, 2), &[(1, 20, all(20))]), [split(&[(0, 0, 20)])]);
-    assert!(packed(sizes(128, 2), &[(1, 20, RowSet::empty(20_000))]).is_empty());
+    assert_eq!(packed(sizes(128, 2), &[file(1, 20, all(20))]), [split(&[(0, 0, 20)])]);
+    assert!(packed(sizes(128, 2), &[file(1, 20, RowSet::empty(20_000))]).is_empty());
     assert!(packed(sizes(128, 2), &[]).is_empty());
 }
 
 #[test]
 fn large_files_are_cut_into_splits_of_one_size_across_their_ends() {
     // 3 files of 100 MB and their openings are 312 MB, three times 104: a row group of 10 MB goes where more of it belongs.
-    let files = vec![(100, 10, all(10)); 3];
+    let files = vec![file(100, 10, all(10)); 3];
     assert_eq!(packed(sizes(128, 2), &files), [split(&[(0, 0, 10)]), split(&[(1, 0, 10)]), split(&[(2, 0, 10)])]);
     // Six times 52 MB for six cores.
     assert_eq!(
@@ -89,21 +116,21 @@ fn large_files_are_cut_into_splits_of_one_size_across_their_ends() {
     );
     // What is left of a file goes with the next ones.
     assert_eq!(
-        packed(sizes(128, 2), &[(100, 10, all(10)), (20, 2, all(2)), (30, 3, all(3))]),
+        packed(sizes(128, 2), &[file(100, 10, all(10)), file(20, 2, all(2)), file(30, 3, all(3))]),
         [split(&[(0, 0, 8)]), split(&[(0, 8, 2), (1, 0, 2), (2, 0, 3)])]
     );
 }
 
 #[test]
 fn a_row_group_is_never_cut() {
-    let splits = packed(sizes(8, 16), &[(300, 3, all(3))]);
+    let splits = packed(sizes(8, 16), &[file(300, 3, all(3))]);
     assert_eq!(splits, [split(&[(0, 0, 1)]), split(&[(0, 1, 1)]), split(&[(0, 2, 1)])]);
 }
 
 #[test]
 fn many_small_files_share_splits_as_they_do_in_sparks_own_scans() {
     // 4 MB for each opening: 100 files of 1 MB are 500 MB, four times 125 or fifty times 10.
-    let files = vec![(1, 1, all(1)); 100];
+    let files = vec![file(1, 1, all(1)); 100];
     let lengths = |max, min| packed(sizes(max, min), &files).iter().map(Vec::len).collect::<Vec<_>>();
     assert_eq!(lengths(128, 2), [25; 4]);
     assert_eq!(lengths(10, 2), [2; 50]);
@@ -113,15 +140,15 @@ fn many_small_files_share_splits_as_they_do_in_sparks_own_scans() {
 
 #[test]
 fn files_without_a_chosen_row_leave_no_core_idle() {
-    let mut files = vec![(100, 10, RowSet::empty(10_000)); 1000];
-    files.push((60, 6, all(6)));
+    let mut files = vec![file(100, 10, RowSet::empty(10_000)); 1000];
+    files.push(file(60, 6, all(6)));
     assert_eq!(packed(sizes(128, 2), &files), [split(&[(1000, 0, 3)]), split(&[(1000, 3, 3)])]);
 }
 
 #[test]
 fn gaps_are_left_out_and_cut_no_split() {
     let chosen = RowSet::from_rows(vec![2500, 2501, 6000, 9999], 12_000);
-    let splits = packed(sizes(128, 2), &[(600, 12, chosen.clone()), (50, 1, RowSet::from_rows(vec![7], 1000))]);
+    let splits = packed(sizes(128, 2), &[file(600, 12, chosen.clone()), file(50, 1, RowSet::from_rows(vec![7], 1000))]);
     assert_eq!(splits, [split(&[(0, 2, 8)]), split(&[(1, 0, 1)])]);
     let (meta, row_groups) = (meta("f", 600 * MB), vec![1000; 12]);
     let rows = InputRows::Known { row_groups: &row_groups, chosen };
@@ -145,9 +172,9 @@ fn files_that_nobody_knows_are_cut_by_bytes() {
     let places: Vec<_> = splits.iter().flat_map(|split| split.inputs.iter().map(place)).collect();
     // Every byte once, from the first to the last.
     for (name, size) in [("f0", 300 * MB), ("f1", MB / 2), ("f2", 90 * MB)] {
-        let of_file: Vec<_> = places.iter().filter(|(file, _, _)| file == name).collect();
+        let of_file: Vec<_> = places.iter().filter(|place| place.file == name).collect();
         let mut next = 0;
-        for (_, from, to) in &of_file {
+        for Place { start: from, length: to, .. } in &of_file {
             assert_eq!(*from, next);
             assert!(to > from && (*to == u64::MAX || *to < size), "{name}: {from} to {to}");
             next = *to;

@@ -51,9 +51,9 @@ impl Chosen {
         for file in &pending.files {
             let mut file = file.clone();
             if are_few {
-                let (rows, is_certain) = ask(pinned, &file, predicate).await?;
-                file.rows = rows;
-                chosen.is_certain &= is_certain;
+                let asked = ask(pinned, &file, predicate).await?;
+                file.rows = asked.rows;
+                chosen.is_certain &= asked.is_certain;
             } else {
                 chosen.is_certain = false;
             }
@@ -110,8 +110,16 @@ fn rows_of_files(files: &[BufferedRun]) -> u64 {
     files.iter().map(|file| u64::from(file.rows.len())).sum()
 }
 
-/// The rows of a run that a filter chooses or may choose, and whether it is certain of each.
-async fn ask(pinned: &Pinned, file: &BufferedRun, predicate: &Predicate) -> Result<(RowSet, bool)> {
+/// What the rows of a run say to a filter.
+struct AskedRun {
+    /// Those that it chooses or may choose.
+    rows: RowSet,
+    /// Whether it chooses each of them.
+    is_certain: bool,
+}
+
+/// Asks the rows of a run whether a filter chooses them.
+async fn ask(pinned: &Pinned, file: &BufferedRun, predicate: &Predicate) -> Result<AskedRun> {
     let columns = columns_of(predicate);
     let mut reader = open(pinned, file, &columns).await?;
     let (mut positions, mut found, mut is_certain) = (file.rows.iter(), Vec::new(), true);
@@ -121,7 +129,7 @@ async fn ask(pinned: &Pinned, file: &BufferedRun, predicate: &Predicate) -> Resu
         let here: Vec<u32> = positions.by_ref().take(batch.num_rows()).collect();
         found.extend(candidates.t().iter().filter_map(|row| here.get(row as usize).copied()));
     }
-    Ok((RowSet::from_rows(found, file.rows.universe()), is_certain))
+    Ok(AskedRun { rows: RowSet::from_rows(found, file.rows.universe()), is_certain })
 }
 
 fn columns_of(predicate: &Predicate) -> BTreeSet<&String> {

@@ -25,8 +25,16 @@ const ALL_ROWS: &str = r#"{"op":"true"}"#;
 /// Three runs are merged into one as soon as they are there.
 const SMALL_CACHE: [(&str, &str); 2] = [("cache_bytes", "1048576"), ("page_bytes", "65536")];
 
-/// A row of the test table: partition p, key k, number a, text s.
-type Row = (Option<i64>, i64, Option<i32>, Option<String>);
+/// A row of the test table.
+#[derive(Debug, PartialEq)]
+struct Row {
+    /// The partition.
+    p: Option<i64>,
+    /// The key.
+    k: i64,
+    a: Option<i32>,
+    s: Option<String>,
+}
 
 fn batch(rows: &[(i64, i32, &str)]) -> RecordBatch {
     let k: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.0)));
@@ -109,12 +117,12 @@ impl Fixture {
 
 /// What the table holds after [`Fixture::change`].
 fn expected() -> Vec<Row> {
-    let row = |p: i64, k: i64, a: i32, s: &str| (Some(p), k, Some(a), Some(s.to_owned()));
+    let row = |p: i64, k: i64, a: i32, s: &str| Row { p: Some(p), k, a: Some(a), s: Some(s.to_owned()) };
     let mut rows: Vec<Row> =
         (1..=2).flat_map(|p| (0..100).map(move |n| row(p, p * 1000 + n, (n % 10) as i32, "base"))).collect();
-    rows.retain(|(_, k, ..)| ![1000, 2005, 2015].contains(k));
+    rows.retain(|row| ![1000, 2005, 2015].contains(&row.k));
     rows.extend([row(1, 1, 5, "new"), row(3, 2, 6, "other"), row(3, 1000, 5, "moved"), row(2, 2005, 5, "changed")]);
-    rows.sort_by_key(|row| row.1);
+    rows.sort_by_key(|row| row.k);
     rows
 }
 
@@ -186,10 +194,10 @@ async fn rows_of(plan: &Planned) -> Vec<Row> {
         let (p, k) = (column("p").as_primitive::<Int64Type>(), column("k").as_primitive::<Int64Type>());
         let (a, s) = (column("a").as_primitive::<Int32Type>(), column("s").as_string::<i32>());
         for (((p, k), a), s) in p.iter().zip(k.values()).zip(a.iter()).zip(s.iter()) {
-            rows.push((p, *k, a, s.map(str::to_owned)));
+            rows.push(Row { p, k: *k, a, s: s.map(str::to_owned) });
         }
     }
-    rows.sort_by_key(|row| row.1);
+    rows.sort_by_key(|row| row.k);
     rows
 }
 
@@ -252,7 +260,7 @@ fn filters_stay_certain_while_something_is_pending() {
         for _ in 0..2 {
             let pinned = fixture.pin().await;
             assert!(plan::is_certain(&pinned, five).await.expect("an answer"));
-            let wanted: Vec<Row> = expected().into_iter().filter(|row| row.2 == Some(5)).collect();
+            let wanted: Vec<Row> = expected().into_iter().filter(|row| row.a == Some(5)).collect();
             assert_eq!(plan::count(&pinned, five).await.expect("an answer"), Some(21));
             let planned = plan(&pinned, five, &COLUMNS).await;
             assert_eq!((planned.json["pendingRows"].as_u64(), wanted.len()), (Some(3), 21));
@@ -263,7 +271,7 @@ fn filters_stay_certain_while_something_is_pending() {
             assert_eq!(plan::count(&pinned, not_new).await.expect("an answer"), None);
             let planned = plan(&pinned, not_new, &COLUMNS).await;
             assert_eq!(planned.json["pendingRows"], 3);
-            let not_new: Vec<Row> = expected().into_iter().filter(|row| row.3.as_deref() != Some("new")).collect();
+            let not_new: Vec<Row> = expected().into_iter().filter(|row| row.s.as_deref() != Some("new")).collect();
             assert_eq!(rows_of(&planned).await, not_new);
             fixture.table.flush().await.expect("a run");
         }
@@ -277,7 +285,7 @@ fn keys_that_are_learned_later_leave_fewer_rows() {
         let fixture = Fixture::new().await;
         fixture.change().await;
         let five = r#"{"op":"eq","column":"a","value":{"long":5}}"#;
-        let new: Vec<i64> = expected().iter().filter(|row| row.3.as_deref() == Some("new")).map(|row| row.1).collect();
+        let new: Vec<i64> = expected().iter().filter(|row| row.s.as_deref() == Some("new")).map(|row| row.k).collect();
         let keys: Vec<i64> = [1003, 1005, 2025, 7].into_iter().chain(new).collect();
         let values: Vec<Value> = keys.iter().map(|key| json!({"long": key})).collect();
         let of_keys = json!({"op": "in", "column": "k", "values": values});
@@ -285,13 +293,13 @@ fn keys_that_are_learned_later_leave_fewer_rows() {
         for _ in 0..2 {
             let pinned = fixture.pin().await;
             for filter in [ALL_ROWS, five] {
-                let chosen = |row: &Row| filter == ALL_ROWS || row.2 == Some(5);
+                let chosen = |row: &Row| filter == ALL_ROWS || row.a == Some(5);
                 let wanted: Vec<Row> =
-                    expected().into_iter().filter(|row| chosen(row) && keys.contains(&row.1)).collect();
+                    expected().into_iter().filter(|row| chosen(row) && keys.contains(&row.k)).collect();
                 let found = planned(&pinned, filter, json!({"columns": whole(&COLUMNS), "runtime": of_keys})).await;
                 assert_eq!(rows_of(&found).await, wanted);
                 assert!(found.json["report"]["leaves"].as_array().expect("leaves").len() > usize::from(filter == five));
-                let wanted: Vec<Row> = expected().into_iter().filter(|row| chosen(row) && row.0 == Some(2)).collect();
+                let wanted: Vec<Row> = expected().into_iter().filter(|row| chosen(row) && row.p == Some(2)).collect();
                 let found =
                     planned(&pinned, filter, json!({"columns": whole(&COLUMNS), "runtime": in_partition})).await;
                 assert_eq!(rows_of(&found).await, wanted);
@@ -342,14 +350,14 @@ fn aggregates_have_the_pending_rows() {
             let (a, n) = (groups.column(0).as_primitive::<Int32Type>(), groups.column(1).as_primitive::<Int64Type>());
             let found: BTreeMap<i32, i64> = a.values().iter().copied().zip(n.values().iter().copied()).collect();
             let mut wanted = BTreeMap::new();
-            for (_, _, a, _) in expected() {
-                *wanted.entry(a.expect("a number")).or_insert(0) += 1;
+            for row in expected() {
+                *wanted.entry(row.a.expect("a number")).or_insert(0) += 1;
             }
             assert_eq!(found, wanted);
             let question = serde_json::from_str(of_a).expect("a question");
             let row = aggregate::answer(&pinned, ALL_ROWS, &question).await.expect("an answer").expect("one row");
             let number = |place: usize| row.column(place).as_primitive::<Int64Type>().value(0);
-            let sum: i64 = expected().iter().filter_map(|row| row.2).map(i64::from).sum();
+            let sum: i64 = expected().iter().filter_map(|row| row.a).map(i64::from).sum();
             assert_eq!((number(0), number(2), number(3)), (sum, 201, 201));
             assert_eq!(row.column(1).as_primitive::<Int32Type>().value(0), 9);
             fixture.table.flush().await.expect("a run");
@@ -397,7 +405,7 @@ fn a_plan_stays_right_while_runs_are_written_merged_and_migrated() {
         assert_eq!(migrated.json["pendingRows"], 0);
         let now = rows_of(&migrated).await;
         assert_eq!(now, rows_of(&of_merged).await);
-        assert_eq!((now.len(), now.iter().filter(|row| row.3.as_deref() == Some("later")).count()), (201, 2));
+        assert_eq!((now.len(), now.iter().filter(|row| row.s.as_deref() == Some("later")).count()), (201, 2));
     });
 }
 
@@ -447,7 +455,7 @@ fn few_rows_here_and_there_are_one_split() {
         chosen.add_memory(&schema, &[], &mut packing).expect("room");
         let out = packing.finish();
         assert_eq!(out.iter().map(|split| split.rows).collect::<Vec<_>>(), [Some(3)]);
-        let rows = of_ipc(&out[0].inputs[0].attachment).expect("rows").1.expect("rows");
+        let rows = of_ipc(&out[0].inputs[0].attachment).expect("rows").batch.expect("rows");
         assert_eq!((rows.num_rows(), rows.schema()), (3, schema));
     }
 }
@@ -470,7 +478,7 @@ fn many_rows_in_memory_are_cut_into_splits_of_moderate_size() {
         assert!(bytes <= ATTACHED_BYTES || split.rows == Some(1), "{bytes} bytes");
         for piece in &split.inputs {
             assert!(matches!(serde_json::from_str(&piece.body).expect("a piece"), Piece::Memory));
-            let rows = of_ipc(&piece.attachment).expect("rows").1.expect("rows");
+            let rows = of_ipc(&piece.attachment).expect("rows").batch.expect("rows");
             keys.extend(rows.column(0).as_primitive::<Int64Type>().values().iter().copied());
         }
     }

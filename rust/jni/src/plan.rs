@@ -14,10 +14,10 @@ use crate::dynamic;
 use crate::error::{NativeError, Result};
 use crate::exact::may_be_cut;
 use crate::filter;
-use crate::handle::Pinned;
+use crate::handle::{CachedProbe, Pinned};
 use crate::nested::{Asked, Unknown, asked_fields};
 use crate::pack::{Input, InputRows, Packing, PlannedSplit, SplitSizes};
-use crate::split::{Home, constants};
+use crate::split::{Constant, Home, constants};
 use crate::types::{spark_schema, spark_type};
 
 /// What Java wants of the rows that a filter chooses.
@@ -104,10 +104,10 @@ impl Plan {
 /// What is known of a filter; one look serves all questions about the same filter.
 pub(crate) async fn probe(pinned: &Pinned, filter: &str) -> Result<Arc<Answer>> {
     let known = pinned.probed.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    if let Some((of, answer)) = known
-        && of == filter
+    if let Some(known) = known
+        && known.filter == filter
     {
-        return Ok(answer);
+        return Ok(known.answer);
     }
     let predicate = filter::parse(filter, &pinned.snapshot.schema())?;
     let options = ProbeOptions { use_index: pinned.use_index, ..ProbeOptions::default() };
@@ -116,7 +116,7 @@ pub(crate) async fn probe(pinned: &Pinned, filter: &str) -> Result<Arc<Answer>> 
     files.buffered = None;
     let answer = Arc::new(Answer { files, pending: Chosen::of(pinned, &predicate).await? });
     let mut slot = pinned.probed.lock().unwrap_or_else(PoisonError::into_inner);
-    *slot = Some((filter.to_owned(), Arc::clone(&answer)));
+    *slot = Some(CachedProbe { filter: filter.to_owned(), answer: Arc::clone(&answer) });
     Ok(answer)
 }
 
@@ -203,7 +203,7 @@ fn partition_constants(snapshot: &Snapshot, file: &DataFile, schema: &Schema) ->
     for (field, value) in snapshot.partition_columns().iter().zip(&file.partition_values) {
         if schema.field_with_name(field.name()).is_ok() {
             let of = spark_type(field.name(), field.data_type())?;
-            found.push((field.name().clone(), cast_constant(value, &of)?));
+            found.push(Constant { name: field.name().clone(), value: cast_constant(value, &of)? });
         }
     }
     constants(&found)

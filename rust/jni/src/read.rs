@@ -61,14 +61,15 @@ impl PieceReader {
                 // They were cast on the driver.
                 exact: Vec::new(),
                 constants: HashMap::new(),
-                source: Source::Rows(of_ipc(attachment)?.1),
+                source: Source::Rows(of_ipc(attachment)?.batch),
             }),
         }
     }
 
     async fn open_file(scan: &ScanSpec, piece: &FilePiece) -> Result<Self> {
         let schema = scan.schema()?;
-        let constants: HashMap<_, _> = piece.constants()?.into_iter().collect();
+        let constants = piece.constants()?.into_iter().map(|constant| (constant.name, constant.value));
+        let constants: HashMap<_, _> = constants.collect();
         let path = piece.location.clone();
         let no_columns = schema.fields().iter().all(|field| constants.contains_key(field.name()));
         let source = match (&piece.part, no_columns) {
@@ -151,7 +152,7 @@ async fn file_source(
     let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
     let footer = input.get_metadata(Some(&options)).await.map_err(fail)?;
     let metadata = ArrowReaderMetadata::try_new(footer, options).map_err(fail)?;
-    let (row_groups, selection) = choose(piece, metadata.metadata())?;
+    let ChosenRows { row_groups, selection } = choose(piece, metadata.metadata())?;
     if only_count {
         return Ok(Source::RowCount(selection.row_count() as u64));
     }
@@ -187,8 +188,16 @@ fn bytes_held(metadata: &ParquetMetaData, mask: &ProjectionMask, row_groups: &[u
     chunks.iter().take(2).sum::<usize>().min(rows.saturating_mul(columns).saturating_mul(PAGE_BYTES))
 }
 
-/// The row groups of a piece that have a chosen row, and the rows in them.
-fn choose(piece: &FilePiece, metadata: &ParquetMetaData) -> Result<(Vec<usize>, RowSelection)> {
+/// What is read of a file.
+struct ChosenRows {
+    /// Row groups that have a chosen row.
+    row_groups: Vec<usize>,
+    /// The chosen rows, counted through these row groups.
+    selection: RowSelection,
+}
+
+/// The chosen rows of a piece.
+fn choose(piece: &FilePiece, metadata: &ParquetMetaData) -> Result<ChosenRows> {
     match &piece.part {
         Part::Known { file_rows, start, length, rows, .. } => {
             let stale = || {
@@ -213,7 +222,7 @@ fn choose(piece: &FilePiece, metadata: &ParquetMetaData) -> Result<(Vec<usize>, 
                     selectors.extend(Vec::<RowSelector>::from(of_group));
                 }
             }
-            Ok((wanted, RowSelection::from(selectors)))
+            Ok(ChosenRows { row_groups: wanted, selection: RowSelection::from(selectors) })
         }
         Part::Unknown { from_byte, to_byte, deleted, deleted_of } => {
             let mut groups = Vec::new();
@@ -233,7 +242,7 @@ fn choose(piece: &FilePiece, metadata: &ParquetMetaData) -> Result<(Vec<usize>, 
                 )?)]),
                 Some(rows) => live_rows(&rows.selection(to_usize(*deleted_of)?)?, &ranges)?,
             };
-            Ok((groups, live))
+            Ok(ChosenRows { row_groups: groups, selection: live })
         }
     }
 }

@@ -13,9 +13,17 @@ const CAPACITY: usize = 256;
 
 static POINTS: Mutex<Points> = Mutex::new(Points { next: 0, last: VecDeque::new() });
 
+/// The states that are remembered.
 struct Points {
+    /// The number of the next one.
     next: u64,
-    last: VecDeque<(u64, Arc<Snapshot>)>,
+    last: VecDeque<ReadPoint>,
+}
+
+/// A state that a statement has read.
+struct ReadPoint {
+    number: u64,
+    snapshot: Arc<Snapshot>,
 }
 
 /// Remembers a state; gives its number.
@@ -26,12 +34,12 @@ pub(crate) fn remember(snapshot: Arc<Snapshot>) -> u64 {
     if points.last.len() >= CAPACITY {
         points.last.pop_front();
     }
-    points.last.push_back((number, snapshot));
+    points.last.push_back(ReadPoint { number, snapshot });
     number
 }
 
 /// The state of a number, unless too many came after it.
 pub(crate) fn recall(number: u64) -> Option<Arc<Snapshot>> {
     let points = POINTS.lock().unwrap_or_else(PoisonError::into_inner);
-    points.last.iter().find(|(of, _)| *of == number).map(|(_, snapshot)| Arc::clone(snapshot))
+    points.last.iter().find(|point| point.number == number).map(|point| Arc::clone(&point.snapshot))
 }

@@ -46,7 +46,7 @@ impl ScanSpec {
     }
 
     pub(crate) fn schema(&self) -> Result<SchemaRef> {
-        Ok(decode(&self.schema)?.0)
+        Ok(decode(&self.schema)?.schema)
     }
 }
 
@@ -112,32 +112,38 @@ pub(crate) enum Part {
     },
 }
 
+/// A column that has one value in all rows of a file.
+pub(crate) struct Constant {
+    pub(crate) name: String,
+    /// An array of one row.
+    pub(crate) value: ArrayRef,
+}
+
 impl FilePiece {
-    /// The constant columns by name.
-    pub(crate) fn constants(&self) -> Result<Vec<(String, ArrayRef)>> {
+    /// The constant columns.
+    pub(crate) fn constants(&self) -> Result<Vec<Constant>> {
         let Some(text) = &self.constants else {
             return Ok(Vec::new());
         };
-        let (schema, batch) = decode(text)?;
+        let IpcRows { schema, batch } = decode(text)?;
         let batch = batch.ok_or_else(|| NativeError::internal("a piece has no values for its partition columns"))?;
         Ok(schema
             .fields()
             .iter()
             .zip(batch.columns())
-            .map(|(field, value)| (field.name().clone(), value.clone()))
+            .map(|(field, value)| Constant { name: field.name().clone(), value: value.clone() })
             .collect())
     }
 }
 
 /// Encodes the partition values of a file.
-pub(crate) fn constants(fields: &[(String, ArrayRef)]) -> Result<Option<String>> {
-    if fields.is_empty() {
+pub(crate) fn constants(of_file: &[Constant]) -> Result<Option<String>> {
+    if of_file.is_empty() {
         return Ok(None);
     }
-    let schema: Vec<Field> =
-        fields.iter().map(|(name, value)| Field::new(name, value.data_type().clone(), true)).collect();
-    let schema = Arc::new(Schema::new(schema));
-    let columns = fields.iter().map(|(_, value)| Arc::clone(value)).collect();
+    let field = |Constant { name, value }: &Constant| Field::new(name, value.data_type().clone(), true);
+    let schema = Arc::new(Schema::new(of_file.iter().map(field).collect::<Vec<_>>()));
+    let columns = of_file.iter().map(|constant| Arc::clone(&constant.value)).collect();
     let batch = RecordBatch::try_new(Arc::clone(&schema), columns)?;
     encode(&schema, Some(&batch)).map(Some)
 }
@@ -147,7 +153,14 @@ fn encode(schema: &SchemaRef, batch: Option<&RecordBatch>) -> Result<String> {
     Ok(STANDARD.encode(to_ipc(schema, batch)?))
 }
 
-fn decode(text: &str) -> Result<(SchemaRef, Option<RecordBatch>)> {
+/// What an IPC stream has.
+pub(crate) struct IpcRows {
+    pub(crate) schema: SchemaRef,
+    /// The rows, if there are any.
+    pub(crate) batch: Option<RecordBatch>,
+}
+
+fn decode(text: &str) -> Result<IpcRows> {
     let bytes = STANDARD
         .decode(text)
         .map_err(|error| NativeError::internal(format!("the batch of a piece is not base64: {error}")))?;
@@ -163,8 +176,9 @@ pub(crate) fn to_ipc(schema: &SchemaRef, batch: Option<&RecordBatch>) -> Result<
     Ok(writer.into_inner()?)
 }
 
-pub(crate) fn of_ipc(bytes: &[u8]) -> Result<(SchemaRef, Option<RecordBatch>)> {
+/// The schema and the first rows of an IPC stream.
+pub(crate) fn of_ipc(bytes: &[u8]) -> Result<IpcRows> {
     let mut reader = StreamReader::try_new(bytes, None)?;
     let batch = reader.next().transpose()?;
-    Ok((reader.schema(), batch))
+    Ok(IpcRows { schema: reader.schema(), batch })
 }

@@ -9,11 +9,19 @@ use object_store::ObjectStore;
 use crate::error::{NativeError, Result};
 use crate::split::{Home, ScanSpec};
 
-/// By the table's location and that of its indexes, as the user gave them.
-type Known = HashMap<(String, Option<String>), Stores>;
+/// A table as the user named it.
+#[derive(PartialEq, Eq, Hash)]
+struct TableRef {
+    location: String,
+    /// Where its indexes are, if not beside the data.
+    store: Option<String>,
+}
+
+type Known = HashMap<TableRef, Stores>;
 
 static STORES: OnceLock<Mutex<Known>> = OnceLock::new();
 
+/// The object stores of a table.
 #[derive(Clone, Debug)]
 struct Stores {
     data: Arc<dyn ObjectStore>,
@@ -23,12 +31,12 @@ struct Stores {
 
 /// Keeps a table's object stores.
 pub(crate) fn remember_stores(location: &str, store: Option<&str>, snapshot: &Snapshot) {
-    keep((location.to_owned(), store.map(str::to_owned)), snapshot);
+    keep(TableRef { location: location.to_owned(), store: store.map(str::to_owned) }, snapshot);
 }
 
-fn keep(key: (String, Option<String>), snapshot: &Snapshot) -> Stores {
+fn keep(table: TableRef, snapshot: &Snapshot) -> Stores {
     let stores = Stores { data: snapshot.object_store(), runs: snapshot.run_store() };
-    known().insert(key, stores.clone());
+    known().insert(table, stores.clone());
     stores
 }
 
@@ -48,13 +56,13 @@ pub(crate) async fn store_of(scan: &ScanSpec, home: Home) -> Result<Arc<dyn Obje
 }
 
 async fn stores_of(scan: &ScanSpec, home: Home) -> Result<Stores> {
-    let key = (scan.location.clone(), scan.store.clone());
-    let remembered = known().get(&key).cloned();
+    let table = TableRef { location: scan.location.clone(), store: scan.store.clone() };
+    let remembered = known().get(&table).cloned();
     // The place for the store may have been made after this process looked for it.
     if let Some(stores) = remembered.filter(|stores| home == Home::Table || stores.runs.is_some()) {
         return Ok(stores);
     }
     let options = TableOptions { store: scan.store.clone(), ..TableOptions::default() };
     let snapshot = Table::open(&scan.location, options).await?.snapshot().await?;
-    Ok(keep(key, &snapshot))
+    Ok(keep(table, &snapshot))
 }

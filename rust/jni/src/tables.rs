@@ -14,7 +14,13 @@ use crate::error::Result;
 const MOST: usize = 16;
 
 /// The least recently used first.
-static TABLES: Mutex<Vec<(Named, Arc<Table>)>> = Mutex::new(Vec::new());
+static TABLES: Mutex<Vec<OpenTable>> = Mutex::new(Vec::new());
+
+/// A table that stays open.
+struct OpenTable {
+    named: Named,
+    table: Arc<Table>,
+}
 
 /// A table as the user named it.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,14 +52,14 @@ impl Named {
     fn keep(&self, table: Arc<Table>) -> Arc<Table> {
         let mut tables = tables();
         // Another query may have opened it meanwhile; what the first one knows is worth more.
-        let table = match tables.iter().position(|(named, _)| named == self) {
-            Some(place) => tables.remove(place).1,
+        let table = match tables.iter().position(|open| open.named == *self) {
+            Some(place) => tables.remove(place).table,
             None => table,
         };
         if tables.len() >= MOST {
             tables.remove(0);
         }
-        tables.push((self.clone(), Arc::clone(&table)));
+        tables.push(OpenTable { named: self.clone(), table: Arc::clone(&table) });
         table
     }
 }
@@ -61,10 +67,10 @@ impl Named {
 /// The table that was opened under this name, which is forgotten.
 fn taken(named: &Named) -> Option<Arc<Table>> {
     let mut tables = tables();
-    let place = tables.iter().position(|(known, _)| known == named)?;
-    Some(tables.remove(place).1)
+    let place = tables.iter().position(|open| open.named == *named)?;
+    Some(tables.remove(place).table)
 }
 
-fn tables() -> MutexGuard<'static, Vec<(Named, Arc<Table>)>> {
+fn tables() -> MutexGuard<'static, Vec<OpenTable>> {
     TABLES.lock().unwrap_or_else(PoisonError::into_inner)
 }

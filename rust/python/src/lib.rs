@@ -40,6 +40,14 @@ fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
+/// The report of a build, whose values are JSON: what `Table.build` gives.
+#[pyfunction]
+fn describe_build(py: Python<'_>, report: &str) -> PyResult<table::Described> {
+    let report: lakemark_table::BuildReport =
+        serde_json::from_str(report).map_err(|cause| error::internal(py, cause.to_string()))?;
+    table::described(py, &report)
+}
+
 #[pymodule]
 fn _internal(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<rows::ArrowTable>()?;
@@ -48,5 +56,6 @@ fn _internal(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<session::Session>()?;
     module.add_class::<table::Table>()?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
+    module.add_function(wrap_pyfunction!(describe_build, module)?)?;
     module.add_function(wrap_pyfunction!(version, module)?)
 }

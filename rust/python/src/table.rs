@@ -273,7 +273,7 @@ impl Table {
         let found = wait(py, move || async move {
             lakemark_datafusion::lookup(&table, &keys, &on, columns.as_deref(), &options).await
         });
-        found.map(|(schema, batches)| ArrowTable::new(schema, batches))
+        found.map(|found| ArrowTable::new(found.schema, found.batches))
     }
 
     fn count(&self, py: Python<'_>, filter: Option<String>, use_index: bool, use_cache: bool) -> PyResult<u64> {
@@ -359,9 +359,9 @@ impl Table {
 }
 
 /// A report: its values and its description as JSON, and its text.
-type Described = (String, String, String);
+pub(crate) type Described = (String, String, String);
 
-fn described(py: Python<'_>, report: &impl Report) -> PyResult<Described> {
+pub(crate) fn described(py: Python<'_>, report: &impl Report) -> PyResult<Described> {
     let description = report.describe();
     Ok((to_json(py, report)?, to_json(py, &description)?, description.to_string()))
 }

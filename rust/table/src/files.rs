@@ -8,6 +8,7 @@ pub(crate) mod amended_reader;
 pub(crate) mod column_mapping;
 pub(crate) mod columns;
 pub(crate) mod delta;
+pub(crate) mod file_version;
 pub(crate) mod footer;
 pub(crate) mod listing;
 pub(crate) mod statistics_check;

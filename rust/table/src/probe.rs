@@ -21,6 +21,7 @@ mod distinct;
 mod pairs;
 mod parts;
 mod recheck;
+mod segment_search;
 mod sources;
 mod sums;
 mod tally;
@@ -46,6 +47,7 @@ use crate::store::segments::ReadCounter;
 pub(crate) use answers::{FileCandidates, LeafCandidates};
 pub use bounds::{ColumnMinMax, MinMax, MinMaxRequest};
 use cost::SearchPlan;
+use segment_search::ReadContext;
 pub use tally::{GroupCountRequest, GroupCounts, ValueCounts};
 pub use top_k::TopKRequest;
 
@@ -81,12 +83,13 @@ pub(crate) async fn probe(snapshot: &Snapshot, predicate: &Predicate, options: &
         Some(reading) if !options.count_only => cost::choose(snapshot, &predicate, reading, &counter).await,
         _ => SearchPlan::default(),
     };
-    let answers =
-        LeafCandidates::gather(snapshot, &predicate, &counted, &choice, (&counter, options.use_cache)).await?;
+    let reads = ReadContext { counter: Arc::clone(&counter), use_cache: options.use_cache };
+    let answers = LeafCandidates::gather(snapshot, &predicate, &counted, &choice, &reads).await?;
     let row_groups = row_groups(snapshot, &answers);
     let files = combine(snapshot, &predicate, &answers, &row_groups, &counted, options).await?;
     let mut report = summarize(snapshot, &predicate, &answers, &files, &row_groups, &counted);
-    (report.index_reads, report.index_bytes) = counter.totals();
+    let totals = counter.totals();
+    (report.index_reads, report.index_bytes) = (totals.reads, totals.bytes);
     report.seconds = started.elapsed().as_secs_f64();
     let left_out = choice.skipped.contains(&true);
     Ok(Probe { files, buffered: pending, searches_skipped: left_out, skipped_selectivity: choice.share_left, report })
@@ -173,56 +176,74 @@ async fn combine(
         counted: counted.get(file).copied().flatten(),
     };
     let count_only = options.count_only;
-    let (mut done, asked) = ruled_out(predicate, answers, row_groups, counted, count_only);
+    let RuledOut { mut done, open } = ruled_out(predicate, answers, row_groups, counted, count_only);
     let of_file = |file: &usize| row_groups.get(*file).copied().flatten();
-    let rows: u64 = asked.iter().filter_map(of_file).flatten().copied().map(u64::from).sum();
+    let rows: u64 = open.iter().filter_map(of_file).flatten().copied().map(u64::from).sum();
     // Where nothing is tested no row is looked at.
     let is_constant = matches!(predicate, Predicate::Const(_));
-    if rows < PARALLEL_ROWS || asked.len() == 1 || is_constant {
-        done.extend(asked.into_iter().map(|file| (file, work(file).run(predicate, count_only))));
+    if rows < PARALLEL_ROWS || open.len() == 1 || is_constant {
+        let run = |file| ProbedFile { file, probe: work(file).run(predicate, count_only) };
+        done.extend(open.into_iter().map(run));
     } else {
         let mut tasks = JoinSet::new();
         let predicate = Arc::new(predicate.clone());
-        let per_task = FILES_PER_TASK.min(asked.len().div_ceil(*CORES)).max(1);
-        for files in asked.chunks(per_task) {
+        let per_task = FILES_PER_TASK.min(open.len().div_ceil(*CORES)).max(1);
+        for files in open.chunks(per_task) {
             let batch: Vec<(usize, FileAlgebra)> = files.iter().map(|file| (*file, work(*file))).collect();
             let predicate = Arc::clone(&predicate);
-            tasks.spawn_blocking(move || -> Vec<(usize, FileProbe)> {
-                batch.into_iter().map(|(file, work)| (file, work.run(&predicate, count_only))).collect()
+            tasks.spawn_blocking(move || -> Vec<ProbedFile> {
+                let run =
+                    |(file, work): (usize, FileAlgebra)| ProbedFile { file, probe: work.run(&predicate, count_only) };
+                batch.into_iter().map(run).collect()
             });
         }
         while let Some(part) = tasks.join_next().await {
             done.extend(part.map_err(|error| Error::task(&error))?);
         }
     }
-    done.sort_unstable_by_key(|(file, _)| *file);
-    Ok(done.into_iter().map(|(_, probe)| probe).collect())
+    done.sort_unstable_by_key(|done| done.file);
+    Ok(done.into_iter().map(|done| done.probe).collect())
 }
 
-/// The files of which no row is chosen, by what is known of them as a whole, and those whose rows the algebra is about.
+/// What the probe says of a file.
+struct ProbedFile {
+    file: usize,
+    probe: FileProbe,
+}
+
+/// The files of a probe, by whether anything is left to find out.
+struct RuledOut {
+    /// Those of which no row is chosen, by what is known of them as a whole.
+    done: Vec<ProbedFile>,
+    /// Those whose rows the algebra is about.
+    open: Vec<usize>,
+}
+
 fn ruled_out(
     predicate: &Predicate,
     answers: &LeafCandidates,
     row_groups: &[Option<&[u32]>],
     counted: &[Option<u64>],
     count_only: bool,
-) -> (Vec<(usize, FileProbe)>, Vec<usize>) {
+) -> RuledOut {
     let lacks_all = answers.ruled_out(predicate, row_groups.len());
-    let (mut done, mut asked) = (Vec::with_capacity(row_groups.len()), Vec::new());
+    let (mut done, mut open) = (Vec::with_capacity(row_groups.len()), Vec::new());
     for (file, known) in row_groups.iter().enumerate() {
         let is_counted = counted.get(file).is_some_and(Option::is_some);
         let rows = known.map(rows_of).filter(|rows| !is_counted && answers.fit(file, *rows));
         match (known, rows, lacks_all.get(file)) {
-            (Some(_), Some(_), Some(true)) if count_only => done.push((file, FileProbe::Counted { rows: 0 })),
+            (Some(_), Some(_), Some(true)) if count_only => {
+                done.push(ProbedFile { file, probe: FileProbe::Counted { rows: 0 } });
+            }
             (Some(known), Some(rows), Some(true)) => {
                 let none = RowSet::empty(rows);
                 let probe = FileProbe::Known { row_groups: known.to_vec(), certain: none.clone(), uncertain: none };
-                done.push((file, probe));
+                done.push(ProbedFile { file, probe });
             }
-            _ => asked.push(file),
+            _ => open.push(file),
         }
     }
-    (done, asked)
+    RuledOut { done, open }
 }
 
 fn rows_of(row_groups: &[u32]) -> u32 {

@@ -28,7 +28,6 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use futures::future::BoxFuture;
 use lakemark_index::RowSet;
-use parquet::arrow::arrow_writer::ArrowRowGroupWriterFactory;
 use parquet::file::properties::WriterProperties;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -40,7 +39,7 @@ use crate::rewrite::encode::{RowGroup, encode_new, rewrite};
 use crate::rewrite::file::OldFile;
 use crate::rewrite::rows::NewRows;
 use crate::rewrite::writer::{
-    FileTarget, FileWriter, ROW_GROUP_BYTES, ROW_GROUP_ROWS, WrittenFile, new_properties, properties_like,
+    FileTarget, FileWriter, ROW_GROUP_BYTES, ROW_GROUP_ROWS, StartedFile, WrittenFile, new_properties, properties_like,
 };
 use crate::snapshot::{DataFile, Snapshot};
 use crate::storage::disk::on_a_thread;
@@ -179,7 +178,8 @@ impl RewriteJob<'_> {
         let dealt: u64 = pieces.iter().map(|piece| piece.rows.len() as u64).sum();
         self.advance(u64::from(shadow.universe()) - dealt + old.places.len() as u64);
         let Some(last) = pieces.len().checked_sub(1) else { return Ok(()) };
-        let (writer, factory) = self.begin(Some(file), &file.partition_values, &properties_like(&old.footer))?;
+        let StartedFile { writer, factory } =
+            self.begin(Some(file), &file.partition_values, &properties_like(&old.footer))?;
         let (mut begins, old) = (Some(Box::new(writer)), Arc::new(old));
         for (place, piece) in pieces.into_iter().enumerate() {
             let (old, factory) = (Arc::clone(&old), Arc::clone(&factory));
@@ -204,7 +204,7 @@ impl RewriteJob<'_> {
             let values = self.rows.partition_values(partition);
             let last = rows.len().div_ceil(most).saturating_sub(1);
             for (place, rows) in rows.chunks(most).enumerate() {
-                let (writer, factory) = self.begin(None, &values, &properties)?;
+                let StartedFile { writer, factory } = self.begin(None, &values, &properties)?;
                 let (source, rows, count) = (Arc::clone(self.rows.source()), rows.to_vec(), rows.len() as u64);
                 let row_group = on_a_core(async move { encode_new(&rows, &source, &factory).await });
                 let ends = if place == last { FileEnd::New } else { FileEnd::IfFull };
@@ -264,8 +264,8 @@ impl RewriteJob<'_> {
     async fn write_bare(&mut self) -> Result<()> {
         for number in emptied_files(self.snapshot, &self.folded)? {
             let Some(file) = self.snapshot.files().get(number) else { continue };
-            let (writer, _) = self.begin(Some(file), &file.partition_values, &new_properties())?;
-            self.file = Some(writer);
+            let started = self.begin(Some(file), &file.partition_values, &new_properties())?;
+            self.file = Some(started.writer);
             self.finish(Some(number)).await?;
         }
         Ok(())
@@ -276,10 +276,10 @@ impl RewriteJob<'_> {
         replaces: Option<&DataFile>,
         partition: &[ArrayRef],
         properties: &WriterProperties,
-    ) -> Result<(FileWriter, Arc<ArrowRowGroupWriterFactory>)> {
-        let (writer, factory) = FileWriter::start(self.target, self.begun, replaces, partition, properties)?;
+    ) -> Result<StartedFile> {
+        let started = FileWriter::start(self.target, self.begun, replaces, partition, properties)?;
         self.begun += 1;
-        Ok((writer, Arc::new(factory)))
+        Ok(started)
     }
 
     async fn finish(&mut self, replaces: Option<usize>) -> Result<()> {

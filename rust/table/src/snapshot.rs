@@ -37,7 +37,8 @@ pub use self::buffered_rows::{BufferedRows, BufferedRun};
 pub(crate) use self::buffered_rows::{KeyPages, OpenedRun};
 pub(crate) use self::lineage::{Lineage, application, application_through};
 pub(crate) use self::pin_base::{
-    SnapshotCache, listing_of, newest_listing, newest_manifest, read_shapes, retry_if_moved,
+    DeletedPositions, ManifestAndListing, SnapshotCache, SummaryOfFile, listing_of, newest_listing, newest_manifest,
+    read_shapes, retry_if_moved,
 };
 use self::reader_cache::ReaderCache;
 

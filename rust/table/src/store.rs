@@ -6,6 +6,7 @@
 
 pub(crate) mod kind;
 pub(crate) mod locks;
+mod manifests;
 pub(crate) mod recorded;
 pub(crate) mod segment_cursor;
 pub(crate) mod segments;
@@ -29,6 +30,7 @@ use crate::storage::location::{StorePlace, place_of};
 use crate::storage::put_if_absent::{PutOutcome, PutTarget};
 use crate::storage::retry_listing::retry_if_gone;
 use crate::storage::temp_file::{TempFile, UNFINISHED_PREFIX};
+use manifests::{CachedManifest, ListedManifest, NewestManifest};
 
 const MANIFESTS: &str = "manifest";
 const MARKS: &str = "marks";
@@ -48,7 +50,7 @@ const PART_BYTES: usize = 8 * 1024 * 1024;
 #[derive(Debug)]
 pub(crate) struct Store {
     place: StorePlace,
-    cache: Mutex<Option<(ObjectMeta, Arc<Manifest>)>>,
+    cache: Mutex<Option<CachedManifest>>,
 }
 
 /// What a file of the store is.
@@ -75,15 +77,6 @@ pub(crate) struct ListedStoreFile {
     pub path: String,
     pub kind: StoreFileKind,
     pub meta: ObjectMeta,
-}
-
-/// The newest manifest.
-#[derive(Debug)]
-pub(crate) struct NewestManifest {
-    /// Its number; 0 where there is none yet.
-    pub number: u64,
-    /// The manifest, or why it cannot be read; none where there is none yet.
-    pub manifest: Result<Option<Arc<Manifest>>>,
 }
 
 impl Store {
@@ -140,7 +133,7 @@ impl Store {
     /// Finds and reads the newest manifest: one listing and one read.
     pub(crate) async fn newest(&self) -> Result<NewestManifest> {
         retry_if_gone(self.text(), || async {
-            let Some((number, meta)) = self.newest_listed().await? else {
+            let Some(ListedManifest { number, meta }) = self.newest_listed().await? else {
                 return Ok(Some(NewestManifest { number: 0, manifest: Ok(None) }));
             };
             let manifest = self.manifest(number, meta).await.transpose();
@@ -164,7 +157,7 @@ impl Store {
 
     /// The number of the newest manifest; 0 where there is none yet.
     pub(crate) async fn newest_number(&self) -> Result<u64> {
-        Ok(self.newest_listed().await?.map_or(0, |(number, _)| number))
+        Ok(self.newest_listed().await?.map_or(0, |newest| newest.number))
     }
 
     /// The length of a file of the store; none if it is not there.
@@ -197,17 +190,18 @@ impl Store {
 
     /// The manifest that was read last.
     pub(crate) fn remembered(&self) -> Option<Arc<Manifest>> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(_, manifest)| Arc::clone(manifest))
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|cached| Arc::clone(&cached.manifest))
     }
 
     /// Numbers only grow, so that the listing begins where the last one ended: a store with many manifests is listed as
     /// quickly as a new one.
-    async fn newest_listed(&self) -> Result<Option<(u64, ObjectMeta)>> {
+    async fn newest_listed(&self) -> Result<Option<ListedManifest>> {
         let folder = self.object_path(MANIFESTS);
         let newest_of = |listed: Vec<ObjectMeta>| {
-            let numbered =
-                listed.into_iter().filter_map(|meta| Some((manifest_number(meta.location.filename()?)?, meta)));
-            numbered.max_by_key(|(number, _)| *number)
+            let numbered = listed
+                .into_iter()
+                .filter_map(|meta| Some(ListedManifest { number: manifest_number(meta.location.filename()?)?, meta }));
+            numbered.max_by_key(|listed| listed.number)
         };
         let known = self.remembered().map(|known| known.number);
         if let Some(last) = known.and_then(|known| known.checked_sub(1)) {
@@ -287,14 +281,15 @@ impl Store {
     }
 
     async fn manifest(&self, number: u64, meta: ObjectMeta) -> Result<Option<Arc<Manifest>>> {
-        if let Some((have, manifest)) = &*self.cache.lock().unwrap_or_else(PoisonError::into_inner)
-            && *have == meta
+        if let Some(cached) = &*self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+            && cached.meta == meta
         {
-            return Ok(Some(Arc::clone(manifest)));
+            return Ok(Some(Arc::clone(&cached.manifest)));
         }
         let Some(manifest) = self.read_manifest(number, &meta).await? else { return Ok(None) };
         let manifest = Arc::new(manifest);
-        *self.cache.lock().unwrap_or_else(PoisonError::into_inner) = Some((meta, Arc::clone(&manifest)));
+        *self.cache.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(CachedManifest { meta, manifest: Arc::clone(&manifest) });
         Ok(Some(manifest))
     }
 

@@ -80,7 +80,7 @@ pub(crate) use declare_key::declare_key;
 pub(crate) use flush::flush;
 pub(crate) use indexing::{build_newest, create_newest, pin_to_build};
 pub(crate) use info::{changes_beside_files, info};
-pub(crate) use merged_view::{UpdateContext, UpdateScope};
+pub(crate) use merged_view::{ManifestState, UpdateContext, UpdateScope};
 pub(crate) use migrate::migrate;
 pub(crate) use newest::pin_newest;
 pub(crate) use publication::publish;

@@ -46,11 +46,11 @@ pub(crate) async fn vacuum(table: &BaseTable, options: &VacuumOptions) -> Result
     let before = disk::utc().checked_sub_signed(age).unwrap_or(DateTime::<Utc>::MIN_UTC);
     let listed = retry_if_gone(store.text(), || async {
         let files = store.files().await?;
-        let (_, kept) = manifests(&files, before);
+        let ManifestsByAge { kept, .. } = manifests(&files, before);
         Ok(named_by(store, &kept).await?.map(|named| (files, named)))
     });
     let (files, named) = listed.await?;
-    let (old, kept) = manifests(&files, before);
+    let ManifestsByAge { old, kept } = manifests(&files, before);
     let is_waste = |file: &&ListedStoreFile| {
         let is_old = file.meta.last_modified < before;
         match file.kind {
@@ -83,8 +83,16 @@ pub(crate) async fn vacuum(table: &BaseTable, options: &VacuumOptions) -> Result
     Ok(report)
 }
 
-/// Manifests that go, from the oldest on, and those that stay, up to the newest.
-fn manifests(files: &[ListedStoreFile], before: DateTime<Utc>) -> (Vec<&ListedStoreFile>, Vec<&ListedStoreFile>) {
+/// The manifests of a store, each from the oldest on.
+struct ManifestsByAge<'a> {
+    /// Those that go.
+    old: Vec<&'a ListedStoreFile>,
+    /// Those that stay, up to the newest.
+    kept: Vec<&'a ListedStoreFile>,
+}
+
+/// Which manifests go and which stay.
+fn manifests(files: &[ListedStoreFile], before: DateTime<Utc>) -> ManifestsByAge<'_> {
     let mut all: Vec<(u64, &ListedStoreFile)> = files
         .iter()
         .filter_map(|file| match file.kind {
@@ -101,7 +109,7 @@ fn manifests(files: &[ListedStoreFile], before: DateTime<Utc>) -> (Vec<&ListedSt
     let successors = all.iter().skip(1);
     let old = successors.take_while(|successor| successor.meta.last_modified < before).count();
     let (old, kept) = all.split_at(old);
-    (old.to_vec(), kept.to_vec())
+    ManifestsByAge { old: old.to_vec(), kept: kept.to_vec() }
 }
 
 /// The segments, logs, runs and data files that manifests name, and the originals that versions need which are older than their publication.

@@ -193,9 +193,9 @@ async fn a_disk_that_fails_at_any_step_costs_no_segment_that_is_named() {
             let table = open(&root).await;
             watch(&root, failure(at), false);
             let worked = work(&table).await;
-            let (has_failed, steps) = seen(&root);
+            let met = seen(&root);
             mend(&root);
-            failed += u64::from(has_failed);
+            failed += u64::from(met.failed);
             let is_of_links = matches!(failure(at), InjectedFailure::Link(_) | InjectedFailure::LinkAgain(_));
             if let Err(error) = worked {
                 // A link that was made is a commit.
@@ -203,7 +203,7 @@ async fn a_disk_that_fails_at_any_step_costs_no_segment_that_is_named() {
                 assert!(error.to_string().contains("again"), "{text}: {error}");
             }
             check(&root, &text).await;
-            if at > if is_of_links { links(&root) } else { steps } {
+            if at > if is_of_links { links(&root) } else { met.steps } {
                 break;
             }
             at += stride;

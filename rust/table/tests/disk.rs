@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::Int64Type;
-use lakemark_table::faults::{InjectedFailure, journal, mend, seen, watch};
+use lakemark_table::faults::{InjectedFailure, Seen, journal, mend, seen, watch};
 use lakemark_table::{
     BuildOptions, Change, Error, ErrorKind, IndexSpec, MigrateOptions, Operation, Snapshot, Table, TableOptions,
     WriteOptions,
@@ -184,8 +184,8 @@ fn check_error(error: &Error, at: &str, problems: &mut Vec<String>) {
     }
 }
 
-/// Makes all calls on a disk that fails somewhere; says whether it did, and how many steps there were.
-async fn on_bad_disk(is_delta: bool, failure: InjectedFailure, problems: &mut Vec<String>) -> (bool, u64) {
+/// Makes all calls on a disk that fails somewhere; says what was seen of it.
+async fn on_bad_disk(is_delta: bool, failure: InjectedFailure, problems: &mut Vec<String>) -> Seen {
     let folder = tempfile::tempdir().unwrap();
     let root = std::fs::canonicalize(folder.path()).unwrap();
     let mut expected = create(&root, is_delta).await;
@@ -239,7 +239,7 @@ async fn on_bad_disk(is_delta: bool, failure: InjectedFailure, problems: &mut Ve
         }
         expected = after;
         // Failures that nobody was told of, since an index or a merge was given up, may have left something behind, too.
-        if seen(&root).0 {
+        if seen(&root).failed {
             mend(&root);
             assert_eq!(read(&table.snapshot().await.unwrap()), expected, "{at}");
             assert_eq!(rows(&root).await, expected, "{at}");
@@ -264,9 +264,9 @@ async fn a_disk_that_is_full_or_fails_at_any_step_loses_nothing_and_stops_nothin
         for failure in [InjectedFailure::Full, InjectedFailure::Once] {
             let (mut at, mut failed) = (1, 0);
             loop {
-                let (has_failed, steps) = on_bad_disk(is_delta, failure(at), &mut problems).await;
-                failed += u64::from(has_failed);
-                if at > steps {
+                let met = on_bad_disk(is_delta, failure(at), &mut problems).await;
+                failed += u64::from(met.failed);
+                if at > met.steps {
                     break;
                 }
                 at += stride;
@@ -400,7 +400,7 @@ async fn lost_syncs(is_delta: bool, first: u64, count: u64, problems: &mut Vec<S
         Ok(_) => problems.push(format!("{at}: other rows after a power cut")),
         Err(error) => problems.push(format!("{at}: {error}")),
     }
-    seen(&root).0
+    seen(&root).failed
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -432,7 +432,7 @@ async fn a_frame_whose_sync_fails_is_written_again_and_not_taken_back() {
         watch(&root, InjectedFailure::Syncs(1, failing), false);
         let call = Call::Change(Operation::Upsert, 0, 12);
         let made = make(&table, 0, call).await;
-        assert!(seen(&root).0);
+        assert!(seen(&root).failed);
         assert_eq!(made.is_ok(), is_made, "{failing} syncs fail");
         if let Err(error) = made {
             assert!(error.to_string().contains("cannot be told"), "{error}");

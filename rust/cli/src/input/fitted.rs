@@ -8,7 +8,7 @@ use arrow::util::display::array_value_to_string;
 use lakemark_table::{cast_exactly, item_of};
 use serde_json::{Map, Value};
 
-use super::json::{Json, Object, plain};
+use super::json::{Json, Member, Object, plain};
 
 /// Something of a row that the table cannot hold.
 #[derive(Debug)]
@@ -39,22 +39,29 @@ impl Misfit {
     }
 }
 
+/// A member of an object for the decoder.
+struct Fitted {
+    key: String,
+    value: Value,
+}
+
 /// A row for the decoder. A column that the table lacks is NULL: the table says so itself.
 pub(super) fn row(members: &Object, table: &Schema) -> Result<Map<String, Value>, Misfit> {
     object(members, |name, value| {
         let field = table.field_with_name(name).ok();
         let fitted = field.map_or(Ok(Value::Null), |field| fit(value, field.data_type()));
-        Ok((name.to_owned(), fitted.map_err(|misfit| misfit.within(&format!(".{name}")))?))
+        let value = fitted.map_err(|misfit| misfit.within(&format!(".{name}")))?;
+        Ok(Fitted { key: name.to_owned(), value })
     })
 }
 
 fn object(
     members: &Object,
-    fit_member: impl Fn(&str, &Json) -> Result<(String, Value), Misfit>,
+    fit_member: impl Fn(&str, &Json) -> Result<Fitted, Misfit>,
 ) -> Result<Map<String, Value>, Misfit> {
     let mut object = Map::new();
-    for (name, value) in members {
-        let (key, value) = fit_member(name, value)?;
+    for Member { name, value } in members {
+        let Fitted { key, value } = fit_member(name, value)?;
         if object.insert(key, value).is_some() {
             return Err(Misfit::field(name, " twice; give it once"));
         }
@@ -78,8 +85,8 @@ fn fit(value: &Json, of: &DataType) -> Result<Value, Misfit> {
                 let Some(field) = fields.iter().find(|field| field.name() == name) else {
                     return Err(Misfit::field(name, ", which the table lacks; leave it out"));
                 };
-                let fitted = fit(value, field.data_type()).map_err(|misfit| misfit.within(&format!(".{name}")))?;
-                Ok((name.to_owned(), fitted))
+                let value = fit(value, field.data_type()).map_err(|misfit| misfit.within(&format!(".{name}")))?;
+                Ok(Fitted { key: name.to_owned(), value })
             });
             fields.map(Value::Object)
         }
@@ -87,7 +94,7 @@ fn fit(value: &Json, of: &DataType) -> Result<Value, Misfit> {
             let fields = if let DataType::Struct(fields) = entries.data_type() { fields.as_ref() } else { &[] };
             let of = |place: usize| fields.get(place).map_or(&DataType::Null, |field| field.data_type());
             let entries = object(members, |key, value| {
-                let entry = fit_text(key, of(0)).and_then(|key| Ok((key, fit(value, of(1))?)));
+                let entry = fit_text(key, of(0)).and_then(|key| Ok(Fitted { key, value: fit(value, of(1))? }));
                 entry.map_err(|misfit| misfit.within("[]"))
             });
             entries.map(Value::Object)

@@ -19,8 +19,15 @@ pub(super) enum Json {
     Object(Object),
 }
 
-/// Names and values; a name may be there twice.
-pub(super) type Object = Vec<(String, Json)>;
+/// A member of an object.
+#[derive(Debug, PartialEq)]
+pub(super) struct Member {
+    pub(super) name: String,
+    pub(super) value: Json,
+}
+
+/// Members as they were written; a name may be there twice.
+pub(super) type Object = Vec<Member>;
 
 /// Objects one after the other, or arrays of them.
 pub(super) fn objects(bytes: &[u8]) -> serde_json::Result<Vec<Object>> {
@@ -142,7 +149,8 @@ impl<'de> Visitor<'de> for Part<'_, '_> {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Json, A::Error> {
         let mut object = Vec::new();
         while let Some(name) = members.next_key()? {
-            object.push((name, members.next_value_seed(Part { numbers: &mut *self.numbers })?));
+            let value = members.next_value_seed(Part { numbers: &mut *self.numbers })?;
+            object.push(Member { name, value });
         }
         Ok(Json::Object(object))
     }
@@ -188,7 +196,7 @@ mod tests {
         let text = r#"{"a": [1.50, -2e-3], "b\"1": "4 \\", "": {"c": 90071992547409931, "c": 0.1e1}}
             [{"d": null, "e": true}]"#;
         let number = |number: &str| Json::Number(number.to_owned());
-        let member = |name: &str, value| (name.to_owned(), value);
+        let member = |name: &str, value| Member { name: name.to_owned(), value };
         let inside = vec![member("c", number("90071992547409931")), member("c", number("0.1e1"))];
         let first = vec![
             member("a", Json::List(vec![number("1.50"), number("-2e-3")])),
@@ -218,9 +226,10 @@ mod tests {
         let text =
             lines.clone().map(|line| format!("{{\"id\": {line}, \"x\": [{line}.50]}}\r\n \n")).collect::<String>();
         let number = |number: String| Json::Number(number);
+        let member = |name: &str, value| Member { name: name.to_owned(), value };
         let expected = lines.map(|line| {
             let list = Json::List(vec![number(format!("{line}.50"))]);
-            vec![("id".to_owned(), number(line.to_string())), ("x".to_owned(), list)]
+            vec![member("id", number(line.to_string())), member("x", list)]
         });
         assert!(objects(text.as_bytes()).unwrap().into_iter().eq(expected));
     }

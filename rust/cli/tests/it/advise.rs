@@ -5,8 +5,14 @@ use std::path::PathBuf;
 
 use crate::table::{fails, ok, with_path};
 
+/// A table, which lasts as long as its folder.
+struct Sales {
+    folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
 /// 300,000 rows: `shop` has 1,000 values, `customer` some 60,000, both in no order; `id` ascends; `kind` has three.
-fn sales() -> (tempfile::TempDir, PathBuf) {
+fn sales() -> Sales {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sales");
     let copy = format!(
@@ -15,7 +21,7 @@ fn sales() -> (tempfile::TempDir, PathBuf) {
         path.display()
     );
     ok(["sql", "-c", &copy]);
-    (folder, path)
+    Sales { folder, path }
 }
 
 const QUERIES: &str = "\
@@ -29,7 +35,7 @@ SELECT shop, count(*) FROM sales WHERE customer IN (1, 2, 3) GROUP BY shop;
 
 #[test]
 fn queries_say_which_marks_to_build_and_apply_builds_them() {
-    let (folder, path) = sales();
+    let Sales { folder, path } = sales();
     let file = folder.path().join("queries.sql");
     fs::write(&file, QUERIES).unwrap();
     let file = file.to_str().unwrap();
@@ -55,7 +61,7 @@ fn queries_say_which_marks_to_build_and_apply_builds_them() {
     assert!(said.trim_end().lines().last().unwrap().contains("--apply` builds them all"), "{said}");
     let said = ok(with_path(&["index", "advise"], &path, &["--queries", file, "--apply", "--quiet"]));
     assert!(
-        said.contains("created customer_bitmap, shop_bitmap\nbuilt customer_bitmap, shop_bitmap: 300000 rows"),
+        said.contains("created customer_bitmap, shop_bitmap\nbuilt customer_bitmap, shop_bitmap: rows 300,000"),
         "{said}"
     );
     assert_eq!(ok(with_path(&["count"], &path, &["shop = 7"])), "282\n");
@@ -104,7 +110,7 @@ fn a_column_of_unique_values_is_proposed_and_built_as_a_key() {
 
 #[test]
 fn without_queries_columns_are_ranked_and_nothing_is_changed() {
-    let (_folder, path) = sales();
+    let Sales { folder: _folder, path } = sales();
     let said = ok(with_path(&["index", "advise"], &path, &[]));
     assert!(said.starts_with("standard predicates over every column, 300000 rows of which 300000 were read"), "{said}");
     let at = |column: &str| said.find(&format!("\n  {column} ")).unwrap_or_else(|| panic!("{column} in {said}"));
@@ -115,7 +121,7 @@ fn without_queries_columns_are_ranked_and_nothing_is_changed() {
 
 #[test]
 fn queries_that_are_not_there_are_an_error_that_says_so() {
-    let (_folder, path) = sales();
+    let Sales { folder: _folder, path } = sales();
     let said = fails(1, with_path(&["index", "advise"], &path, &["--queries", "/no/such/file.sql"]));
     assert!(said.contains("the queries in /no/such/file.sql cannot be read"), "{said}");
 }

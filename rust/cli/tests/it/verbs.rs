@@ -25,7 +25,7 @@ fn an_index_is_created_listed_used_verified_and_dropped() {
     let said =
         ok(with_path(&["index", "create"], &path, &["--on", "carrier", "--name", "by_carrier", "--using", "bitmap"]));
     assert!(said.contains("created index by_carrier"), "{said}");
-    assert!(said.contains("7500 rows of 3 files"), "{said}");
+    assert!(said.contains("rows 7,500, files 3, "), "{said}");
     assert_eq!(count(&flights, "carrier = 'UA'"), wanted);
 
     let list = json(&ok(with_path(&["index", "list"], &path, &["--format", "json"])));

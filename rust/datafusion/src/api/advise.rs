@@ -35,10 +35,10 @@ pub async fn advise(table: &Arc<Table>, queries: Option<&str>) -> Result<Advice>
     let Some(text) = queries else { return table.advise(None).await };
     let snapshot = table.snapshot().await?;
     let (mut used, mut problems) = (Vec::new(), Vec::new());
-    for (line, query) in split(text) {
-        match uses_of(table, &snapshot, query).await {
-            Ok(found) => used.extend(found.into_iter().map(|found| at(line, query, found))),
-            Err(error) => problems.push(problem(line, &error)),
+    for query in split(text) {
+        match uses_of(table, &snapshot, query.text).await {
+            Ok(found) => used.extend(found.into_iter().map(|found| query.with(found))),
+            Err(error) => problems.push(query.problem(&error)),
         }
     }
     let advice = table.advise(Some(used)).await?;
@@ -53,20 +53,21 @@ pub async fn advise(table: &Arc<Table>, queries: Option<&str>) -> Result<Advice>
 /// A table cannot be sampled.
 pub async fn advise_session(session: &LakemarkSession, queries: &str) -> Result<BTreeMap<String, Advice>> {
     // Queries may give a table several names, and one name to several tables.
-    let mut by_table: BTreeMap<Place, (String, Arc<Table>, Vec<QueryUse>)> = BTreeMap::new();
+    let mut by_table: BTreeMap<Place, AskedTable> = BTreeMap::new();
     let mut problems = Vec::new();
-    for (line, query) in split(queries) {
-        match uses_in(session, query).await {
+    for query in split(queries) {
+        match uses_in(session, query.text).await {
             Ok(found) => {
                 for TableUse { place, name, table, used } in found {
-                    by_table.entry(place).or_insert_with(|| (name, table, Vec::new())).2.push(at(line, query, used));
+                    let asked = by_table.entry(place).or_insert_with(|| AskedTable { name, table, used: Vec::new() });
+                    asked.used.push(query.with(used));
                 }
             }
-            Err(error) => problems.push(problem(line, &error)),
+            Err(error) => problems.push(query.problem(&error)),
         }
     }
     let mut advice = BTreeMap::new();
-    for (name, table, used) in by_table.into_values() {
+    for AskedTable { name, table, used } in by_table.into_values() {
         let found = table.advise(Some(used)).await?;
         let name = if advice.contains_key(&name) { format!("{name} at {}", table.location()) } else { name };
         advice.insert(name, Advice { problems: problems.clone(), ..found });
@@ -74,8 +75,24 @@ pub async fn advise_session(session: &LakemarkSession, queries: &str) -> Result<
     Ok(advice)
 }
 
-/// A table as advice tells it from others: its folder, where its indexes are, and its version, if that is not the newest.
-type Place = (String, Option<String>, Option<u64>);
+/// A table as advice tells it from others.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    /// Its folder.
+    folder: String,
+    /// Where its indexes are, if not beside the data.
+    store: Option<String>,
+    /// The version that is read, if it is not the newest.
+    version: Option<u64>,
+}
+
+/// A table with what all queries ask of it.
+struct AskedTable {
+    /// As the first query calls it.
+    name: String,
+    table: Arc<Table>,
+    used: Vec<QueryUse>,
+}
 
 fn place_of(table: &Table, snapshot: &Snapshot) -> Place {
     let root = snapshot.root_url().to_string();
@@ -83,7 +100,7 @@ fn place_of(table: &Table, snapshot: &Snapshot) -> Place {
     let last = |text: &str| text.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned();
     // Of a file, and of a pattern, the root is a folder that others have, too.
     let within = if last(&root) == last(table.location()) { "" } else { table.location() };
-    (format!("{root}{within}"), store, table.version())
+    Place { folder: format!("{root}{within}"), store, version: table.version() }
 }
 
 /// What a query asks of a table.
@@ -95,12 +112,23 @@ struct TableUse {
     used: QueryUse,
 }
 
-fn at(line: usize, query: &str, used: QueryUse) -> QueryUse {
-    QueryUse { line, text: one_line(query), ..used }
+/// A query in a text of several.
+struct QueryText<'t> {
+    /// The line where it begins.
+    line: usize,
+    text: &'t str,
 }
 
-fn problem(line: usize, error: &lakemark_table::Error) -> QueryProblem {
-    QueryProblem { line: line as u64, problem: error.to_string() }
+impl QueryText<'_> {
+    /// What the query asks of a table, with where it stands.
+    fn with(&self, used: QueryUse) -> QueryUse {
+        QueryUse { line: self.line, text: one_line(self.text), ..used }
+    }
+
+    /// Why the query cannot be planned.
+    fn problem(&self, error: &lakemark_table::Error) -> QueryProblem {
+        QueryProblem { line: self.line as u64, problem: error.to_string() }
+    }
 }
 
 async fn uses_of(table: &Arc<Table>, snapshot: &Arc<Snapshot>, query: &str) -> Result<Vec<QueryUse>> {
@@ -132,7 +160,7 @@ async fn uses_in(session: &LakemarkSession, query: &str) -> Result<Vec<TableUse>
         let plan = state.optimize(&plan).map_err(from_engine)?;
         let mut scans = Vec::new();
         collect(&plan, Above::default(), &mut scans);
-        for (scan, above) in scans {
+        for FoundScan { scan, above } in scans {
             let Some(provider) = source_as_provider(&scan.source).ok() else { continue };
             let Some(provider) = provider.downcast_ref::<LakemarkTable>() else { continue };
             let mut used = use_of(scan, &above, provider.snapshot());
@@ -153,13 +181,27 @@ struct Above<'p> {
     /// Only an aggregate that indexes can answer needs its rows.
     aggregated: bool,
     /// Columns of it that are joined with those of other plans.
-    joined: Vec<(Column, &'p LogicalPlan)>,
+    joined: Vec<JoinedColumn<'p>>,
+}
+
+/// A column that is joined with a column of another plan.
+#[derive(Clone)]
+struct JoinedColumn<'p> {
+    column: Column,
+    /// The other plan.
+    keys: &'p LogicalPlan,
+}
+
+/// A scan of a plan.
+struct FoundScan<'p> {
+    scan: &'p TableScan,
+    above: Above<'p>,
 }
 
 /// Finds the scans of a plan, and what stands above each.
-fn collect<'p>(plan: &'p LogicalPlan, above: Above<'p>, scans: &mut Vec<(&'p TableScan, Above<'p>)>) {
+fn collect<'p>(plan: &'p LogicalPlan, above: Above<'p>, scans: &mut Vec<FoundScan<'p>>) {
     match plan {
-        LogicalPlan::TableScan(scan) => scans.push((scan, above)),
+        LogicalPlan::TableScan(scan) => scans.push(FoundScan { scan, above }),
         LogicalPlan::Filter(filter) => {
             let filters = above.filters.iter().copied().chain([&filter.predicate]).collect();
             collect(&filter.input, Above { filters, ..above }, scans);
@@ -179,8 +221,8 @@ fn collect<'p>(plan: &'p LogicalPlan, above: Above<'p>, scans: &mut Vec<(&'p Tab
             collect(&aggregate.input, Above { aggregated: is_told(aggregate), ..Above::default() }, scans);
         }
         LogicalPlan::Join(join) => {
-            for (side, joined) in sides(join, &above.joined) {
-                collect(side, Above { joined, ..Above::default() }, scans);
+            for Side { plan, joined } in sides(join, &above.joined) {
+                collect(plan, Above { joined, ..Above::default() }, scans);
             }
         }
         other => other.inputs().into_iter().for_each(|input| collect(input, Above::default(), scans)),
@@ -189,48 +231,54 @@ fn collect<'p>(plan: &'p LogicalPlan, above: Above<'p>, scans: &mut Vec<(&'p Tab
 
 /// The columns below a plan that these ones of it are; those that are computed are none.
 fn within<'p>(
-    joined: &[(Column, &'p LogicalPlan)],
+    joined: &[JoinedColumn<'p>],
     plan: &LogicalPlan,
     below: impl Fn(usize) -> Option<Column>,
-) -> Vec<(Column, &'p LogicalPlan)> {
+) -> Vec<JoinedColumn<'p>> {
     let place = |column: &Column| plan.schema().maybe_index_of_column(column);
-    joined.iter().filter_map(|(column, keys)| Some((below(place(column)?)?, *keys))).collect()
+    let moved =
+        |joined: &JoinedColumn<'p>| Some(JoinedColumn { column: below(place(&joined.column)?)?, keys: joined.keys });
+    joined.iter().filter_map(moved).collect()
 }
 
-/// Both sides of a join with their columns whose keys are those of another plan.
-fn sides<'p>(
-    join: &'p Join,
-    above: &[(Column, &'p LogicalPlan)],
-) -> [(&'p LogicalPlan, Vec<(Column, &'p LogicalPlan)>); 2] {
-    let (left, right) = (join.left.as_ref(), join.right.as_ref());
-    let own =
-        |side: &LogicalPlan| above.iter().filter(|(column, _)| side.schema().has_column(column)).cloned().collect();
-    let mut sides: [(_, Vec<_>); 2] = [(left, own(left)), (right, own(right))];
-    let [(_, of_left), (_, of_right)] = &mut sides;
+/// A side of a join.
+struct Side<'p> {
+    plan: &'p LogicalPlan,
+    /// Its columns whose keys are those of another plan.
+    joined: Vec<JoinedColumn<'p>>,
+}
+
+/// Both sides of a join.
+fn sides<'p>(join: &'p Join, above: &[JoinedColumn<'p>]) -> [Side<'p>; 2] {
+    let own = |plan: &'p LogicalPlan| {
+        let joined = above.iter().filter(|joined| plan.schema().has_column(&joined.column)).cloned().collect();
+        Side { plan, joined }
+    };
+    let (mut left, mut right) = (own(join.left.as_ref()), own(join.right.as_ref()));
     for (one, other) in &join.on {
         let (Expr::Column(one), Expr::Column(other)) = (one, other) else { continue };
         if matches!(join.join_type, JoinType::Inner | JoinType::LeftSemi) {
-            of_left.push((one.clone(), right));
+            left.joined.push(JoinedColumn { column: one.clone(), keys: right.plan });
         }
         if matches!(join.join_type, JoinType::Inner | JoinType::RightSemi) {
-            of_right.push((other.clone(), left));
+            right.joined.push(JoinedColumn { column: other.clone(), keys: left.plan });
         }
     }
-    sides
+    [left, right]
 }
 
 /// The columns that are joined with a part of another table's rows.
-async fn joined_keys(state: &SessionState, joined: &[(Column, &LogicalPlan)]) -> Vec<ConditionUse> {
+async fn joined_keys(state: &SessionState, joined: &[JoinedColumn<'_>]) -> Vec<ConditionUse> {
     let mut conditions = Vec::new();
     let mut rest = joined.to_vec();
-    while let Some(&(_, keys)) = rest.first() {
-        let (same, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|(_, plan)| std::ptr::eq(*plan, keys));
+    while let Some(&JoinedColumn { keys, .. }) = rest.first() {
+        let (same, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|other| std::ptr::eq(other.keys, keys));
         rest = others;
         let Some(left) = left_of(state, keys).await else { continue };
         // Columns that are joined with the same plan leave its share together.
         let joined = JoinedKeys { share: left.share.powf(1.0 / same.len() as f64), ..left };
-        conditions.extend(same.into_iter().map(|(column, _)| ConditionUse {
-            columns: vec![column.name],
+        conditions.extend(same.into_iter().map(|same| ConditionUse {
+            columns: vec![same.column.name],
             predicate: Predicate::Const(Truth::True),
             joined: Some(joined),
         }));
@@ -240,7 +288,7 @@ async fn joined_keys(state: &SessionState, joined: &[(Column, &LogicalPlan)]) ->
 
 /// How many rows conditions leave of a table, and which part that is; none if nothing is left out, or if it is no single table.
 async fn left_of(state: &SessionState, plan: &LogicalPlan) -> Option<JoinedKeys> {
-    let (scan, is_filtered) = single(plan)?;
+    let SingleScan { scan, is_filtered } = single(plan)?;
     if !is_filtered {
         return None;
     }
@@ -250,11 +298,18 @@ async fn left_of(state: &SessionState, plan: &LogicalPlan) -> Option<JoinedKeys>
     (left < all).then(|| JoinedKeys { keys: left as u64, share: left as f64 / all as f64 })
 }
 
-/// The only scan of a plan that does nothing but to choose among its rows, and whether it chooses.
-fn single(plan: &LogicalPlan) -> Option<(&TableScan, bool)> {
+/// The only scan of a plan.
+struct SingleScan<'p> {
+    scan: &'p TableScan,
+    /// Whether the plan chooses among its rows.
+    is_filtered: bool,
+}
+
+/// The only scan of a plan that does nothing but to choose among its rows.
+fn single(plan: &LogicalPlan) -> Option<SingleScan<'_>> {
     match plan {
-        LogicalPlan::TableScan(scan) => Some((scan, !scan.filters.is_empty())),
-        LogicalPlan::Filter(filter) => single(&filter.input).map(|(scan, _)| (scan, true)),
+        LogicalPlan::TableScan(scan) => Some(SingleScan { scan, is_filtered: !scan.filters.is_empty() }),
+        LogicalPlan::Filter(filter) => single(&filter.input).map(|single| SingleScan { is_filtered: true, ..single }),
         LogicalPlan::Projection(projection) => single(&projection.input),
         LogicalPlan::SubqueryAlias(alias) => single(&alias.input),
         _ => None,
@@ -306,13 +361,13 @@ fn one_line(text: &str) -> String {
 }
 
 /// The statements of a text with the lines where they begin. Semicolons in quotes and comments separate nothing.
-fn split(text: &str) -> Vec<(usize, &str)> {
+fn split(text: &str) -> Vec<QueryText<'_>> {
     let mut statements = Vec::new();
     let mut rest = text.char_indices().peekable();
     let (mut start, mut line, mut first_line) = (0, 1, None);
     let mut take = |from: usize, to: usize, line: Option<usize>| {
         if let (Some(line), Some(part)) = (line, text.get(from..to)) {
-            statements.push((line, part.trim()));
+            statements.push(QueryText { line, text: part.trim() });
         }
     };
     while let Some((at, c)) = rest.next() {
@@ -362,7 +417,7 @@ mod tests {
     #[test]
     fn statements_are_split_with_their_lines() {
         let text = "-- first; of two\nSELECT 1;\n\n/* a; b\n */ SELECT ';', \"a;b\"\n;;  \n-- end; of it\n";
-        let found: Vec<(usize, String)> = split(text).into_iter().map(|(line, text)| (line, one_line(text))).collect();
+        let found: Vec<(usize, String)> = split(text).iter().map(|query| (query.line, one_line(query.text))).collect();
         assert_eq!(
             found,
             [(2, "-- first; of two SELECT 1".to_owned()), (5, "/* a; b */ SELECT ';', \"a;b\"".to_owned()),]

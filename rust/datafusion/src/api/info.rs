@@ -23,6 +23,7 @@ pub async fn table_info(table: &Arc<Table>) -> Result<TableInfo> {
         location: table.location().to_owned(),
         format: table.format().to_string(),
         store: table.store_location().map(str::to_owned),
+        version: table.version(),
         delta_version: snapshot.delta_version(),
         manifest: snapshot.manifest_number(),
         files: snapshot.files().len() as u64,

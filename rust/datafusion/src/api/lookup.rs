@@ -30,6 +30,29 @@ use crate::expr::translate::translate;
 use crate::expr::types::Types;
 use crate::plan::scan::{ScanRequest, plan_scan};
 
+/// Rows in memory, and their columns where there are none.
+#[derive(Clone, Debug)]
+pub struct RowsWithSchema {
+    /// The columns of the rows.
+    pub schema: SchemaRef,
+    /// The rows; no batch is empty.
+    pub batches: Vec<RecordBatch>,
+}
+
+/// A column that keys are looked up in.
+struct KeyColumn {
+    field: FieldRef,
+    /// Its whole name, if it is a field of a struct.
+    name: String,
+}
+
+/// Keys as values of a column.
+struct KeyValues {
+    values: ArrayRef,
+    /// Which of them are values: not NULL, and none that the type cannot hold.
+    are_held: BooleanArray,
+}
+
 /// The rows with one of these keys, in no particular order: the named columns, or all of them. A key is a value of one column, or field of a struct, or a
 /// struct of values of several: by name if the names are those of the columns, else in their order. The columns are those of the one index of the kind `key`, or without any that of the
 /// kind `bloom_tree` or `summary`, unless `on` names them. NULL equals nothing, and a key that the type of a column cannot hold is in no row. Text is read as values of
@@ -43,27 +66,27 @@ pub async fn lookup(
     on: &[String],
     columns: Option<&[String]>,
     options: &QueryOptions,
-) -> Result<(SchemaRef, Vec<RecordBatch>)> {
+) -> Result<RowsWithSchema> {
     let query = Query::new(table, options).await?;
     let snapshot = query.snapshot();
     let schema = snapshot.schema();
     let on = if on.is_empty() { key_columns(snapshot)? } else { on.to_vec() };
     let columns = columns.map(|columns| query.positions(columns)).transpose()?;
     let named = |column: &String| {
-        let found = snapshot.resolve(column).and_then(|name| Some((snapshot.field(&name)?, name)));
+        let found = snapshot.resolve(column).and_then(|name| Some(KeyColumn { field: snapshot.field(&name)?, name }));
         found.ok_or_else(|| query.unknown_column(column))
     };
-    let on: Vec<(FieldRef, String)> = on.iter().map(named).collect::<Result<_>>()?;
+    let on: Vec<KeyColumn> = on.iter().map(named).collect::<Result<_>>()?;
     let keys = keys_of(keys, &on)?;
     let output = match &columns {
         Some(columns) => Arc::new(schema.project(columns).map_err(|error| from_engine(error.into()))?),
         None => Arc::clone(&schema),
     };
     if keys.first().is_none_or(|first| first.is_empty()) {
-        return Ok((output, Vec::new()));
+        return Ok(RowsWithSchema { schema: output, batches: Vec::new() });
     }
     let filters = filters(&on, &keys)?;
-    let names: Vec<String> = on.into_iter().map(|(_, name)| name).collect();
+    let names: Vec<String> = on.into_iter().map(|column| column.name).collect();
     let by_columns = translate(&filters, &schema);
     let by_index = snapshot.composite_lookup(&names, &keys);
     let mut probe = query.probe(by_index.as_ref().unwrap_or(&by_columns), false).await?;
@@ -72,7 +95,7 @@ pub async fn lookup(
         probe.buffered = probe.buffered.map(|pending| pending.pruned(&by_columns));
     }
     if probe.exact_row_count() == Some(0) {
-        return Ok((output, Vec::new()));
+        return Ok(RowsWithSchema { schema: output, batches: Vec::new() });
     }
     let request = ScanRequest {
         location: table.location(),
@@ -88,7 +111,8 @@ pub async fn lookup(
     let runner = query.runner();
     let plan = plan_scan(&runner.state, &request, probe).await.map_err(from_engine)?;
     let batches = collect(plan, Arc::clone(&runner.task)).await.map_err(from_engine)?;
-    Ok((output, batches.into_iter().filter(|batch| batch.num_rows() > 0).collect()))
+    let batches = batches.into_iter().filter(|batch| batch.num_rows() > 0).collect();
+    Ok(RowsWithSchema { schema: output, batches })
 }
 
 /// The columns of the only index of the kind `key`, or of all of them if they have the same; without any, those of the filters.
@@ -122,19 +146,19 @@ fn key_columns(snapshot: &Snapshot) -> Result<Vec<String>> {
 }
 
 /// The keys as a column of values for each column that they are of, without those that are in no row.
-fn keys_of(keys: &ArrayRef, on: &[(FieldRef, String)]) -> Result<Vec<ArrayRef>> {
+fn keys_of(keys: &ArrayRef, on: &[KeyColumn]) -> Result<Vec<ArrayRef>> {
     let parts = match on {
         [_] => vec![Arc::clone(keys)],
         several => parts_of(keys, several)?,
     };
     let mut held = Vec::with_capacity(on.len());
     let mut is_held: Option<BooleanArray> = None;
-    for ((field, name), part) in on.iter().zip(&parts) {
-        let (values, same) = values_of(part, field.data_type(), &column::display(name))?;
+    for (KeyColumn { field, name }, part) in on.iter().zip(&parts) {
+        let KeyValues { values, are_held } = values_of(part, field.data_type(), &column::display(name))?;
         held.push(values);
         is_held = Some(match is_held {
-            Some(others) => and(&others, &same).map_err(|error| from_engine(error.into()))?,
-            None => same,
+            Some(others) => and(&others, &are_held).map_err(|error| from_engine(error.into()))?,
+            None => are_held,
         });
     }
     let Some(is_held) = is_held else { return Ok(Vec::new()) };
@@ -143,8 +167,8 @@ fn keys_of(keys: &ArrayRef, on: &[(FieldRef, String)]) -> Result<Vec<ArrayRef>> 
 }
 
 /// Keys of several columns, taken apart.
-fn parts_of(keys: &ArrayRef, on: &[(FieldRef, String)]) -> Result<Vec<ArrayRef>> {
-    let shown: Vec<_> = on.iter().map(|(_, name)| column::display(name)).collect();
+fn parts_of(keys: &ArrayRef, on: &[KeyColumn]) -> Result<Vec<ArrayRef>> {
+    let shown: Vec<_> = on.iter().map(|of| column::display(&of.name)).collect();
     let refuse = |why: String| {
         let text = format!("a key of {} is a value for each of these columns: {why}", shown.join(", "));
         Error::new(ErrorKind::InvalidInput, text)
@@ -185,10 +209,10 @@ fn record(text: &str) -> Result<StringRecord, csv::Error> {
 }
 
 /// The conditions that a row has one of the keys.
-fn filters(on: &[(FieldRef, String)], keys: &[ArrayRef]) -> Result<Vec<Expr>> {
+fn filters(on: &[KeyColumn], keys: &[ArrayRef]) -> Result<Vec<Expr>> {
     let mut lists = Vec::with_capacity(on.len());
     let mut values = Vec::with_capacity(on.len());
-    for ((_, name), keys) in on.iter().zip(keys) {
+    for (KeyColumn { name, .. }, keys) in on.iter().zip(keys) {
         let of_column = scalars(keys)?;
         // In lists floats are compared by their bits, which tells 0.0 from -0.0: of several columns the conditions below say all.
         if on.len() == 1 || !keys.data_type().is_floating() {
@@ -218,23 +242,24 @@ fn any_of(mut conditions: Vec<Expr>) -> Option<Expr> {
     conditions.pop()
 }
 
-/// The keys as values of the column, and which of them are: not NULL and those that its type cannot hold.
-fn values_of(keys: &ArrayRef, column_type: &DataType, column: &str) -> Result<(ArrayRef, BooleanArray)> {
+/// The keys as values of the column.
+fn values_of(keys: &ArrayRef, column_type: &DataType, column: &str) -> Result<KeyValues> {
     let refuse = |why: String| {
         let text =
             format!("keys of type {} cannot be looked up in {column}, which is {column_type}: {why}", keys.data_type());
         Error::new(ErrorKind::InvalidInput, text)
     };
     if *keys.data_type() == DataType::Null {
-        return Ok((new_null_array(column_type, keys.len()), BooleanArray::from(vec![false; keys.len()])));
+        let values = new_null_array(column_type, keys.len());
+        return Ok(KeyValues { values, are_held: BooleanArray::from(vec![false; keys.len()]) });
     }
     let valid = |array: &ArrayRef| is_not_null(array).map_err(|error| from_engine(error.into()));
     if is_text(keys.data_type()) && !is_text(column_type) {
         // As typed at a prompt: a text that is no such value is a mistake.
         let strict = CastOptions { safe: false, ..CastOptions::default() };
         let parsed = cast_with_options(keys, column_type, &strict).map_err(|error| refuse(error.to_string()))?;
-        let is_value = valid(&parsed)?;
-        return Ok((parsed, is_value));
+        let are_held = valid(&parsed)?;
+        return Ok(KeyValues { values: parsed, are_held });
     }
     if family(keys.data_type()) != family(column_type) {
         return Err(refuse("they are of another kind; cast them first".to_owned()));
@@ -242,8 +267,8 @@ fn values_of(keys: &ArrayRef, column_type: &DataType, column: &str) -> Result<(A
     let lenient = CastOptions { safe: true, ..CastOptions::default() };
     let held = cast_with_options(keys, column_type, &lenient).map_err(|error| refuse(error.to_string()))?;
     let back = cast_with_options(&held, keys.data_type(), &lenient).map_err(|error| refuse(error.to_string()))?;
-    let same = eq(&back, keys).map_err(|error| refuse(error.to_string()))?;
-    Ok((held, same))
+    let are_held = eq(&back, keys).map_err(|error| refuse(error.to_string()))?;
+    Ok(KeyValues { values: held, are_held })
 }
 
 fn scalars(array: &ArrayRef) -> Result<Vec<ScalarValue>> {

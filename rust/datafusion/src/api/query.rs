@@ -25,7 +25,7 @@ use crate::error::from_engine;
 use crate::expr::fields::expression;
 use crate::expr::simplify::made_plain;
 use crate::expr::translate::translate;
-use crate::plan::pending::counted;
+use crate::plan::pending::{CountRequest, counted};
 use crate::plan::provider::LakemarkTable;
 use crate::sql::session::{runtime, session_in};
 
@@ -47,13 +47,14 @@ impl Default for QueryOptions {
 /// Counts the rows for which the predicate is true (all rows without one).
 pub async fn count(table: &Arc<Table>, predicate: Option<&str>, options: &QueryOptions) -> Result<u64> {
     let query = Query::new(table, options).await?;
-    let (asked, filter) = query.asked(predicate)?;
+    let Asked { predicate: asked, filter } = query.asked(predicate)?;
     let probed = query.probe(&asked, true).await?;
     if let Some(certain) = probed.exact_row_count() {
         return Ok(certain);
     }
-    let (runner, of) = (query.runner(), (table.location(), query.snapshot.as_ref()));
-    let known = counted(&runner.state, || Arc::clone(&runner.task), of, (&asked, filter), probed).await;
+    let runner = query.runner();
+    let request = CountRequest { location: table.location(), snapshot: &query.snapshot, predicate: &asked, filter };
+    let known = counted(&runner.state, || Arc::clone(&runner.task), request, probed).await;
     if let Some(known) = known.map_err(from_engine)? {
         return Ok(known);
     }
@@ -112,6 +113,13 @@ pub fn filter_of(table: &Arc<Table>, snapshot: &Arc<Snapshot>, filter: &str) -> 
     predicate_of(&rows, snapshot)
 }
 
+/// What a filter asks of a table.
+struct Asked {
+    predicate: Predicate,
+    /// The filter in its plain form, if it has one.
+    filter: Option<Expr>,
+}
+
 /// A table that is asked without a statement.
 pub(crate) struct Query {
     context: SessionContext,
@@ -146,7 +154,7 @@ impl Query {
 
     /// What plans and runs scans without a statement.
     pub(crate) fn runner(&self) -> &'static Runner {
-        if self.options.use_index { &RUNNERS.0 } else { &RUNNERS.1 }
+        if self.options.use_index { &RUNNERS.with_index } else { &RUNNERS.without_index }
     }
 
     /// Columns by their exact names, and fields of structs with dots between the names on the way to them.
@@ -178,12 +186,14 @@ impl Query {
     /// What a filter asks of the columns. The engine's rules for expressions make it plain, as its optimizer would; a plan
     /// is not made, which would take longer than most counts.
     fn predicate(&self, filter: Option<&str>) -> Result<Predicate> {
-        self.asked(filter).map(|(asked, _)| asked)
+        self.asked(filter).map(|asked| asked.predicate)
     }
 
     /// The same with the filter in its plain form, if it has one.
-    fn asked(&self, filter: Option<&str>) -> Result<(Predicate, Option<Expr>)> {
-        let Some(filter) = filter else { return Ok((Predicate::Const(Truth::True), None)) };
+    fn asked(&self, filter: Option<&str>) -> Result<Asked> {
+        let Some(filter) = filter else {
+            return Ok(Asked { predicate: Predicate::Const(Truth::True), filter: None });
+        };
         let schema = self.snapshot.schema();
         let named = Arc::new(DFSchema::try_from_qualified_schema(UNNAMED_TABLE, &schema).map_err(from_engine)?);
         let expr = parse(&self.context, filter, &named)?;
@@ -192,11 +202,11 @@ impl Query {
         let now = Utc::now();
         let plain = made_plain(&state.read(), expr, named, Some(now));
         match plain {
-            Ok(plain) => Ok((translate(std::slice::from_ref(&plain), &schema), Some(plain))),
+            Ok(plain) => Ok(Asked { predicate: translate(std::slice::from_ref(&plain), &schema), filter: Some(plain) }),
             // What is wrong with it the engine will say when it runs it.
             Err(_) => {
                 let unknown = Predicate::Unknown { reason: Reason::ExpressionNotSupported, text: filter.to_owned() };
-                Ok((unknown, None))
+                Ok(Asked { predicate: unknown, filter: None })
             }
         }
     }
@@ -244,10 +254,15 @@ pub(crate) struct Runner {
     pub(crate) task: Arc<TaskContext>,
 }
 
-/// With indexes, and without.
-static RUNNERS: LazyLock<(Runner, Runner)> = LazyLock::new(|| {
+/// Those of the sessions that differ in whether indexes are used.
+struct Runners {
+    with_index: Runner,
+    without_index: Runner,
+}
+
+static RUNNERS: LazyLock<Runners> = LazyLock::new(|| {
     let runner = |context: &SessionContext| Runner { state: context.state(), task: context.task_ctx() };
-    (runner(&CONTEXTS.with_index), runner(&CONTEXTS.without_index))
+    Runners { with_index: runner(&CONTEXTS.with_index), without_index: runner(&CONTEXTS.without_index) }
 });
 
 fn context(options: &QueryOptions) -> SessionContext {

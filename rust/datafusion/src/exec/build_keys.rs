@@ -77,7 +77,27 @@ struct Kept {
     batches: Vec<Vec<ArrayRef>>,
     rows: usize,
     /// What they take of the memory of a session.
-    memory: Option<(Arc<dyn MemoryPool>, MemoryReservation)>,
+    memory: Option<KeptMemory>,
+}
+
+/// Memory of a session that is taken.
+#[derive(Debug)]
+struct KeptMemory {
+    pool: Arc<dyn MemoryPool>,
+    taken: MemoryReservation,
+}
+
+/// Some of the values of a key.
+pub(crate) struct KeySample {
+    pub(crate) values: ArrayRef,
+    /// Of how many rows.
+    pub(crate) rows: usize,
+}
+
+/// The build side of a join, and what will have its keys.
+pub(crate) struct BuildSideKeys {
+    pub(crate) build_side: BuildKeysExec,
+    pub(crate) keys: Arc<BuildKeys>,
 }
 
 impl BuildKeys {
@@ -103,8 +123,8 @@ impl BuildKeys {
         without_nulls(keys).map(Some)
     }
 
-    /// Some of the values of a key, one from anywhere in each stretch of so many rows, and how many rows there are; none before all have passed.
-    pub(crate) fn sample(&self, key: usize) -> Result<Option<(ArrayRef, usize)>> {
+    /// Some of the values of a key, one from anywhere in each stretch of so many rows; none before all have passed.
+    pub(crate) fn sample(&self, key: usize) -> Result<Option<KeySample>> {
         let passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
         let Passed::All(kept) = &*passed else { return Ok(None) };
         let stretch = kept.rows.div_ceil(SAMPLED_KEYS).max(1) as u64;
@@ -119,7 +139,7 @@ impl BuildKeys {
             first = end;
         }
         let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
-        Ok(if parts.is_empty() { None } else { Some((concat(&parts)?, kept.rows)) })
+        Ok(if parts.is_empty() { None } else { Some(KeySample { values: concat(&parts)?, rows: kept.rows }) })
     }
 
     /// Lets go of the keys once every scan that wants them was told.
@@ -179,8 +199,8 @@ impl Kept {
     /// Takes the memory of a session.
     fn within(&mut self, context: &TaskContext) {
         let pool = context.memory_pool();
-        let taken = || (Arc::clone(pool), MemoryConsumer::new("BuildKeysExec").register(pool));
-        self.memory.get_or_insert_with(taken);
+        let reservation = || MemoryConsumer::new("BuildKeysExec").register(pool);
+        self.memory.get_or_insert_with(|| KeptMemory { pool: Arc::clone(pool), taken: reservation() });
     }
 
     /// Whether these can be kept, too.
@@ -188,13 +208,13 @@ impl Kept {
         let bytes: usize = keys.iter().map(|key| key.get_array_memory_size()).sum();
         self.rows += rows;
         self.batches.push(keys);
-        let Some((pool, memory)) = &self.memory else { return false };
+        let Some(KeptMemory { pool, taken }) = &self.memory else { return false };
         let (most_bytes, is_short) = match pool.memory_limit() {
             MemoryLimit::Finite(limit) => (MOST_BYTES.min(limit / LEAST_SHARE), pool.reserved() > limit / MOST_TAKEN),
             MemoryLimit::Infinite | MemoryLimit::Unknown => (MOST_BYTES, false),
         };
-        let fits = self.rows <= MOST_ROWS && memory.size() + bytes <= most_bytes;
-        !is_short && fits && memory.try_grow(bytes).is_ok()
+        let fits = self.rows <= MOST_ROWS && taken.size() + bytes <= most_bytes;
+        !is_short && fits && taken.try_grow(bytes).is_ok()
     }
 }
 
@@ -245,16 +265,15 @@ pub(crate) struct BuildKeysExec {
 }
 
 impl BuildKeysExec {
-    /// Over the build side of a join on these expressions, and what will have its keys.
-    /// So many rows of the join are `enough`, if not all.
+    /// Over the build side of a join on these expressions. So many rows of the join are `enough`, if not all.
     pub(crate) fn over(
         input: Arc<dyn ExecutionPlan>,
         on: Vec<Arc<dyn PhysicalExpr>>,
         enough: Option<usize>,
-    ) -> (Self, Arc<BuildKeys>) {
+    ) -> BuildSideKeys {
         let partitions = input.output_partitioning().partition_count();
         let keys = Arc::new(BuildKeys { enough, ..BuildKeys::new(on.clone(), partitions) });
-        (Self { input, on, keys: Some(Arc::clone(&keys)) }, keys)
+        BuildSideKeys { build_side: Self { input, on, keys: Some(Arc::clone(&keys)) }, keys }
     }
 
     fn with_input(&self, inputs: Vec<Arc<dyn ExecutionPlan>>) -> Result<Self> {
@@ -360,13 +379,13 @@ mod tests {
         let mut kept = Kept { rows: batches.iter().map(|batch| batch.len()).sum(), ..Kept::default() };
         kept.batches = batches.into_iter().map(|batch| vec![batch]).collect();
         let keys = BuildKeys { passed: Mutex::new(Passed::All(kept)), ..BuildKeys::new(Vec::new(), 1) };
-        let (sample, rows) = keys.sample(0).unwrap().unwrap();
+        let KeySample { values, rows } = keys.sample(0).unwrap().unwrap();
         assert!(
-            sample.len() <= SAMPLED_KEYS && sample.len() >= rows.min(SAMPLED_KEYS / 2),
+            values.len() <= SAMPLED_KEYS && values.len() >= rows.min(SAMPLED_KEYS / 2),
             "{} of {rows}",
-            sample.len()
+            values.len()
         );
-        different(&sample, rows).unwrap()
+        different(&values, rows).unwrap()
     }
 
     #[test]

@@ -9,41 +9,33 @@
 //! And nothing waits for a filter to be finished: a join whose other side is read ahead of time has not spoken yet, and the
 //! scan then reads what was planned.
 
-use std::collections::{HashMap, HashSet};
+mod narrowing;
+mod superset;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::ArrayRef;
 use arrow::compute::{CastOptions, cast_with_options, sort};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNode;
-use datafusion::common::{Result, ScalarValue, internal_datafusion_err};
-use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::parquet::{ParquetAccessPlan, RowGroupAccess};
-use datafusion::datasource::physical_plan::{FileGroup, ParquetSource};
-use datafusion::datasource::source::DataSourceExec;
-use datafusion::logical_expr::expr::InList;
-use datafusion::logical_expr::{BinaryExpr, Cast, ColumnarValue, Expr, Operator, lit};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{self as physical, DynamicFilterPhysicalExpr};
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
-use datafusion::physical_expr::utils::collect_columns;
-use datafusion::physical_expr_common::physical_expr::is_volatile;
-use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
 use lakemark_format::column;
-use lakemark_index::{KeyRanges, Leaf, Predicate, RowSet, Test, Truth, encode_literals};
+use lakemark_index::{KeyRanges, Leaf, Predicate, Test, Truth, encode_literals};
 use lakemark_table::{
-    FileProbe, GroupCountRequest, GroupCounts, Probe, ProbeOptions, ProbeReport, ReadCost, Snapshot, TopKRequest,
-    ValueCounts,
+    GroupCountRequest, GroupCounts, Probe, ProbeOptions, ProbeReport, ReadCost, Snapshot, TopKRequest,
 };
-use object_store::path::Path;
 
 use crate::error::to_engine;
-use crate::exec::build_keys::{BuildKeys, different, without_nulls};
-use crate::expr::fields::{access_of, expression, type_of};
+use crate::exec::build_keys::{BuildKeys, KeySample, different, without_nulls};
+use crate::expr::fields::type_of;
 use crate::expr::translate::translate;
-use crate::read::access::{FileAccess, selection, share};
-use crate::read::known::KnownFiles;
-use crate::read::reader::Footers;
+
+use narrowing::Narrowing;
+use superset::superset;
 
 /// If keys have this share of the values of a column, they leave out too few rows to be worth their search.
 const NEARLY_ALL: f64 = 0.85;
@@ -78,27 +70,10 @@ enum Asked {
     Filter { enough: Option<usize> },
 }
 
-/// What is left of a file.
-#[derive(Clone)]
-struct Kept {
-    /// Its place in the snapshot.
-    place: usize,
-    /// Rows of each row group.
-    row_groups: Arc<[u32]>,
-    /// Rows that may pass.
-    rows: Arc<RowSet>,
-}
-
-/// Rows that may pass, by file.
-pub(crate) struct Narrowing {
-    files: HashMap<Path, Kept>,
-    known: Arc<KnownFiles>,
-    pub(crate) report: ProbeReport,
-    /// Rows and row groups that were planned and are not read.
-    pub(crate) rows: u64,
-    pub(crate) row_groups: u64,
-    /// Values of the only column, each with the number of its rows, in place of rows that are not read.
-    pub(crate) told: Vec<ValueCounts>,
+/// A column that an index may know.
+struct IndexedColumn<'a> {
+    name: String,
+    data_type: &'a DataType,
 }
 
 impl Prober {
@@ -163,7 +138,7 @@ impl Prober {
         let tally = self.snapshot.tally_alone(leaf, most_bytes).await.map_err(to_engine)?;
         Ok(tally.map(|GroupCounts { parts, index_reads, index_bytes, .. }| {
             let report = ProbeReport { index_reads, index_bytes, ..ProbeReport::default() };
-            Narrowing { report, told: parts, ..nothing }
+            nothing.telling(parts, report)
         }))
     }
 
@@ -207,7 +182,7 @@ impl Prober {
         let known = columns.zip(&all).enumerate();
         let known = known.filter_map(|(place, (column, keys))| Some((place, column?, keys)));
         let (mut names, mut values, mut places) = (Vec::new(), Vec::new(), Vec::new());
-        for (place, (name, data_type), keys) in known {
+        for (place, IndexedColumn { name, data_type }, keys) in known {
             if let Some(held) = held(keys, data_type)? {
                 names.push(name);
                 values.push(held);
@@ -241,12 +216,12 @@ impl Prober {
     ) -> Result<Option<usize>> {
         let (Some(enough), Some(rows)) = (keys.enough, self.snapshot.rows()) else { return Ok(None) };
         for (place, child) in filter.children().into_iter().enumerate() {
-            let Some((column, _)) = self.column(child, output) else { continue };
-            let Some((sample, of)) = keys.sample(place)? else { return Ok(None) };
-            let Ok(Some(values)) = self.snapshot.distinct_values(&column).await else { continue };
-            let share = (different(&sample, of)? / (values as f64).max(1.0)).min(1.0);
+            let Some(column) = self.column(child, output) else { continue };
+            let Some(sample) = keys.sample(place)? else { return Ok(None) };
+            let Ok(Some(values)) = self.snapshot.distinct_values(&column.name).await else { continue };
+            let share = (different(&sample.values, sample.rows)? / (values as f64).max(1.0)).min(1.0);
             let read = enough as f64 / share.max(f64::MIN_POSITIVE);
-            if read < rows as f64 && read * READ_ROW < of as f64 * SEARCH_KEY {
+            if read < rows as f64 && read * READ_ROW < sample.rows as f64 * SEARCH_KEY {
                 return Ok(Some(enough));
             }
         }
@@ -257,7 +232,7 @@ impl Prober {
     async fn leave_too_much(&self, column: &str, keys: &BuildKeys, place: usize, is_alone: bool) -> Result<bool> {
         let Ok(Some(values)) = self.snapshot.distinct_values(column).await else { return Ok(false) };
         let nearly_all = values as f64 * NEARLY_ALL;
-        let Some((sample, rows)) = keys.sample(place)? else { return Ok(false) };
+        let Some(KeySample { values: sample, rows }) = keys.sample(place)? else { return Ok(false) };
         let are_many = is_alone && rows >= MANY_KEYS;
         if !are_many && (rows as f64) < nearly_all {
             return Ok(false);
@@ -274,8 +249,8 @@ impl Prober {
         filter.children().into_iter().any(|child| self.column(child, output).is_some())
     }
 
-    /// The column of the table that an expression over the scan's columns has the values of, and its type.
-    fn column<'a>(&'a self, expr: &Arc<dyn PhysicalExpr>, output: &Schema) -> Option<(String, &'a DataType)> {
+    /// The column of the table that an expression over the scan's columns has the values of.
+    fn column<'a>(&'a self, expr: &Arc<dyn PhysicalExpr>, output: &Schema) -> Option<IndexedColumn<'a>> {
         let plain = match expr.downcast_ref::<physical::CastExpr>() {
             Some(cast) if cast.cast_type().is_integer() => cast.expr(),
             _ => expr,
@@ -284,7 +259,7 @@ impl Prober {
         let name = output.fields().get(column.index()).filter(|field| self.snapshot.is_indexed(field.name()))?.name();
         let data_type = type_of(&self.schema, name)?;
         let is_whole = Arc::ptr_eq(plain, expr) || data_type.is_integer();
-        (is_whole && !data_type.is_floating()).then(|| (name.clone(), data_type))
+        (is_whole && !data_type.is_floating()).then(|| IndexedColumn { name: name.clone(), data_type })
     }
 }
 
@@ -303,217 +278,8 @@ fn held(keys: &ArrayRef, data_type: &DataType) -> Result<Option<ArrayRef>> {
     Ok(if are_integers { Some(cast_with_options(keys, data_type, &options)?) } else { None })
 }
 
-impl Narrowing {
-    /// To no row of any file; none if there is a file whose row groups are not known.
-    fn to_nothing(snapshot: &Snapshot) -> Option<Self> {
-        let left = snapshot.files().iter().enumerate().map(|(place, file)| {
-            let row_groups: Arc<[u32]> = file.row_groups.as_deref()?.into();
-            let rows = Arc::new(RowSet::empty(row_groups.iter().sum()));
-            Some((file.meta.location.clone(), Kept { place, row_groups, rows }))
-        });
-        let (files, known) = (left.collect::<Option<_>>()?, KnownFiles::of(snapshot));
-        Some(Self { files, known, report: ProbeReport::default(), rows: 0, row_groups: 0, told: Vec::new() })
-    }
-
-    /// To the rows that a probe leaves; none if it knows no file. Of certain rows that the index tells none is read; a tally says nothing of
-    /// uncertain ones.
-    fn to(snapshot: &Snapshot, probe: Probe, told: Option<GroupCounts>) -> Option<Self> {
-        let GroupCounts { answered, parts, index_reads, index_bytes } = told.unwrap_or_default();
-        let mut files = HashMap::new();
-        for (place, (file, found)) in snapshot.files().iter().zip(probe.files).enumerate() {
-            if let FileProbe::Known { row_groups, certain, uncertain } = found {
-                let is_told = answered.get(place) == Some(&true);
-                let read = if is_told { uncertain } else { certain.or(&uncertain) };
-                let kept = Kept { place, row_groups: row_groups.into(), rows: Arc::new(read) };
-                files.insert(file.meta.location.clone(), kept);
-            }
-        }
-        let mut report = probe.report;
-        report.index_reads += index_reads;
-        report.index_bytes += index_bytes;
-        let known = KnownFiles::of(snapshot);
-        (!files.is_empty()).then_some(Self { files, known, report, rows: 0, row_groups: 0, told: parts })
-    }
-
-    /// The same scan of fewer rows, which as many partitions share evenly.
-    pub(crate) fn apply(&mut self, plan: &Arc<dyn ExecutionPlan>, footers: &Footers) -> Result<Arc<dyn ExecutionPlan>> {
-        if let [child] = plan.children().as_slice() {
-            let below = self.apply(child, footers)?;
-            let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-            return Arc::clone(plan).replace_children(vec![below], options);
-        }
-        let (config, _) = plan
-            .downcast_ref::<DataSourceExec>()
-            .and_then(DataSourceExec::downcast_to_file_source::<ParquetSource>)
-            .ok_or_else(|| internal_datafusion_err!("{} is no scan of Parquet files", plan.name()))?;
-        let mut narrowed = config.clone();
-        narrowed.file_groups = self.groups(std::mem::take(&mut narrowed.file_groups), footers);
-        Ok(DataSourceExec::from_data_source(narrowed))
-    }
-
-    /// What is left of files, in as many groups. Files of which nothing is known stay in theirs.
-    fn groups(&mut self, groups: Vec<FileGroup>, footers: &Footers) -> Vec<FileGroup> {
-        let partitions = groups.len().max(1);
-        let (mut others, mut left, mut ranged) = (Vec::with_capacity(partitions), Vec::new(), HashSet::new());
-        for group in groups {
-            let mut own = Vec::new();
-            for mut file in group.into_inner() {
-                let Some((planned, kept)) = self.planned(&file) else {
-                    own.push(file);
-                    continue;
-                };
-                // A file that is cut into byte ranges comes once for each of them, with the same rows.
-                if file.range.take().is_none() || ranged.insert(file.object_meta.location.clone()) {
-                    let (plan, dropped) = narrowed(planned, &kept.row_groups, &kept.rows);
-                    self.rows += dropped.0;
-                    self.row_groups += dropped.1;
-                    let pages = self.known.pages_of(kept.place, &file.object_meta, &kept.row_groups, footers);
-                    left.push((file, FileAccess { plan, row_groups: kept.row_groups, pages }));
-                }
-            }
-            others.push(own);
-        }
-        let mut shared = share(left, partitions).into_iter();
-        let with_share = |own: Vec<PartitionedFile>| {
-            let share = shared.next().map(FileGroup::into_inner).unwrap_or_default();
-            FileGroup::new(own.into_iter().chain(share).collect())
-        };
-        others.into_iter().map(with_share).collect()
-    }
-
-    /// What was planned to be read of a file, and what is left of it; none if nothing is known of it.
-    fn planned(&self, file: &PartitionedFile) -> Option<(ParquetAccessPlan, Kept)> {
-        let kept = self.files.get(&file.object_meta.location)?;
-        let planned = match file.extension::<ParquetAccessPlan>() {
-            Some(plan) => (plan.len() == kept.row_groups.len()).then(|| plan.clone())?,
-            None => ParquetAccessPlan::new_all(kept.row_groups.len()),
-        };
-        Some((planned, kept.clone()))
-    }
-}
-
-/// What is left of a plan by these rows, and how many rows and row groups are not.
-fn narrowed(planned: ParquetAccessPlan, row_groups: &[u32], kept: &RowSet) -> (ParquetAccessPlan, (u64, u64)) {
-    let mut left = Vec::with_capacity(row_groups.len());
-    let (mut rows, mut groups, mut start) = (0, 0, 0u32);
-    for (access, length) in planned.into_inner().into_iter().zip(row_groups) {
-        let end = start.saturating_add(*length);
-        let (access, dropped) = intersect(access, &kept.slice(start, end));
-        rows += dropped;
-        groups += u64::from(access == RowGroupAccess::Skip && dropped > 0);
-        left.push(access);
-        start = end;
-    }
-    (ParquetAccessPlan::new(left), (rows, groups))
-}
-
-/// What is left of a row group, and how many planned rows are not.
-fn intersect(access: RowGroupAccess, kept: &RowSet) -> (RowGroupAccess, u64) {
-    let (planned, left) = match access {
-        RowGroupAccess::Skip => return (RowGroupAccess::Skip, 0),
-        RowGroupAccess::Scan if kept.is_full() => return (RowGroupAccess::Scan, 0),
-        RowGroupAccess::Scan => (kept.universe() as usize, selection(kept)),
-        RowGroupAccess::Selection(rows) => (rows.row_count(), rows.intersection(&selection(kept))),
-    };
-    let dropped = (planned - left.row_count()) as u64;
-    if left.selects_any() { (RowGroupAccess::Selection(left), dropped) } else { (RowGroupAccess::Skip, dropped) }
-}
-
 /// Whether a filter says something when the query runs that it did not say when it was planned.
 pub(crate) fn is_known_late(filter: &Arc<dyn PhysicalExpr>) -> bool {
     let is_late = |part: &Arc<dyn PhysicalExpr>| Ok(part.is::<ScalarSubqueryExpr>());
     filter.is::<DynamicFilterPhysicalExpr>() || filter.exists(is_late).unwrap_or(false)
 }
-
-/// The value of an expression without columns, such as one over what a subquery gave; none if it has none yet.
-fn value(expr: &Arc<dyn PhysicalExpr>) -> Option<ScalarValue> {
-    if !collect_columns(expr).is_empty() || is_volatile(expr) {
-        return None;
-    }
-    let one_row = RecordBatchOptions::new().with_row_count(Some(1));
-    let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &one_row).ok()?;
-    match expr.evaluate(&row).ok()? {
-        ColumnarValue::Scalar(value) => Some(value),
-        ColumnarValue::Array(values) => ScalarValue::try_from_array(&values, 0).ok(),
-    }
-}
-
-/// A condition that is true wherever the filter is, in the terms of [`translate`]; none if nothing is known of it.
-fn superset(filter: &Arc<dyn PhysicalExpr>, output: &Schema) -> Option<Expr> {
-    if let Some(dynamic) = filter.downcast_ref::<DynamicFilterPhysicalExpr>() {
-        return superset(&dynamic.current().ok()?, output);
-    }
-    if let Some(binary) = filter.downcast_ref::<physical::BinaryExpr>() {
-        let (left, right) = (superset(binary.left(), output), superset(binary.right(), output));
-        match binary.op() {
-            Operator::And => {
-                return match (left, right) {
-                    (Some(left), Some(right)) => Some(left.and(right)),
-                    (one, other) => one.or(other),
-                };
-            }
-            Operator::Or => return Some(either(left?, right?)),
-            _ => {}
-        }
-    }
-    // A partitioned join chooses the filter of a row by its hash: one of them holds.
-    if let Some(case) = filter.downcast_ref::<physical::CaseExpr>() {
-        let branches = case.when_then_expr().iter().map(|(_, then)| then).chain(case.else_expr());
-        let mut any = lit(false);
-        for branch in branches {
-            any = either(any, superset(branch, output)?);
-        }
-        return Some(any);
-    }
-    exact(filter, output)
-}
-
-/// One or the other, without what a constant decides.
-fn either(one: Expr, other: Expr) -> Expr {
-    if one == lit(true) || other == lit(false) {
-        one
-    } else if one == lit(false) || other == lit(true) {
-        other
-    } else {
-        one.or(other)
-    }
-}
-
-/// The same condition as a logical expression, as far as [`translate`] would understand it.
-fn exact(expr: &Arc<dyn PhysicalExpr>, output: &Schema) -> Option<Expr> {
-    if let Some(column) = expr.downcast_ref::<physical::Column>() {
-        let field = output.fields().get(column.index()).filter(|field| !field.data_type().is_floating())?;
-        return Some(expression(field.name()));
-    }
-    if let Some((column, names)) = access_of(expr) {
-        let root = output.fields().get(column.index())?.name().as_str();
-        let name = column::join([root].into_iter().chain(names.iter().map(String::as_str)));
-        return type_of(output, &name).filter(|data_type| !data_type.is_floating()).map(|_| expression(&name));
-    }
-    if let Some(value) = value(expr) {
-        return Some(lit(value));
-    }
-    if let Some(cast) = expr.downcast_ref::<physical::CastExpr>() {
-        let inner = Box::new(exact(cast.expr(), output)?);
-        return Some(Expr::Cast(Cast::new(inner, cast.cast_type().clone())));
-    }
-    if let Some(binary) = expr.downcast_ref::<physical::BinaryExpr>() {
-        let (left, right) = (exact(binary.left(), output)?, exact(binary.right(), output)?);
-        return Some(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), *binary.op(), Box::new(right))));
-    }
-    if let Some(list) = expr.downcast_ref::<physical::InListExpr>() {
-        let items: Option<Vec<Expr>> = list.list().iter().map(|item| exact(item, output)).collect();
-        return Some(Expr::InList(InList::new(Box::new(exact(list.expr(), output)?), items?, list.negated())));
-    }
-    if let Some(test) = expr.downcast_ref::<physical::IsNullExpr>() {
-        return Some(Expr::IsNull(Box::new(exact(test.arg(), output)?)));
-    }
-    if let Some(test) = expr.downcast_ref::<physical::IsNotNullExpr>() {
-        return Some(Expr::IsNotNull(Box::new(exact(test.arg(), output)?)));
-    }
-    None
-}
-
-#[cfg(test)]
-#[path = "dynamic_tests.rs"]
-mod tests;

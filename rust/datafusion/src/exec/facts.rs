@@ -19,6 +19,14 @@ pub(crate) struct Facts {
     pub(crate) left_out: Option<ProbeOptions>,
 }
 
+/// What a scan's probe found out when it was asked once more.
+pub(crate) struct Reprobed {
+    /// Files of which rows remain uncertain are unknown. None if the scan is still cheaper.
+    pub(crate) facts: Option<Facts>,
+    /// What the searches read.
+    pub(crate) report: ProbeReport,
+}
+
 impl Facts {
     /// The facts of a scan; none if it reads no column that an index could tell more of.
     pub(crate) fn of_scan(
@@ -53,20 +61,20 @@ impl Facts {
         self.left_out.is_some() || self.knows_rows()
     }
 
-    /// The facts where values would be told and not read, so that more conditions may be worth a search, and what these searches read. Files of
-    /// which rows remain uncertain are unknown then. None if the scan is still cheaper.
+    /// The facts where values would be told and not read, so that more conditions may be worth a search.
     pub(crate) async fn for_telling(
         &self,
         options: ProbeOptions,
         told: IndexOnlyCost,
-    ) -> lakemark_table::Result<(Option<Self>, ProbeReport)> {
+    ) -> lakemark_table::Result<Reprobed> {
         let reading = options.reading.map(|reading| ReadCost { told: Some(told), ..reading });
         let probe = self.snapshot.probe(&self.predicate, &ProbeOptions { reading, ..options }).await?;
         let files: Vec<FileProbe> = probe.files.into_iter().map(certain_or_unknown).collect();
         let (snapshot, schema) = (Arc::clone(&self.snapshot), Arc::clone(&self.schema));
         let predicate = self.predicate.clone();
         let is_known = files.iter().any(has_rows) || files.iter().all(|file| matches!(file, FileProbe::Known { .. }));
-        Ok((is_known.then_some(Self { snapshot, schema, predicate, files, left_out: None }), probe.report))
+        let facts = is_known.then_some(Self { snapshot, schema, predicate, files, left_out: None });
+        Ok(Reprobed { facts, report: probe.report })
     }
 }
 

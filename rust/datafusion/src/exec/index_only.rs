@@ -21,6 +21,14 @@ pub(crate) struct IndexOnlyRows {
     memory: Option<Arc<MemoryReservation>>,
 }
 
+/// One partition among several.
+#[derive(Clone, Copy)]
+pub(crate) struct PartitionOf {
+    pub(crate) partition: usize,
+    /// How many there are.
+    pub(crate) partitions: usize,
+}
+
 /// Bytes that values may take while they are read.
 pub(crate) fn most_bytes(context: &TaskContext) -> u64 {
     match context.memory_pool().memory_limit() {
@@ -44,10 +52,10 @@ impl IndexOnlyRows {
         fits
     }
 
-    /// Batches of one partition among so many, each value as often as it has rows.
+    /// Batches of one partition, each value as often as it has rows.
     pub(crate) fn batches(
         &self,
-        share: (usize, usize),
+        share: PartitionOf,
         schema: &SchemaRef,
         batch_rows: usize,
     ) -> Result<Vec<impl Stream<Item = Result<RecordBatch>> + use<>>> {
@@ -62,10 +70,11 @@ pub(crate) fn bytes_of(part: &ValueCounts) -> usize {
 
 fn batches(
     part: Arc<ValueCounts>,
-    (partition, partitions): (usize, usize),
+    share: PartitionOf,
     schema: &SchemaRef,
     batch_rows: usize,
 ) -> Result<impl Stream<Item = Result<RecordBatch>> + use<>> {
+    let PartitionOf { partition, partitions } = share;
     let (Some(field), [values]) = (schema.fields().first(), part.values.as_slice()) else {
         return internal_err!("index-only rows have one column");
     };

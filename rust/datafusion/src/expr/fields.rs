@@ -33,18 +33,25 @@ pub(crate) fn name_of(expr: &Expr) -> Option<String> {
     }
 }
 
-/// The column that a call takes a field out of, and the names on the way to the field.
-pub(crate) fn access_of(expr: &Arc<dyn PhysicalExpr>) -> Option<(&physical::Column, Vec<String>)> {
+/// A field that is taken out of a column.
+pub(crate) struct FieldAccess<'e> {
+    pub(crate) column: &'e physical::Column,
+    /// The names on the way to the field.
+    pub(crate) names: Vec<String>,
+}
+
+/// The field that a call takes out of a column.
+pub(crate) fn access_of(expr: &Arc<dyn PhysicalExpr>) -> Option<FieldAccess<'_>> {
     let call = ScalarFunctionExpr::try_downcast_func::<GetFieldFunc>(expr.as_ref())?;
     let (outer, names) = call.args().split_first()?;
-    let (column, mut way) = match outer.downcast_ref::<physical::Column>() {
-        Some(column) => (column, Vec::new()),
+    let mut access = match outer.downcast_ref::<physical::Column>() {
+        Some(column) => FieldAccess { column, names: Vec::new() },
         None => access_of(outer)?,
     };
     for name in names {
-        way.push(field_name(name.downcast_ref::<physical::Literal>()?.value())?);
+        access.names.push(field_name(name.downcast_ref::<physical::Literal>()?.value())?);
     }
-    Some((column, way))
+    Some(access)
 }
 
 /// The column, or the field as a call.

@@ -25,7 +25,7 @@ use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use lakemark_format::column;
 
-use crate::expr::fields::access_of;
+use crate::expr::fields::{FieldAccess, access_of};
 
 /// Columns of a schema, and fields of its structs, each once.
 pub(crate) struct Wanted {
@@ -42,21 +42,21 @@ impl Wanted {
             expr.apply(|part| {
                 if let Some(column) = part.downcast_ref::<Column>() {
                     columns.insert(column.index());
-                } else if let Some((root, name)) = field_of(part, schema) {
-                    fields.push((root, name, moved(part, Some, schema)?));
+                } else if let Some(field) = field_of(part, schema) {
+                    fields.push((field, moved(part, Some, schema)?));
                     return Ok(TreeNodeRecursion::Jump);
                 }
                 Ok(TreeNodeRecursion::Continue)
             })?;
         }
-        fields.retain(|(root, _, _)| !columns.contains(root));
+        fields.retain(|(field, _)| !columns.contains(&field.root));
         let has_fields = !fields.is_empty();
         let whole = columns.into_iter().filter_map(|place| {
             let name = schema.fields().get(place)?.name();
             Some(ProjectionExpr::new(Arc::new(Column::new(name, place)), name))
         });
         let mut each: Vec<ProjectionExpr> = whole.collect();
-        for (_, name, expr) in fields {
+        for (StructField { name, .. }, expr) in fields {
             if !each.iter().any(|have| have.alias == name) {
                 each.push(ProjectionExpr::new(expr, name));
             }
@@ -78,7 +78,7 @@ impl Wanted {
         let column = |expr: &Arc<dyn PhysicalExpr>| expr.downcast_ref::<Column>().map(Column::index);
         match (column(expr), field_of(expr, schema)) {
             (Some(place), _) => self.each.iter().position(|have| column(&have.expr) == Some(place)),
-            (None, Some((_, name))) => self.each.iter().position(|have| have.alias == name),
+            (None, Some(field)) => self.each.iter().position(|have| have.alias == field.name),
             (None, None) => None,
         }
     }
@@ -102,9 +102,17 @@ impl Wanted {
     }
 }
 
-/// The column that a field of a struct lies in, and its whole name. None of the values of a map, of which the reader reads all.
-fn field_of(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<(usize, String)> {
-    let (root, way) = access_of(expr)?;
+/// A field of a struct.
+struct StructField {
+    /// The place of the column that it lies in.
+    root: usize,
+    /// Its whole name.
+    name: String,
+}
+
+/// The field of a struct that an expression is. None of the values of a map, of which the reader reads all.
+fn field_of(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<StructField> {
+    let FieldAccess { column: root, names: way } = access_of(expr)?;
     let field = schema.fields().get(root.index())?;
     let mut struct_type = field.data_type();
     for name in &way {
@@ -112,7 +120,7 @@ fn field_of(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<(usize, Str
         struct_type = fields.iter().find(|field| field.name() == name)?.data_type();
     }
     let name = column::join([field.name().as_str()].into_iter().chain(way.iter().map(String::as_str)));
-    Some((root.index(), name))
+    Some(StructField { root: root.index(), name })
 }
 
 /// A scan that gives these columns and fields of what a plan gives, which is a scan of files or of rows in memory, maybe below a filter.

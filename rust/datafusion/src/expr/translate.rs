@@ -7,21 +7,22 @@
 //! widening of integers, which loses nothing and keeps the order. Expressions that may raise an
 //! error (division, casts that fail) are never taken.
 
-use std::borrow::Borrow;
+mod literals;
+
 use std::collections::HashSet;
 
-use arrow::array::Array;
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::ScalarValue;
 use datafusion::functions_nested::array_has::{ArrayHas, ArrayHasAll, ArrayHasAny};
 use datafusion::logical_expr::expr::{Between, InList, Like, ScalarFunction};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, UNNAMED_TABLE};
 use lakemark_format::key::{Key, KeyType};
-use lakemark_index::{
-    KeyRanges, Leaf, LiteralKey, Predicate, Reason, Test, Truth, element_of, encode_literal, key_type_of,
-};
+use lakemark_index::{KeyRanges, Leaf, Predicate, Reason, Test, Truth, element_of, key_type_of};
 
 use crate::expr::fields::{name_of, text_of, type_of};
+
+use literals::{ColumnRef, Place, below, element_place, elements_of, literal, place, seen_as};
+pub(crate) use literals::{missing_zero, positive_zero};
 
 /// Elements that `array_has_all` searches for one by one.
 const MAX_SEARCHES: usize = 32;
@@ -41,31 +42,18 @@ struct Translator<'a> {
     schema: &'a Schema,
 }
 
-/// A column of the table or a field in one, perhaps seen through a cast.
-struct ColumnRef<'a> {
-    /// Its whole name, if it is a field of a struct.
-    name: String,
-    data_type: &'a DataType,
-    cast: Option<&'a DataType>,
+/// Elements that are looked for in lists.
+struct SoughtElements<'a> {
+    /// The column of lists as one of its elements.
+    list: ColumnRef<'a>,
+    elements: Vec<SoughtElement>,
 }
 
-/// Where a literal lies among the values of a column.
-enum Place {
-    Null,
-    At(Key),
-    /// Less than every value of the column's type.
-    Below,
-    /// Greater than every value of the column's type.
-    Above,
-}
-
-impl Place {
-    fn key(self) -> Option<Key> {
-        match self {
-            Self::At(key) => Some(key),
-            Self::Null | Self::Below | Self::Above => None,
-        }
-    }
+/// An element that is looked for.
+struct SoughtElement {
+    value: ScalarValue,
+    /// Where it lies among the elements of the column.
+    place: Place,
 }
 
 impl Translator<'_> {
@@ -291,8 +279,8 @@ impl Translator<'_> {
     /// `array_has_any(list, elements)`: one search for all of them.
     fn has_any(&self, expr: &Expr, list: &Expr, elements: &Expr) -> Predicate {
         match self.elements(list, elements) {
-            Ok((list, places)) => {
-                let keys = places.into_iter().filter_map(|(_, place)| place.key()).collect();
+            Ok(SoughtElements { list, elements }) => {
+                let keys = elements.into_iter().filter_map(|sought| sought.place.key()).collect();
                 elements_leaf(&list, KeyRanges::points(keys), text(expr))
             }
             Err(reason) => declined(expr, reason),
@@ -301,48 +289,44 @@ impl Translator<'_> {
 
     /// `array_has_all(list, elements)`: a search for each. Beyond some of them the engine looks, at the few rows that are left.
     fn has_all(&self, expr: &Expr, list: &Expr, elements: &Expr) -> Predicate {
-        let (column, mut places) = match self.elements(list, elements) {
+        let SoughtElements { list: column, mut elements } = match self.elements(list, elements) {
             Ok(found) => found,
             Err(reason) => return declined(expr, reason),
         };
         let shown = text(list);
         let mut seen = HashSet::new();
-        places.retain(|(_, place)| match place {
+        elements.retain(|sought| match &sought.place {
             Place::At(key) => seen.insert(Some(key.clone())),
             _ => seen.insert(None),
         });
-        let is_cut = places.len() > MAX_SEARCHES;
-        let leaf = |(element, place): (ScalarValue, Place)| {
-            let text = format!("array_has({shown}, {element})");
-            elements_leaf(&column, KeyRanges::points(place.key().into_iter().collect()), text)
+        let is_cut = elements.len() > MAX_SEARCHES;
+        let leaf = |sought: SoughtElement| {
+            let text = format!("array_has({shown}, {})", sought.value);
+            elements_leaf(&column, KeyRanges::points(sought.place.key().into_iter().collect()), text)
         };
-        let mut parts: Vec<Predicate> = places.into_iter().take(MAX_SEARCHES).map(leaf).collect();
+        let mut parts: Vec<Predicate> = elements.into_iter().take(MAX_SEARCHES).map(leaf).collect();
         if is_cut {
             parts.push(declined(expr, Reason::ExpressionNotSupported));
         }
         Predicate::And(parts)
     }
 
-    /// A column of lists, and the elements that are looked for in it with their places among its own.
-    fn elements<'e>(
-        &'e self,
-        list: &'e Expr,
-        elements: &Expr,
-    ) -> Result<(ColumnRef<'e>, Vec<(ScalarValue, Place)>), Reason> {
+    /// The elements that are looked for in a column of lists.
+    fn elements<'e>(&'e self, list: &'e Expr, elements: &Expr) -> Result<SoughtElements<'e>, Reason> {
         let elements = literal(elements).and_then(elements_of);
         // Without elements the engine answers TRUE or FALSE for a list that is NULL, too.
         let (Some(list), Some(elements)) = (self.list(list), elements.filter(|elements| !elements.is_empty())) else {
             return Err(Reason::ExpressionNotSupported);
         };
-        let mut places = Vec::with_capacity(elements.len());
-        for element in elements {
-            match element_place(&list, &element)? {
+        let mut sought = Vec::with_capacity(elements.len());
+        for value in elements {
+            match element_place(&list, &value)? {
                 // A NULL among the elements is looked for like a value.
                 Place::Null => return Err(Reason::LiteralNotRepresentable),
-                place => places.push((element, place)),
+                place => sought.push(SoughtElement { value, place }),
             }
         }
-        Ok((list, places))
+        Ok(SoughtElements { list, elements: sought })
     }
 
     /// A column of lists as one of its elements, also where a cast widens these.
@@ -393,111 +377,6 @@ impl Translator<'_> {
     }
 }
 
-fn seen_as<'a>(column: ColumnRef<'a>, to: &'a DataType) -> Option<ColumnRef<'a>> {
-    let from = column.cast.unwrap_or(column.data_type);
-    let same_keys = key_type_of(from).is_some() && key_type_of(from) == key_type_of(to) && !is_zoned(from);
-    (same_keys || widens(value_type(from), value_type(to))).then_some(ColumnRef { cast: Some(to), ..column })
-}
-
-fn is_zoned(data_type: &DataType) -> bool {
-    matches!(value_type(data_type), DataType::Timestamp(_, Some(_)))
-}
-
-/// Whether every integer of `from` is an integer of `to`.
-fn widens(from: &DataType, to: &DataType) -> bool {
-    match (integer_range(from), integer_range(to)) {
-        (Some((from_min, from_max)), Some((to_min, to_max))) => to_min <= from_min && from_max <= to_max,
-        _ => false,
-    }
-}
-
-fn integer_range(data_type: &DataType) -> Option<(i128, i128)> {
-    Some(match data_type {
-        DataType::Int8 => (i8::MIN.into(), i8::MAX.into()),
-        DataType::Int16 => (i16::MIN.into(), i16::MAX.into()),
-        DataType::Int32 => (i32::MIN.into(), i32::MAX.into()),
-        DataType::Int64 => (i64::MIN.into(), i64::MAX.into()),
-        DataType::UInt8 => (0, u8::MAX.into()),
-        DataType::UInt16 => (0, u16::MAX.into()),
-        DataType::UInt32 => (0, u32::MAX.into()),
-        DataType::UInt64 => (0, u64::MAX.into()),
-        _ => return None,
-    })
-}
-
-fn value_type(data_type: &DataType) -> &DataType {
-    match data_type {
-        DataType::Dictionary(_, value) => value,
-        other => other,
-    }
-}
-
-/// The literal's place in the column's domain, or why it has none.
-fn place(column: &ColumnRef<'_>, literal: &ScalarValue) -> Result<Place, Reason> {
-    let Some(key_type) = key_type_of(column.data_type) else {
-        return Err(Reason::TypeNotIndexed);
-    };
-    if literal.is_null() {
-        return Ok(Place::Null);
-    }
-    let literal = match literal {
-        ScalarValue::Dictionary(_, value) => value.as_ref(),
-        other => other,
-    };
-    let literal_type = literal.data_type();
-    let literal = if key_type_of(&literal_type) == Some(key_type) {
-        literal.clone()
-    } else {
-        match integer_place(value_type(column.data_type), literal)? {
-            Ok(fitting) => fitting,
-            Err(outside) => return Ok(outside),
-        }
-    };
-    let array = literal.to_array().map_err(|_| Reason::LiteralNotRepresentable)?;
-    match encode_literal(array.as_ref()) {
-        Some(LiteralKey::Key(key)) => Ok(Place::At(key)),
-        Some(LiteralKey::Null) => Ok(Place::Null),
-        None => Err(Reason::LiteralNotRepresentable),
-    }
-}
-
-/// An integer literal as a value of the column's integer type, or on which side it lies outside.
-fn integer_place(data_type: &DataType, literal: &ScalarValue) -> Result<Result<ScalarValue, Place>, Reason> {
-    let (Some((min, max)), Some(value)) = (integer_range(data_type), integer_value(literal)) else {
-        return Err(Reason::LiteralNotRepresentable);
-    };
-    if value < min {
-        return Ok(Err(Place::Below));
-    }
-    if value > max {
-        return Ok(Err(Place::Above));
-    }
-    literal.cast_to(data_type).map(Ok).map_err(|_| Reason::LiteralNotRepresentable)
-}
-
-fn integer_value(literal: &ScalarValue) -> Option<i128> {
-    Some(match literal {
-        ScalarValue::Int8(Some(value)) => (*value).into(),
-        ScalarValue::Int16(Some(value)) => (*value).into(),
-        ScalarValue::Int32(Some(value)) => (*value).into(),
-        ScalarValue::Int64(Some(value)) => (*value).into(),
-        ScalarValue::UInt8(Some(value)) => (*value).into(),
-        ScalarValue::UInt16(Some(value)) => (*value).into(),
-        ScalarValue::UInt32(Some(value)) => (*value).into(),
-        ScalarValue::UInt64(Some(value)) => (*value).into(),
-        _ => return None,
-    })
-}
-
-fn below(place: Place, inclusive: bool) -> Option<KeyRanges> {
-    match place {
-        Place::Null => None,
-        Place::At(key) => Some(KeyRanges::less_than(key, inclusive)),
-        Place::Below => Some(KeyRanges::none()),
-        Place::Above => Some(KeyRanges::all()),
-    }
-}
-
 /// Keys that match a pattern which is a plain text or a prefix. A backslash escapes in LIKE, so
 /// patterns with one are left to the engine.
 fn like_ranges(pattern: &str) -> Option<KeyRanges> {
@@ -509,49 +388,6 @@ fn like_ranges(pattern: &str) -> Option<KeyRanges> {
         KeyRanges::point(Key::Bytes(prefix.as_bytes().to_vec()))
     } else {
         KeyRanges::prefix(prefix.as_bytes())
-    })
-}
-
-fn literal(expr: &Expr) -> Option<&ScalarValue> {
-    match expr {
-        Expr::Literal(value, _) => Some(value),
-        Expr::Alias(alias) => literal(&alias.expr),
-        _ => None,
-    }
-}
-
-/// Whether a zero of floating-point numbers has the sign; none for other values.
-fn is_negative_zero(value: &ScalarValue) -> Option<bool> {
-    let number = match value {
-        ScalarValue::Dictionary(_, value) => return is_negative_zero(value),
-        ScalarValue::Float16(Some(value)) => value.to_f64(),
-        ScalarValue::Float32(Some(value)) => f64::from(*value),
-        ScalarValue::Float64(Some(value)) => *value,
-        _ => return None,
-    };
-    (number == 0.0).then(|| number.is_sign_negative())
-}
-
-/// 0.0 for -0.0; none for other values.
-pub(crate) fn positive_zero(value: &ScalarValue) -> Option<ScalarValue> {
-    (is_negative_zero(value) == Some(true)).then(|| negated_zero(value)).flatten()
-}
-
-/// The zero of floating-point numbers that is missing beside the other one.
-pub(crate) fn missing_zero<V: Borrow<ScalarValue>>(values: impl Iterator<Item = V>) -> Option<ScalarValue> {
-    let mut zeros = values.filter_map(|value| Some((is_negative_zero(value.borrow())?, negated_zero(value.borrow())?)));
-    let (first, other) = zeros.next()?;
-    zeros.all(|(sign, _)| sign == first).then_some(other)
-}
-
-/// The other zero of the same type.
-fn negated_zero(value: &ScalarValue) -> Option<ScalarValue> {
-    Some(match value {
-        ScalarValue::Dictionary(key, value) => ScalarValue::Dictionary(key.clone(), Box::new(negated_zero(value)?)),
-        ScalarValue::Float16(Some(value)) => ScalarValue::Float16(Some(-*value)),
-        ScalarValue::Float32(Some(value)) => ScalarValue::Float32(Some(-value)),
-        ScalarValue::Float64(Some(value)) => ScalarValue::Float64(Some(-value)),
-        _ => return None,
     })
 }
 
@@ -568,29 +404,9 @@ fn ranges_leaf(column: &ColumnRef<'_>, ranges: KeyRanges, expr: &Expr) -> Predic
     Predicate::Leaf(Leaf { column: column.name.clone(), test: Test::Ranges(ranges), text: text(expr) })
 }
 
-/// The place of what is looked for among the elements of lists.
-fn element_place(list: &ColumnRef<'_>, element: &ScalarValue) -> Result<Place, Reason> {
-    // The engine tells -0.0 from 0.0 in lists.
-    if is_negative_zero(element).is_some() {
-        return Err(Reason::LiteralNotRepresentable);
-    }
-    place(list, element)
-}
-
 /// Whether a list has an element of some; NULL where it is NULL.
 fn elements_leaf(list: &ColumnRef<'_>, keys: KeyRanges, text: String) -> Predicate {
     Predicate::Leaf(Leaf { column: list.name.clone(), test: Test::Elements(keys), text })
-}
-
-/// The elements of a list that is a constant; none if it is NULL or no list.
-fn elements_of(list: &ScalarValue) -> Option<Vec<ScalarValue>> {
-    let elements = match list {
-        ScalarValue::List(list) => list.is_valid(0).then(|| list.value(0)),
-        ScalarValue::LargeList(list) => list.is_valid(0).then(|| list.value(0)),
-        ScalarValue::FixedSizeList(list) => list.is_valid(0).then(|| list.value(0)),
-        _ => None,
-    }?;
-    (0..elements.len()).map(|place| ScalarValue::try_from_array(&elements, place).ok()).collect()
 }
 
 fn null_leaf(column: &ColumnRef<'_>, expr: &Expr) -> Predicate {

@@ -36,9 +36,9 @@ pub(crate) fn prunable(predicate: &Condition, schema: &Schema) -> Option<Conditi
 /// The conjuncts of a condition that no NaN passes, or that are about no floats.
 fn judged<'c>(condition: &'c Condition, schema: &Schema) -> impl Iterator<Item = &'c Condition> {
     let conjuncts = split_conjunction(condition);
-    let bounds: Vec<(usize, Side)> = conjuncts.iter().filter_map(|conjunct| bound_of(conjunct, is_number)).collect();
+    let bounds: Vec<Bound> = conjuncts.iter().filter_map(|conjunct| bound_of(conjunct, is_number)).collect();
     conjuncts.into_iter().filter(move |conjunct| {
-        let is_closed = |(column, side): (usize, Side)| bounds.contains(&(column, side.other()));
+        let is_closed = |bound: Bound| bounds.contains(&bound.other());
         !touches_floats(conjunct, schema)
             || names_numbers(conjunct)
             || bound_of(conjunct, is_usual).is_some_and(is_closed)
@@ -71,15 +71,29 @@ impl Side {
     }
 }
 
-/// The column of a condition `column < number` with such a number, and which end of its range that is.
-fn bound_of(condition: &Condition, is_such: fn(&ScalarValue) -> bool) -> Option<(usize, Side)> {
-    let (column, operator, number) = compared(condition)?;
+/// An end of a column's range.
+#[derive(Clone, Copy, PartialEq)]
+struct Bound {
+    column: usize,
+    side: Side,
+}
+
+impl Bound {
+    /// The other end of the same range.
+    fn other(self) -> Self {
+        Self { side: self.side.other(), ..self }
+    }
+}
+
+/// The end of a range that a condition `column < number` with such a number is.
+fn bound_of(condition: &Condition, is_such: fn(&ScalarValue) -> bool) -> Option<Bound> {
+    let Comparison { column, operator, number } = compared(condition)?;
     let side = match operator {
         Operator::Gt | Operator::GtEq => Side::Low,
         Operator::Lt | Operator::LtEq => Side::High,
         _ => return None,
     };
-    is_such(number).then_some((column, side))
+    is_such(number).then_some(Bound { column, side })
 }
 
 /// Whether a condition says that a column is one of some numbers.
@@ -89,19 +103,27 @@ fn names_numbers(condition: &Condition) -> bool {
             |item: &Condition| item.downcast_ref::<Literal>().is_some_and(|item| is_usual(item.value()));
         return !list.negated() && list.expr().is::<Column>() && list.list().iter().all(is_usual_literal);
     }
-    compared(condition).is_some_and(|(_, operator, number)| operator == Operator::Eq && is_usual(number))
+    compared(condition).is_some_and(|compared| compared.operator == Operator::Eq && is_usual(compared.number))
 }
 
-/// A comparison of a column with a constant, with the column on the left.
-fn compared(condition: &Condition) -> Option<(usize, Operator, &ScalarValue)> {
+/// A comparison of a column with a constant.
+struct Comparison<'c> {
+    column: usize,
+    /// As it is with the column on the left.
+    operator: Operator,
+    number: &'c ScalarValue,
+}
+
+/// The comparison of a column with a constant that a condition is.
+fn compared(condition: &Condition) -> Option<Comparison<'_>> {
     let comparison = condition.downcast_ref::<BinaryExpr>()?;
     let (left, right) = (comparison.left(), comparison.right());
     let column = |side: &Condition| side.downcast_ref::<Column>().map(Column::index);
     if let (Some(column), Some(constant)) = (column(left), right.downcast_ref::<Literal>()) {
-        return Some((column, *comparison.op(), constant.value()));
+        return Some(Comparison { column, operator: *comparison.op(), number: constant.value() });
     }
     let (constant, column) = (left.downcast_ref::<Literal>()?, column(right)?);
-    Some((column, comparison.op().swap()?, constant.value()))
+    Some(Comparison { column, operator: comparison.op().swap()?, number: constant.value() })
 }
 
 /// A float of any width.

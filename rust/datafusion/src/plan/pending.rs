@@ -14,13 +14,24 @@ use lakemark_table::{Probe, Snapshot};
 use crate::expr::types::Types;
 use crate::plan::scan::{ScanRequest, plan_scan};
 
-/// The number of rows for which `filter` is true, if the probe that asked for it as `asked` knows those of every data file.
+/// A count of rows of a table.
+pub(crate) struct CountRequest<'a> {
+    /// The table's location, for EXPLAIN.
+    pub(crate) location: &'a str,
+    /// The state that is counted.
+    pub(crate) snapshot: &'a Snapshot,
+    /// What the indexes are asked.
+    pub(crate) predicate: &'a Predicate,
+    /// The same condition as the engine plans it; none if it has no plain form, or if all rows are counted.
+    pub(crate) filter: Option<Expr>,
+}
+
+/// The number of rows that a request asks for, if the probe with its predicate knows those of every data file.
 /// `task` makes what the scan of the pending rows runs in, if there is one.
 pub(crate) async fn counted(
     state: &dyn Session,
     task: impl FnOnce() -> Arc<TaskContext>,
-    (location, snapshot): (&str, &Snapshot),
-    (asked, filter): (&Predicate, Option<Expr>),
+    request: CountRequest<'_>,
     probe: Probe,
 ) -> Result<Option<u64>> {
     let Some(in_files) = probe.exact_rows_of_files() else { return Ok(None) };
@@ -28,7 +39,8 @@ pub(crate) async fn counted(
     if pending == 0 {
         return Ok(Some(in_files));
     }
-    let filter = match (asked, filter) {
+    let CountRequest { location, snapshot, predicate, filter } = request;
+    let filter = match (predicate, filter) {
         (Predicate::Const(Truth::True), _) => return Ok(Some(in_files + pending)),
         (Predicate::Const(_), _) => return Ok(Some(in_files)),
         (_, Some(filter)) => unnormalize_col(filter),

@@ -8,8 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lakemark_table::{Result, Snapshot, Table};
 
-/// Tables with the states that a statement sees.
-type Pins = Mutex<Vec<(Arc<Table>, Arc<Snapshot>)>>;
+/// A table with the state of it that a statement sees.
+pub(crate) struct PinnedTable {
+    pub(crate) table: Arc<Table>,
+    pub(crate) snapshot: Arc<Snapshot>,
+}
+
+/// The tables of a statement.
+type Pins = Mutex<Vec<PinnedTable>>;
 
 tokio::task_local! {
     static PINS: Pins;
@@ -24,7 +30,7 @@ pub(crate) async fn of_one_statement<T>(planning: impl Future<Output = T>) -> T 
 pub(crate) async fn pinned_once(table: &Arc<Table>) -> Result<Arc<Snapshot>> {
     let found = PINS.try_with(|pins| {
         let pins = pins.lock().unwrap_or_else(PoisonError::into_inner);
-        pins.iter().find(|(pinned, _)| Arc::ptr_eq(pinned, table)).map(|(_, snapshot)| Arc::clone(snapshot))
+        pins.iter().find(|pinned| Arc::ptr_eq(&pinned.table, table)).map(|pinned| Arc::clone(&pinned.snapshot))
     });
     if let Ok(Some(snapshot)) = found {
         return Ok(snapshot);
@@ -32,7 +38,7 @@ pub(crate) async fn pinned_once(table: &Arc<Table>) -> Result<Arc<Snapshot>> {
     let snapshot = table.snapshot().await?;
     let pin = |pins: &Pins| {
         let mut pins = pins.lock().unwrap_or_else(PoisonError::into_inner);
-        pins.push((Arc::clone(table), Arc::clone(&snapshot)));
+        pins.push(PinnedTable { table: Arc::clone(table), snapshot: Arc::clone(&snapshot) });
     };
     // Whoever plans in another way pins for itself.
     PINS.try_with(pin).ok();

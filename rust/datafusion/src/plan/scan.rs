@@ -9,18 +9,17 @@
 //! many narrow gaps         closed for the reader, and opened by row numbers behind it (see [`crate::read::gaps`])
 //! ```
 
+mod pending;
 mod statistics;
+mod work;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::compute::cast;
-use arrow::datatypes::{FieldRef, Schema, SchemaRef};
+use arrow::datatypes::{FieldRef, SchemaRef};
 use datafusion::catalog::Session;
 use datafusion::common::{DFSchema, Result, ScalarValue, Statistics, internal_datafusion_err};
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::physical_plan::parquet::ParquetFileReaderFactory;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
@@ -32,10 +31,8 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExecBuilder;
-use futures::{StreamExt, TryStreamExt};
 use lakemark_index::{Reason, RowSet};
-use lakemark_table::{BufferedRows, DataFile, FileProbe, Probe, ProbeReport, ReadCost, Snapshot};
-use object_store::ObjectMeta;
+use lakemark_table::{BufferedRows, DataFile, Probe, ProbeReport, ReadCost, Snapshot};
 
 use crate::exec::dynamic::Prober;
 use crate::exec::facts::Facts;
@@ -45,12 +42,13 @@ use crate::expr::projection::{self, have_lambdas};
 use crate::expr::simplify::without_losses;
 use crate::expr::types::Types;
 use crate::expr::zone_maps::prunable;
-use crate::read::access::{FileAccess, first_rows, plan_of, share};
+use crate::read::access::{FileAccess, ReadFile, plan_of, share};
 use crate::read::gaps::ClosedGaps;
 use crate::read::held::Held;
 use crate::read::known::KnownFiles;
-use crate::read::reader::{CONCURRENT_FOOTERS, Footers};
-use crate::read::statistics::Placed;
+use crate::read::reader::Footers;
+
+use work::{CertainRows, CheckedFile, ChosenRows, Work};
 
 /// What a query asks of one table.
 pub(crate) struct ScanRequest<'a> {
@@ -89,21 +87,21 @@ pub(crate) async fn plan_scan(
     let statistics = planner.statistics(&work, &report, share_left).await?;
     let without_null = planner.without_null(&work)?;
     planner.learn_pages(&work).await;
-    let (certain, gaps_of_certain) = planner.certain_scan(&work)?;
-    let (checked, gaps_of_checked) = planner.checked_scan(&work)?;
-    let (of_pending, gaps_of_pending) = planner.pending_scans(&work)?;
+    let (certain, checked) = (planner.certain_scan(&work)?, planner.checked_scan(&work)?);
+    let of_pending = planner.pending_scans(&work)?;
+    let gaps_closed: u64 = certain.iter().chain(&checked).chain(&of_pending).map(|scan| scan.gaps_closed).sum();
     Ok(Arc::new(LakemarkScanExec::new(ScanParts {
         named: Arc::clone(&planner.output),
         schema: planner.output,
         counted: work.counted,
         statistics,
         without_null,
-        certain,
-        checked,
-        pending: of_pending,
+        certain: certain.map(|scan| scan.plan),
+        checked: checked.map(|scan| scan.plan),
+        pending: of_pending.into_iter().map(|scan| scan.plan).collect(),
         held: planner.held,
         footers: planner.footers,
-        gaps_closed: gaps_of_certain + gaps_of_checked + gaps_of_pending,
+        gaps_closed,
         fetch: request.limit,
         summary: summary(request, &report, pending.as_deref()),
         report,
@@ -140,44 +138,6 @@ fn summary(request: &ScanRequest<'_>, report: &ProbeReport, pending: Option<&Buf
     text
 }
 
-/// Rows per row group of a file, and the rows to be read.
-type ChosenRows = (Vec<u32>, RowSet);
-
-/// The files of a snapshot, by what has to be done with them.
-#[derive(Default)]
-struct Work<'a> {
-    /// Rows of which only the number matters.
-    counted: u64,
-    /// Rows to be read as they are.
-    certain: Vec<(Placed<'a>, Vec<u32>, RowSet)>,
-    /// Files to be read with the predicate: all rows, or those given.
-    checked: Vec<(Placed<'a>, Option<ChosenRows>)>,
-    /// Rows that are in no data file yet, to be read with the predicate.
-    pending: Option<&'a BufferedRows>,
-}
-
-impl Work<'_> {
-    fn certain_rows(&self) -> u64 {
-        self.counted + self.certain.iter().map(|(_, _, rows)| u64::from(rows.len())).sum::<u64>()
-    }
-
-    /// Any `limit` rows are an answer: certain rows come first, and the rest of the table is left
-    /// alone if they suffice.
-    fn cut(&mut self, limit: u64) {
-        self.counted = self.counted.min(limit);
-        let mut left = limit - self.counted;
-        for (_, _, rows) in &mut self.certain {
-            *rows = first_rows(rows, left);
-            left -= u64::from(rows.len());
-        }
-        self.certain.retain(|(_, _, rows)| !rows.is_empty());
-        if left == 0 {
-            self.checked.clear();
-            self.pending = None;
-        }
-    }
-}
-
 /// When a scan of files ends, and what it hands on until then.
 #[derive(Clone, Copy)]
 struct End {
@@ -190,6 +150,30 @@ struct End {
 struct FileSource {
     footers: Footers,
     schema: TableSchema,
+}
+
+/// A scan of some of the rows.
+struct PlannedScan {
+    plan: Arc<dyn ExecutionPlan>,
+    /// Gaps between chosen rows that it reads and leaves out again.
+    gaps_closed: u64,
+}
+
+/// What a scan with the predicate reads.
+struct Reading {
+    /// As positions in the table's schema.
+    columns: Vec<usize>,
+    /// What zone maps may judge of the predicate.
+    prunable: Option<Arc<dyn PhysicalExpr>>,
+    /// None where the predicate leaves rows out that were read.
+    limit: Option<usize>,
+}
+
+/// A file that is read.
+struct OpenedFile<'r> {
+    file: PartitionedFile,
+    /// All rows where none are named.
+    rows: Option<&'r RowSet>,
 }
 
 struct Planner<'a> {
@@ -236,116 +220,60 @@ impl<'a> Planner<'a> {
         Ok(Self { state, request, footers, known, held: Held::default(), table_schema, output, columns, predicate })
     }
 
-    async fn sort_out<'p>(&self, probes: Vec<FileProbe>, pending: Option<&'p BufferedRows>) -> Result<Work<'p>>
-    where
-        'a: 'p,
-    {
-        let count_only = self.output.fields().is_empty();
-        let mut work = Work { pending, ..Work::default() };
-        let mut unknown = Vec::new();
-        for ((place, file), probe) in self.request.snapshot.files().iter().enumerate().zip(probes) {
-            let file = Placed { place, file };
-            match probe {
-                FileProbe::Counted { rows } if count_only => work.counted += rows,
-                // Counts were not asked for, so there are none; if there were, they would be of no use.
-                FileProbe::Counted { .. } | FileProbe::Unknown => unknown.push(file),
-                FileProbe::Known { row_groups, certain, uncertain } => {
-                    if !uncertain.is_empty() {
-                        work.checked.push((file, Some((row_groups.clone(), uncertain))));
-                    }
-                    if count_only {
-                        work.counted += u64::from(certain.len());
-                    } else if !certain.is_empty() {
-                        work.certain.push((file, row_groups, certain));
-                    }
-                }
-            }
-        }
-        let count_whole = count_only && self.predicate.is_none();
-        let footers = self.footers_of(&unknown, count_whole).await?;
-        for (file, row_groups) in unknown.into_iter().zip(footers) {
-            let Some(row_groups) = row_groups else {
-                work.checked.push((file, None));
-                continue;
-            };
-            let live = live_rows(&file, &row_groups)?;
-            if count_whole {
-                work.counted += u64::from(live.len());
-            } else if !live.is_empty() {
-                work.checked.push((file, Some((row_groups, live))));
-            }
-        }
-        Ok(work)
-    }
-
-    /// Row groups of files about which nothing is known, where they are needed: to take deleted
-    /// rows out, or to count.
-    async fn footers_of(&self, files: &[Placed<'_>], all: bool) -> Result<Vec<Option<Vec<u32>>>> {
-        let wanted: Vec<Option<ObjectMeta>> =
-            files.iter().map(|file| (all || file.deleted.is_some()).then(|| file.meta.clone())).collect();
-        futures::stream::iter(wanted.into_iter().map(|meta| async move {
-            match meta {
-                None => Ok(None),
-                Some(meta) => self.footers.row_groups(&meta).await.map(Some),
-            }
-        }))
-        .buffered(CONCURRENT_FOOTERS)
-        .try_collect()
-        .await
-    }
-
-    /// The scan of certain rows, if there are any, and how many gaps it closes.
-    fn certain_scan(&self, work: &Work<'_>) -> Result<(Option<Arc<dyn ExecutionPlan>>, u64)> {
+    /// The scan of certain rows, if there are any.
+    fn certain_scan(&self, work: &Work<'_>) -> Result<Option<PlannedScan>> {
         if work.certain.is_empty() {
-            return Ok((None, 0));
+            return Ok(None);
         }
         let partitions = self.state.config().target_partitions().max(1);
         let limit = self.request.limit;
-        let chosen = work.certain.iter().map(|(_, _, rows)| Some(rows));
+        let chosen = work.certain.iter().map(|certain| Some(&certain.chosen.rows));
         let closed = self.closed_gaps(&self.table_schema, chosen, None, limit)?;
         let mut files = Vec::with_capacity(work.certain.len());
-        let known = self.known_statistics(work.certain.iter().map(|(file, _, _)| *file))?;
-        for ((place, (file, row_groups, rows)), known) in work.certain.iter().enumerate().zip(known) {
-            let (whole, read) = opened(partitioned_file(file, known)?, place, Some(rows), closed.as_ref());
+        let known = self.known_statistics(work.certain.iter().map(|certain| certain.file))?;
+        for ((place, CertainRows { file, chosen }), known) in work.certain.iter().enumerate().zip(known) {
+            let ChosenRows { row_groups, rows } = chosen;
+            let opened = opened(partitioned_file(file, known)?, place, Some(rows), closed.as_ref());
             let pages = self.known.pages_of(file.place, &file.meta, row_groups, &self.footers);
-            files.push((whole, FileAccess::of(row_groups, read.unwrap_or(rows), pages)));
+            let access = FileAccess::of(row_groups, opened.rows.unwrap_or(rows), pages);
+            files.push(ReadFile { file: opened.file, access });
         }
         let end = End { limit, batch_rows: None };
         let scan =
             self.file_scan(self.data_files(), share(files, partitions), &self.columns, None, end, closed.as_ref())?;
-        let scan = self.filtered(scan, &self.columns, None, closed.as_ref())?;
-        Ok((Some(scan), closed.map_or(0, |closed| closed.count)))
+        let plan = self.filtered(scan, &self.columns, None, closed.as_ref())?;
+        Ok(Some(PlannedScan { plan, gaps_closed: closed.map_or(0, |closed| closed.count) }))
     }
 
-    /// The scan of all other rows of data files, if there are any, and how many gaps it closes.
-    fn checked_scan(&self, work: &Work<'_>) -> Result<(Option<Arc<dyn ExecutionPlan>>, u64)> {
+    /// The scan of all other rows of data files, if there are any.
+    fn checked_scan(&self, work: &Work<'_>) -> Result<Option<PlannedScan>> {
         if work.checked.is_empty() {
-            return Ok((None, 0));
+            return Ok(None);
         }
         let partitions = self.state.config().target_partitions().max(1);
-        let (read, prunable, limit) = self.reading();
-        let chosen = work.checked.iter().map(|(_, chosen)| chosen.as_ref().map(|(_, rows)| rows));
+        let Reading { columns: read, prunable, limit } = self.reading();
+        let chosen = work.checked.iter().map(CheckedFile::rows);
         let closed = self.closed_gaps(&self.table_schema, chosen, prunable.as_ref(), limit)?;
         let mut files = Vec::with_capacity(work.checked.len());
-        let known = self.known_statistics(work.checked.iter().map(|(file, _)| *file))?;
-        for ((place, (file, chosen)), known) in work.checked.iter().enumerate().zip(known) {
-            let rows = chosen.as_ref().map(|(_, rows)| rows);
-            let (whole, rows) = opened(partitioned_file(file, known)?, place, rows, closed.as_ref());
-            match (chosen, rows) {
-                (Some((row_groups, _)), Some(rows)) => {
+        let known = self.known_statistics(work.checked.iter().map(|checked| checked.file))?;
+        for ((place, checked), known) in work.checked.iter().enumerate().zip(known) {
+            let whole = partitioned_file(&checked.file, known)?;
+            let OpenedFile { file, rows } = opened(whole, place, checked.rows(), closed.as_ref());
+            match (&checked.chosen, rows) {
+                (Some(chosen), Some(rows)) => {
                     if !rows.is_empty() {
-                        files.push(whole.with_extension(plan_of(row_groups, rows)));
+                        files.push(file.with_extension(plan_of(&chosen.row_groups, rows)));
                     }
                 }
-                _ => files.push(whole),
+                _ => files.push(file),
             }
         }
         let groups = FileGroup::new(files).split_files(partitions);
         let end = End { limit, batch_rows: self.batch_rows(work, closed.as_ref()) };
         let scan = self.file_scan(self.data_files(), groups, &read, prunable.as_ref(), end, closed.as_ref())?;
         let scan = self.repartitioned(scan, partitions)?;
-        let scan = self.filtered(scan, &read, self.predicate.as_ref(), closed.as_ref())?;
-        Ok((Some(scan), closed.map_or(0, |closed| closed.count)))
+        let plan = self.filtered(scan, &read, self.predicate.as_ref(), closed.as_ref())?;
+        Ok(Some(PlannedScan { plan, gaps_closed: closed.map_or(0, |closed| closed.count) }))
     }
 
     /// Rows of a batch where reading ends with a limit: a batch of chosen rows reaches as far into a file as one of all rows
@@ -358,8 +286,8 @@ impl<'a> Planner<'a> {
         }
         let whole = self.state.config().batch_size();
         let (mut chosen, mut reached) = (0, 0);
-        for (place, (_, rows)) in work.checked.iter().enumerate() {
-            let (_, rows) = rows.as_ref()?;
+        for (place, checked) in work.checked.iter().enumerate() {
+            let rows = checked.rows()?;
             let read = closed.and_then(|closed| closed.read(place)).unwrap_or(rows);
             chosen += u64::from(read.len());
             reached += reach(read, whole);
@@ -424,72 +352,15 @@ impl<'a> Planner<'a> {
         Ok(DataSourceExec::from_data_source(config))
     }
 
-    /// The scans of rows that are in no data file yet, those of runs and those in memory, and how many gaps they close.
-    fn pending_scans(&self, work: &Work<'_>) -> Result<(Vec<Arc<dyn ExecutionPlan>>, u64)> {
-        let (Some(pending), Some(store)) = (work.pending, self.request.snapshot.run_store()) else {
-            return Ok((Vec::new(), 0));
+    /// What a scan with the predicate reads.
+    fn reading(&self) -> Reading {
+        let Some(predicate) = &self.predicate else {
+            return Reading { columns: self.columns.clone(), prunable: None, limit: self.request.limit };
         };
-        let (read, prunable, limit) = self.reading();
-        // In runs partition columns stand like all others.
-        let all = self.table_schema.table_schema().fields().iter();
-        let schema =
-            Arc::new(Schema::new(all.map(|field| field.as_ref().clone().with_nullable(true)).collect::<Vec<_>>()));
-        let (mut scans, mut gaps) = (Vec::new(), 0);
-        if !pending.files.is_empty() {
-            let source = FileSource {
-                footers: self.footers.pending(store, self.held.clone()),
-                schema: TableSchema::builder(Arc::clone(&schema)).build(),
-            };
-            let (scan, closed) = self.run_scan(source, pending, &read, prunable.as_ref(), limit)?;
-            scans.push(scan);
-            gaps += closed;
-        }
-        if !pending.batches.is_empty() {
-            let rows = pending.batches.iter().map(|batch| in_order_of(batch, &schema)).collect::<Result<Vec<_>>>()?;
-            let scan = MemorySourceConfig::try_new_exec(&[rows], Arc::clone(&schema), Some(read.clone()))?;
-            scans.push(self.filtered(scan, &read, self.predicate.as_ref(), None)?);
-        }
-        Ok((scans, gaps))
-    }
-
-    /// The scan of the rows of runs that count, between which others may stand (deletes, and rows that are newer elsewhere), and how many gaps it closes.
-    fn run_scan(
-        &self,
-        source: FileSource,
-        pending: &BufferedRows,
-        read: &[usize],
-        prunable: Option<&Arc<dyn PhysicalExpr>>,
-        limit: Option<usize>,
-    ) -> Result<(Arc<dyn ExecutionPlan>, u64)> {
-        let chosen = pending.files.iter().map(|file| Some(&file.rows));
-        let closed = self.closed_gaps(&source.schema, chosen, prunable, limit)?;
-        let mut files = Vec::with_capacity(pending.files.len());
-        for (place, file) in pending.files.iter().enumerate() {
-            let whole = PartitionedFile::new_from_meta(file.meta.clone());
-            let (whole, rows) = opened(whole, place, Some(&file.rows), closed.as_ref());
-            let rows = rows.unwrap_or(&file.rows);
-            if !rows.is_empty() {
-                files.push(whole.with_extension(plan_of(&file.row_groups, rows)));
-            }
-        }
-        // Each partition holds a row group.
-        let fit = pending.memory_bytes / pending.row_group_bytes.max(1);
-        let partitions = self.state.config().target_partitions();
-        let partitions = partitions.min(usize::try_from(fit).unwrap_or(usize::MAX)).max(1);
-        let groups = FileGroup::new(files).split_files(partitions);
-        let end = End { limit, batch_rows: None };
-        let scan = self.file_scan(source, groups, read, prunable, end, closed.as_ref())?;
-        let scan = self.repartitioned(scan, partitions)?;
-        let scan = self.filtered(scan, read, self.predicate.as_ref(), closed.as_ref())?;
-        Ok((scan, closed.map_or(0, |closed| closed.count)))
-    }
-
-    /// Which columns a scan with the predicate reads, what zone maps may judge of it, and its limit.
-    fn reading(&self) -> (Vec<usize>, Option<Arc<dyn PhysicalExpr>>, Option<usize>) {
-        let Some(predicate) = &self.predicate else { return (self.columns.clone(), None, self.request.limit) };
         let mut read: BTreeSet<usize> = self.columns.iter().copied().collect();
         read.extend(collect_columns(predicate).iter().map(|column| column.index()));
-        (read.into_iter().collect(), prunable(predicate, self.table_schema.table_schema()), None)
+        let prunable = prunable(predicate, self.table_schema.table_schema());
+        Reading { columns: read.into_iter().collect(), prunable, limit: None }
     }
 
     /// The rows of a scan of the columns `read` that are chosen where gaps were closed, and that the predicate chooses, as the operator's output.
@@ -535,37 +406,16 @@ fn reach(rows: &RowSet, gap: usize) -> u64 {
     reached
 }
 
-/// The columns of a batch as this schema has them.
-fn in_order_of(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
-    let column = |field: &FieldRef| Ok(cast(batch.column(batch.schema().index_of(field.name())?), field.data_type())?);
-    let columns = schema.fields().iter().map(column).collect::<Result<Vec<_>>>()?;
-    Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
-}
-
-fn live_rows(file: &DataFile, row_groups: &[u32]) -> Result<RowSet> {
-    let rows = row_groups
-        .iter()
-        .try_fold(0u32, |sum, &rows| sum.checked_add(rows))
-        .ok_or_else(|| datafusion::common::exec_datafusion_err!("{} has more than {} rows", file.path, u32::MAX))?;
-    let all = RowSet::full(rows);
-    match &file.deleted {
-        None => Ok(all),
-        Some(deleted) if deleted.universe() == rows => Ok(all.minus(deleted)),
-        // A vector over fewer or more rows than the file has: the rows beyond are not deleted.
-        Some(deleted) => Ok(all.minus(&RowSet::from_rows(deleted.iter().collect(), rows))),
-    }
-}
-
 /// The file at a place of the work, and the rows to read of it, if some are chosen.
 fn opened<'r>(
     file: PartitionedFile,
     place: usize,
     chosen: Option<&'r RowSet>,
     closed: Option<&'r ClosedGaps>,
-) -> (PartitionedFile, Option<&'r RowSet>) {
+) -> OpenedFile<'r> {
     match closed {
-        None => (file, chosen),
-        Some(closed) => (closed.number(place, file), closed.read(place).or(chosen)),
+        None => OpenedFile { file, rows: chosen },
+        Some(closed) => OpenedFile { file: closed.number(place, file), rows: closed.read(place).or(chosen) },
     }
 }
 

@@ -19,6 +19,12 @@ pub(crate) struct FileAccess {
     pub(crate) pages: Pages,
 }
 
+/// A file that is read, and what of it.
+pub(crate) struct ReadFile {
+    pub(crate) file: PartitionedFile,
+    pub(crate) access: FileAccess,
+}
+
 /// Whether a file has an index of its pages. Without one whoever reads a row of a row group reads and unpacks all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pages {
@@ -223,8 +229,8 @@ pub(crate) fn first_rows(rows: &RowSet, limit: u64) -> RowSet {
 /// Shares what is read of files evenly among at most so many partitions; within one the order of the files is kept. Files are cut at row groups
 /// where a partition would have more than its share, and finer where that is not even: of three files of ten row groups each of two partitions
 /// reads fifteen.
-pub(crate) fn share(files: Vec<(PartitionedFile, FileAccess)>, partitions: usize) -> Vec<FileGroup> {
-    let cost: u64 = files.iter().map(|(_, access)| access.cost()).sum();
+pub(crate) fn share(files: Vec<ReadFile>, partitions: usize) -> Vec<FileGroup> {
+    let cost: u64 = files.iter().map(|read| read.access.cost()).sum();
     let even = cost.div_ceil(partitions.max(1) as u64).max(1);
     let mut best: Option<Dealt> = None;
     for pieces_of_a_share in PIECES_OF_A_SHARE {
@@ -233,7 +239,7 @@ pub(crate) fn share(files: Vec<(PartitionedFile, FileAccess)>, partitions: usize
             best = Some(dealt);
         }
         let is_even = best.as_ref().is_some_and(|best| best.most <= even + even / UNEVEN);
-        if is_even || !files.iter().any(|(_, access)| access.is_divisible()) {
+        if is_even || !files.iter().any(|read| read.access.is_divisible()) {
             break;
         }
     }
@@ -245,24 +251,31 @@ const PIECES_OF_A_SHARE: [u64; 2] = [1, 4];
 /// By less than this part of it a share may be too large.
 const UNEVEN: u64 = 8;
 
+/// What is read of a file by one partition.
+struct FilePiece {
+    /// The number of the file.
+    file: usize,
+    plan: ParquetAccessPlan,
+}
+
 /// Pieces of files, dealt out to partitions.
 struct Dealt {
     /// By partition: the numbers of its pieces.
     members: Vec<Vec<usize>>,
-    /// Each with the number of its file, in the order of files.
-    pieces: Vec<(usize, ParquetAccessPlan)>,
+    /// In the order of files.
+    pieces: Vec<FilePiece>,
     /// The largest cost of a partition.
     most: u64,
 }
 
 impl Dealt {
     /// The largest piece first, to whoever has least.
-    fn of(files: &[(PartitionedFile, FileAccess)], cost_per_piece: u64, partitions: usize) -> Self {
+    fn of(files: &[ReadFile], cost_per_piece: u64, partitions: usize) -> Self {
         let (mut pieces, mut by_cost) = (Vec::with_capacity(files.len()), Vec::with_capacity(files.len()));
-        for (number, (_, access)) in files.iter().enumerate() {
-            for piece in access.cut(cost_per_piece) {
+        for (file, read) in files.iter().enumerate() {
+            for piece in read.access.cut(cost_per_piece) {
                 by_cost.push((pieces.len(), piece.cost));
-                pieces.push((number, piece.plan));
+                pieces.push(FilePiece { file, plan: piece.plan });
             }
         }
         by_cost.sort_by_key(|(_, cost)| Reverse(*cost));
@@ -277,28 +290,30 @@ impl Dealt {
         Self { members: loads.into_iter().map(|(_, members)| members).collect(), pieces, most }
     }
 
-    fn groups(self, files: Vec<(PartitionedFile, FileAccess)>) -> Vec<FileGroup> {
-        let mut pieces: Vec<Option<(usize, ParquetAccessPlan)>> = self.pieces.into_iter().map(Some).collect();
+    fn groups(self, files: Vec<ReadFile>) -> Vec<FileGroup> {
+        let mut pieces: Vec<Option<FilePiece>> = self.pieces.into_iter().map(Some).collect();
         let mut group = |mut members: Vec<usize>| {
             members.sort_unstable();
-            let mut read: Vec<(usize, ParquetAccessPlan)> = Vec::with_capacity(members.len());
+            let mut read: Vec<FilePiece> = Vec::with_capacity(members.len());
             for piece in members {
-                let Some((number, plan)) = pieces.get_mut(piece).and_then(Option::take) else { continue };
+                let Some(piece) = pieces.get_mut(piece).and_then(Option::take) else { continue };
                 match read.last_mut() {
-                    Some((last, before)) if *last == number && are_apart(before, &plan) => unite(before, plan),
-                    _ => read.push((number, plan)),
+                    Some(last) if last.file == piece.file && are_apart(&last.plan, &piece.plan) => {
+                        unite(&mut last.plan, piece.plan);
+                    }
+                    _ => read.push(piece),
                 }
             }
             read
         };
         let groups: Vec<_> = self.members.into_iter().map(&mut group).collect();
         let mut left: Vec<usize> = vec![0; files.len()];
-        for (number, _) in groups.iter().flatten() {
-            if let Some(left) = left.get_mut(*number) {
+        for piece in groups.iter().flatten() {
+            if let Some(left) = left.get_mut(piece.file) {
                 *left += 1;
             }
         }
-        let mut files: Vec<Option<PartitionedFile>> = files.into_iter().map(|(file, _)| Some(file)).collect();
+        let mut files: Vec<Option<PartitionedFile>> = files.into_iter().map(|read| Some(read.file)).collect();
         // Whoever has the last piece of a file has the file itself.
         let mut of_file = |number: usize| -> Option<PartitionedFile> {
             let left = left.get_mut(number)?;
@@ -306,7 +321,7 @@ impl Dealt {
             let file = files.get_mut(number)?;
             if *left == 0 { file.take() } else { file.clone() }
         };
-        let mut opened = |(number, plan)| of_file(number).map(|file| file.with_extension(plan));
+        let mut opened = |piece: FilePiece| of_file(piece.file).map(|file| file.with_extension(piece.plan));
         groups.into_iter().map(|read| FileGroup::new(read.into_iter().filter_map(&mut opened).collect())).collect()
     }
 }
@@ -327,13 +342,11 @@ fn unite(plan: &mut ParquetAccessPlan, other: ParquetAccessPlan) {
 mod tests {
     use super::*;
 
-    fn selectors(access: &RowGroupAccess) -> Vec<(bool, usize)> {
+    fn selectors(access: &RowGroupAccess) -> Vec<RowSelector> {
         match access {
             RowGroupAccess::Skip => vec![],
-            RowGroupAccess::Scan => vec![(true, usize::MAX)],
-            RowGroupAccess::Selection(selection) => {
-                selection.iter().map(|selector| (!selector.skip, selector.row_count)).collect()
-            }
+            RowGroupAccess::Scan => vec![RowSelector::select(usize::MAX)],
+            RowGroupAccess::Selection(selection) => selection.iter().copied().collect(),
         }
     }
 
@@ -344,7 +357,8 @@ mod tests {
         assert_eq!(pieces.len(), 1);
         assert_eq!(pieces[0].cost, 7);
         let plan: Vec<_> = pieces[0].plan.inner().iter().map(selectors).collect();
-        assert_eq!(plan, [vec![(false, 2), (true, 2), (false, 1)], vec![], vec![(true, usize::MAX)], vec![]]);
+        let first = vec![RowSelector::skip(2), RowSelector::select(2), RowSelector::skip(1)];
+        assert_eq!(plan, [first, vec![], vec![RowSelector::select(usize::MAX)], vec![]]);
     }
 
     #[test]
@@ -404,8 +418,8 @@ mod tests {
         for (files, row_groups, partitions) in [(3, 10, 2), (9, 8, 8), (1, 10, 2), (100, 1, 3), (2, 1, 4)] {
             let access =
                 |pages| FileAccess::of(&vec![1_000; row_groups], &RowSet::full(1_000 * row_groups as u32), pages);
-            let all = (0..files).map(|number| (file(&format!("f{number}")), access(Pages::Unindexed))).collect();
-            let groups = share(all, partitions);
+            let read = |number: usize| ReadFile { file: file(&format!("f{number}")), access: access(Pages::Unindexed) };
+            let groups = share((0..files).map(read).collect(), partitions);
             let read = |group: &FileGroup| -> usize {
                 let plans = group.files().iter().filter_map(|file| file.extension::<ParquetAccessPlan>());
                 plans.map(|plan| plan.inner().iter().filter(|access| access.should_scan()).count()).sum()

@@ -51,10 +51,17 @@ const ROW: &str = "__lakemark_row";
 pub(crate) struct ClosedGaps {
     /// The table's columns, and those that tell rows apart.
     schema: TableSchema,
-    /// Of each file the rows that are chosen and those that are read, if these are others.
-    files: Vec<Option<(RowSet, RowSet)>>,
+    /// The rows of each file, if others are read than those that are chosen.
+    files: Vec<Option<PaddedRows>>,
     /// How many gaps were closed.
     pub(crate) count: u64,
+}
+
+/// Rows of a file with closed gaps.
+struct PaddedRows {
+    chosen: RowSet,
+    /// The chosen ones, and those of the gaps between.
+    read: RowSet,
 }
 
 impl ClosedGaps {
@@ -67,9 +74,9 @@ impl ClosedGaps {
     ) -> Option<Self> {
         let mut count = 0;
         let mut close = |rows: &RowSet| {
-            let (read, gaps) = closed(rows, !leaves_out_pages)?;
+            let Closed { read, gaps } = closed(rows, !leaves_out_pages)?;
             count += u64::from(gaps);
-            Some((rows.clone(), read))
+            Some(PaddedRows { chosen: rows.clone(), read })
         };
         let files: Vec<_> = chosen.map(|rows| close(rows?)).collect();
         let schema = files.iter().any(Option::is_some).then(|| numbered(schema)).flatten()?;
@@ -89,20 +96,27 @@ impl ClosedGaps {
 
     /// The rows to read of the file at this place, if they are others than those that are chosen.
     pub(crate) fn read(&self, place: usize) -> Option<&RowSet> {
-        self.files.get(place)?.as_ref().map(|(_, read)| read)
+        self.files.get(place)?.as_ref().map(|rows| &rows.read)
     }
 
     /// What opens the gaps again: whether a row is chosen and passes the predicate, of rows with the two columns of numbers behind
     /// `columns` others.
     pub(crate) fn filter(&self, columns: usize, predicate: Option<Arc<dyn PhysicalExpr>>) -> Arc<dyn PhysicalExpr> {
-        let files = self.files.iter().map(|file| file.as_ref().map(|(chosen, _)| chosen.clone())).collect();
+        let files = self.files.iter().map(|file| file.as_ref().map(|rows| rows.chosen.clone())).collect();
         let (file, row) = (Arc::new(Column::new(FILE, columns)), Arc::new(Column::new(ROW, columns + 1)));
         Arc::new(IsChosen { files, file, row, predicate })
     }
 }
 
-/// The rows to read where gaps are worth closing, and how many are closed; none if none is.
-fn closed(rows: &RowSet, reader_masks: bool) -> Option<(RowSet, u32)> {
+/// Rows to read with gaps between them closed.
+struct Closed {
+    read: RowSet,
+    /// How many gaps are closed.
+    gaps: u32,
+}
+
+/// The rows to read where gaps are worth closing; none if none is.
+fn closed(rows: &RowSet, reader_masks: bool) -> Option<Closed> {
     let mut read = RowSetBuilder::new(rows.universe());
     let (mut stretch, mut ranges, mut closed) = (Vec::new(), 0u32, 0u32);
     let mut close = |stretch: &mut Vec<Range<u32>>| {
@@ -126,7 +140,7 @@ fn closed(rows: &RowSet, reader_masks: bool) -> Option<(RowSet, u32)> {
     close(&mut stretch);
     let is_masked = reader_masks && rows.universe() / MASKED_BELOW < ranges.saturating_mul(2);
     let is_better = !is_masked || (ranges - closed).saturating_mul(STRETCHES_TO_ONE) <= ranges;
-    (closed >= LEAST_GAPS && is_better).then(|| (read.finish(), closed))
+    (closed >= LEAST_GAPS && is_better).then(|| Closed { read: read.finish(), gaps: closed })
 }
 
 /// What the rows that were read are told apart by: two more columns, behind all others. None if the table has such columns itself.
@@ -271,11 +285,12 @@ mod tests {
     #[test]
     fn many_narrow_gaps_are_closed() {
         let rows = perforated(50_000..60_000, 1_000_000);
-        let (read, gaps) = closed(&rows, true).unwrap();
+        let Closed { read, gaps } = closed(&rows, true).unwrap();
         assert_eq!(gaps, 1000);
         assert_eq!((read.iter_ranges().count(), read.iter_ranges().next()), (1, Some(50_000..60_000)));
         let apart = rows.or(&perforated(90_000..90_700, 1_000_000));
-        assert_eq!(closed(&apart, true).unwrap().0.iter_ranges().collect::<Vec<_>>(), [50_000..60_000, 90_000..90_700]);
+        let read = closed(&apart, true).unwrap().read;
+        assert_eq!(read.iter_ranges().collect::<Vec<_>>(), [50_000..60_000, 90_000..90_700]);
     }
 
     #[test]
@@ -291,7 +306,7 @@ mod tests {
         assert!(closed(&pairs, false).is_none());
         // Beside them a range of which rows are hidden is still read as a whole.
         let beside = pairs.or(&perforated(900_000..910_000, 1_000_000));
-        let (read, gaps) = closed(&beside, false).unwrap();
+        let Closed { read, gaps } = closed(&beside, false).unwrap();
         assert_eq!((gaps, read), (1000, pairs.or(&RowSet::from_range(900_000..910_000, 1_000_000))));
         assert!(
             closed(&RowSet::full(1_000_000), false).is_none() && closed(&RowSet::empty(1_000_000), false).is_none()
@@ -308,7 +323,7 @@ mod tests {
             (state >> 33).is_multiple_of(16)
         };
         let hits = RowSet::from_rows((0..1_000_000).filter(|_| hit()).collect(), 1_000_000);
-        let (read, gaps) = closed(&hits, false).unwrap();
+        let Closed { read, gaps } = closed(&hits, false).unwrap();
         assert!(gaps > 40_000 && read.iter_ranges().count() > 1000, "{gaps} gaps are closed, and many are not");
         assert!(closed(&hits, true).is_none());
     }

@@ -62,13 +62,20 @@ pub(crate) struct Read<'a> {
     pub(crate) rows: Option<u64>,
 }
 
+/// A table's state with what is known of its files.
+#[derive(Clone, Copy)]
+pub(crate) struct StatisticsSource<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    /// How the engine sees the columns.
+    pub(crate) types: Types,
+    pub(crate) footers: &'a Footers,
+    pub(crate) known: &'a KnownFiles,
+}
+
 /// Columns of files whose statistics are wanted.
 pub(crate) struct StatisticsReader<'a> {
     state: &'a dyn Session,
-    snapshot: &'a Snapshot,
-    known: &'a KnownFiles,
-    types: Types,
-    footers: &'a Footers,
+    from: StatisticsSource<'a>,
     /// The columns that are read of a footer.
     read: SchemaRef,
     fingerprint: Arc<SchemaFingerprint>,
@@ -82,8 +89,7 @@ impl<'a> StatisticsReader<'a> {
     /// For these columns of the files of a table.
     pub(crate) fn new(
         state: &'a dyn Session,
-        (snapshot, types): (&'a Snapshot, Types),
-        (footers, known): (&'a Footers, &'a KnownFiles),
+        from: StatisticsSource<'a>,
         file_schema: &SchemaRef,
         wanted: &[usize],
     ) -> Result<Self> {
@@ -95,7 +101,7 @@ impl<'a> StatisticsReader<'a> {
             (Arc::new(file_schema.project(wanted)?), (0..wanted.len()).collect())
         };
         let fingerprint = Arc::new(SchemaFingerprint::from_schema(&read));
-        Ok(Self { state, snapshot, known, types, footers, read, fingerprint, wanted, has_all })
+        Ok(Self { state, from, read, fingerprint, wanted, has_all })
     }
 
     /// Whether nothing has to be read for those of these files.
@@ -129,7 +135,7 @@ impl<'a> StatisticsReader<'a> {
         // What was read of a file that is young may be another one's by now: such statistics are not kept.
         let are_kept = || self.kept(files.iter().map(|read| read.file)).iter().all(Option::is_some);
         if self.are_all(files) && are_all_rows() && are_kept() {
-            self.known.found_together(self.types, &self.columns(), &together);
+            self.from.known.found_together(self.from.types, &self.columns(), &together);
         }
         Ok(Some(together))
     }
@@ -137,17 +143,17 @@ impl<'a> StatisticsReader<'a> {
     /// The wanted columns, with those that folders are named by.
     fn columns(&self) -> Vec<usize> {
         let own = self.read.fields().len();
-        self.wanted.iter().copied().chain(own..own + self.snapshot.partition_columns().len()).collect()
+        self.wanted.iter().copied().chain(own..own + self.from.snapshot.partition_columns().len()).collect()
     }
 
     /// Whether these are the files of the snapshot, and all of their columns are read.
     fn are_all(&self, files: &[Read<'_>]) -> bool {
-        self.has_all && files.len() == self.snapshot.files().len()
+        self.has_all && files.len() == self.from.snapshot.files().len()
     }
 
     /// The statistics of all rows of all files, if these are them and that is known.
     fn together(&self, files: &[Read<'_>]) -> Option<Statistics> {
-        let known = self.known.together(self.types, &self.columns()).filter(|_| self.are_all(files))?;
+        let known = self.from.known.together(self.from.types, &self.columns()).filter(|_| self.are_all(files))?;
         let are_all_rows = files.iter().all(|read| read.rows.is_none())
             || read_of(files).map(Precision::Exact) == Some(known.num_rows);
         are_all_rows.then_some(known)
@@ -172,7 +178,7 @@ impl<'a> StatisticsReader<'a> {
         if !self.has_all {
             return files.map(|_| None).collect();
         }
-        let known = self.known.statistics_of(self.types, files.clone().map(|file| file.place));
+        let known = self.from.known.statistics_of(self.from.types, files.clone().map(|file| file.place));
         let ask =
             |(known, file): (Option<_>, Placed<'_>)| known.unwrap_or_else(|| self.remembered(file.place, &file.meta));
         known.into_iter().zip(files).map(ask).collect()
@@ -182,7 +188,7 @@ impl<'a> StatisticsReader<'a> {
         // Those of views are others.
         let is_view = |field: &FieldRef| matches!(field.data_type(), DataType::Utf8View | DataType::BinaryView);
         let types = if self.read.fields().iter().any(is_view) { "#views" } else { "" };
-        TableScopedPath { table: None, path: Path::from(format!("{}{types}", self.footers.key_of(meta))) }
+        TableScopedPath { table: None, path: Path::from(format!("{}{types}", self.from.footers.key_of(meta))) }
     }
 
     fn remembered(&self, place: usize, meta: &ObjectMeta) -> Option<Arc<Statistics>> {
@@ -196,7 +202,7 @@ impl<'a> StatisticsReader<'a> {
 
     fn keep(&self, place: usize, statistics: Option<&Arc<Statistics>>) {
         if self.has_all {
-            self.known.found(self.types, place, statistics);
+            self.from.known.found(self.from.types, place, statistics);
         }
     }
 
@@ -206,8 +212,8 @@ impl<'a> StatisticsReader<'a> {
             return Ok(remembered);
         }
         let was_young = is_young(meta);
-        let footer = self.footers.fetch(meta).await?;
-        self.known.found_pages(place, Pages::of(&footer));
+        let footer = self.from.footers.fetch(meta).await?;
+        self.from.known.found_pages(place, Pages::of(&footer));
         let found = DFParquetMetadata::statistics_from_parquet_metadata(&footer, &self.read)?;
         let found = Arc::new(believed(found, &footer, &self.read));
         let cache = self.state.runtime_env().cache_manager.get_file_statistic_cache();

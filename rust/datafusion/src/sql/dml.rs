@@ -32,9 +32,10 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{DmlStatement, Expr, LogicalPlan, LogicalPlanBuilder, Projection, WriteOp};
 use datafusion::sql::parser::Statement as EngineStatement;
-use lakemark_table::{Change, Error, ErrorKind, Operation, Result, Snapshot, Table, Transaction, WriteOptions};
+use lakemark_table::{Change, Error, ErrorKind, Operation, Result, Table, Transaction, WriteOptions};
 
 use crate::error::from_engine;
+use crate::plan::pins::PinnedTable;
 use crate::plan::provider::LakemarkTable;
 use crate::sql::unreadable;
 
@@ -60,15 +61,15 @@ async fn planned(state: &SessionState, statement: EngineStatement) -> EngineResu
 }
 
 /// The table of ours that a statement changes.
-pub(crate) fn target(statement: &DmlStatement) -> Option<(Arc<Table>, Arc<Snapshot>)> {
+pub(crate) fn target(statement: &DmlStatement) -> Option<PinnedTable> {
     let provider = source_as_provider(&statement.target).ok()?;
     let table = provider.downcast_ref::<LakemarkTable>()?;
-    Some((Arc::clone(table.table()), Arc::clone(table.snapshot())))
+    Some(PinnedTable { table: Arc::clone(table.table()), snapshot: Arc::clone(table.snapshot()) })
 }
 
 /// Runs a statement that changes a table; gives the number of rows that it changed, none if it was made before.
 pub(crate) async fn run(state: SessionState, statement: DmlStatement, transaction: Option<Transaction>) -> Result<u64> {
-    let Some((table, snapshot)) = target(&statement) else {
+    let Some(PinnedTable { table, snapshot }) = target(&statement) else {
         return Err(Error::new(ErrorKind::InvalidInput, format!("{} is not a Lakemark table", statement.table_name)));
     };
     table.check_open_for_changes()?;
@@ -176,7 +177,7 @@ async fn update(state: &SessionState, input: LogicalPlan, key: &[String]) -> Res
     wanted.extend(expr.into_iter().filter(|expr| moves || is_assigned(expr)));
     let plan = LogicalPlanBuilder::from(input.as_ref().clone()).project(wanted).and_then(LogicalPlanBuilder::build);
     let found = rows(state, plan.map_err(from_engine)?).await?;
-    let (keys, values) = split(&found, key)?;
+    let SplitRows { keys, values } = split(&found, key)?;
     if moves {
         let delete = Change { operation: Operation::Delete, rows: keys };
         return Ok(Updated::Changed(vec![delete, Change { operation: Operation::Insert, rows: values }]));
@@ -187,15 +188,23 @@ async fn update(state: &SessionState, input: LogicalPlan, key: &[String]) -> Res
     Ok(Updated::Changed(change(Operation::Update, &joined(&keys, &values)?)))
 }
 
-/// The keys under their own names, and the other columns.
-fn split(rows: &RecordBatch, key: &[String]) -> Result<(RecordBatch, RecordBatch)> {
+/// Rows of a plan, taken apart.
+struct SplitRows {
+    /// The keys under their own names.
+    keys: RecordBatch,
+    /// The other columns.
+    values: RecordBatch,
+}
+
+/// Takes rows apart whose first columns are the keys.
+fn split(rows: &RecordBatch, key: &[String]) -> Result<SplitRows> {
     let places: Vec<usize> = (0..key.len()).collect();
     let others: Vec<usize> = (key.len()..rows.num_columns()).collect();
     let keys = rows.project(&places).map_err(|error| from_engine(error.into()))?;
     let named =
         keys.schema().fields().iter().zip(key).map(|(field, name)| field.as_ref().clone().with_name(name)).collect();
     let keys = batch(named, keys.columns().to_vec(), rows.num_rows())?;
-    Ok((keys, rows.project(&others).map_err(|error| from_engine(error.into()))?))
+    Ok(SplitRows { keys, values: rows.project(&others).map_err(|error| from_engine(error.into()))? })
 }
 
 /// Both batches' columns side by side.

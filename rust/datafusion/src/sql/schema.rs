@@ -20,7 +20,7 @@ use lakemark_table::Table;
 use crate::error::to_engine;
 use crate::plan::provider::LakemarkTable;
 use crate::sql::unreadable::Unreadable;
-use crate::sql::versions::At;
+use crate::sql::versions::VersionedName;
 
 /// The catalogs of a session, whose schemas pin their tables.
 #[derive(Debug)]
@@ -78,8 +78,8 @@ impl CatalogProvider for PinningCatalog {
 pub(crate) async fn registered(state: &SessionState, name: &TableReference) -> Result<Option<Arc<dyn TableProvider>>> {
     let Ok(schema) = state.schema_for_ref(name.clone()) else { return Ok(None) };
     let inner = unwrapped(&schema);
-    match (inner.table(name.table()).await?, At::of_name(name.table())) {
-        (None, Some((plain, _))) => inner.table(plain).await,
+    match (inner.table(name.table()).await?, VersionedName::of(name.table())) {
+        (None, Some(versioned)) => inner.table(versioned.table).await,
         (found, _) => Ok(found),
     }
 }
@@ -126,7 +126,7 @@ struct PinningSchema {
 impl PinningSchema {
     /// The table of a name that says which version of it is asked for.
     async fn table_at(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let Some((plain, at)) = At::of_name(name) else { return Ok(None) };
+        let Some(VersionedName { table: plain, at }) = VersionedName::of(name) else { return Ok(None) };
         let Some(found) = self.inner.table(plain).await? else { return Ok(None) };
         let Some(newest) = found.downcast_ref::<LakemarkTable>() else {
             return plan_err!("{plain} is not a Lakemark table: only those can be read at a version");

@@ -100,8 +100,8 @@ pub fn parse(text: &str, options: &ConfigOptions) -> Result<Vec<Statement>> {
         let start = parser.inner.parser.index();
         let mut statement = parser.statement()?;
         let end = parser.inner.parser.index();
-        let here = made.iter().filter(|(place, _)| (start..end).contains(place));
-        let versions: Vec<Span> = here.map(|(_, span)| *span).collect();
+        let here = made.iter().filter(|name| (start..end).contains(&name.place));
+        let versions: Vec<Span> = here.map(|name| name.span).collect();
         match &mut statement {
             Statement::Engine(statement) => settle(statement, versions)?,
             _ if !versions.is_empty() => return Err(misplaced()),

@@ -42,8 +42,17 @@ const RESERVED: [&str; 4] = ["FROM", "JOIN", "SELECT", "FOR"];
 /// Tokens in which tables have the versions that they are asked for in their names.
 pub(crate) struct Named {
     pub tokens: Vec<TokenWithSpan>,
-    /// The places of the names that were made, among the tokens and in the text.
-    pub made: Vec<(usize, Span)>,
+    /// The names that were made.
+    pub made: Vec<MadeName>,
+}
+
+/// Where a name stands that was made.
+#[derive(Clone, Copy)]
+pub(crate) struct MadeName {
+    /// Among the tokens.
+    pub place: usize,
+    /// In the text.
+    pub span: Span,
 }
 
 /// What tells how names and moments are meant.
@@ -60,15 +69,15 @@ pub(crate) fn named_by_version(tokens: Vec<TokenWithSpan>, meaning: Meaning<'_>)
     let mut named = Named { tokens: Vec::with_capacity(tokens.len()), made: Vec::new() };
     let mut rest = tokens.as_slice();
     while let Some((token, after)) = rest.split_first() {
-        let Some((text, length)) = clause(rest, meaning.time_zone)? else {
+        let Some(Clause { text, length }) = clause(rest, meaning.time_zone)? else {
             named.tokens.push(token.clone());
             rest = after;
             continue;
         };
-        let Some((place, table)) = last_name(&named.tokens, meaning.fold) else { return Err(misplaced()) };
-        if let Some(name) = named.tokens.get_mut(place) {
-            name.token = Token::make_word(&format!("{table}{text}"), Some(QUOTE));
-            named.made.push((place, name.span));
+        let Some(LastName { place, name }) = last_name(&named.tokens, meaning.fold) else { return Err(misplaced()) };
+        if let Some(table) = named.tokens.get_mut(place) {
+            table.token = Token::make_word(&format!("{name}{text}"), Some(QUOTE));
+            named.made.push(MadeName { place, span: table.span });
         }
         rest = rest.get(length..).unwrap_or_default();
     }
@@ -82,8 +91,14 @@ pub(crate) fn misplaced() -> DataFusionError {
     )
 }
 
+/// The last name among some tokens.
+struct LastName {
+    place: usize,
+    name: String,
+}
+
 /// The name right before, if there is nothing but space in between.
-fn last_name(tokens: &[TokenWithSpan], fold: bool) -> Option<(usize, String)> {
+fn last_name(tokens: &[TokenWithSpan], fold: bool) -> Option<LastName> {
     let (place, last) = tokens.iter().enumerate().rev().find(|(_, token)| !is_space(token))?;
     let name = match &last.token {
         Token::Word(word) if word.quote_style.is_none() && is_any(&word.value, &RESERVED) => return None,
@@ -92,7 +107,7 @@ fn last_name(tokens: &[TokenWithSpan], fold: bool) -> Option<(usize, String)> {
         Token::DoubleQuotedString(text) => text.clone(),
         _ => return None,
     };
-    Some((place, name))
+    Some(LastName { place, name })
 }
 
 fn is_space(token: &TokenWithSpan) -> bool {
@@ -103,8 +118,16 @@ fn is_any(text: &str, words: &[&str]) -> bool {
     words.iter().any(|word| text.eq_ignore_ascii_case(word))
 }
 
-/// What the tokens say of a version, as part of a name, and how many they are.
-fn clause(tokens: &[TokenWithSpan], time_zone: &str) -> Result<Option<(String, usize)>> {
+/// What tokens say of a version.
+struct Clause {
+    /// As part of a name.
+    text: String,
+    /// How many tokens say it.
+    length: usize,
+}
+
+/// What the first of these tokens say of a version, if they do.
+fn clause(tokens: &[TokenWithSpan], time_zone: &str) -> Result<Option<Clause>> {
     let mut solid = tokens.iter().enumerate().filter(|(_, token)| !is_space(token)).peekable();
     let is = |token: Option<&(usize, &TokenWithSpan)>, words: &[&str]| match token.map(|(_, token)| &token.token) {
         Some(Token::Word(Word { value, quote_style: None, .. })) => is_any(value, words),
@@ -141,7 +164,7 @@ fn clause(tokens: &[TokenWithSpan], time_zone: &str) -> Result<Option<(String, u
             format!("{TIMESTAMP}{}", moment.replace('.', ","))
         }
     };
-    Ok(Some((text, place + 1)))
+    Ok(Some(Clause { text, length: place + 1 }))
 }
 
 fn number(text: &str) -> Result<u64> {
@@ -216,7 +239,7 @@ impl Settling {
         let Some(ObjectNamePart::Identifier(name)) = name.0.last() else { return None };
         let place = self.made.iter().position(|span| *span == name.span)?;
         self.made.swap_remove(place);
-        Some(At::of_name(&name.value)?.0)
+        Some(VersionedName::of(&name.value)?.table)
     }
 }
 
@@ -248,17 +271,27 @@ pub(crate) enum At {
     Moment(DateTime<Utc>),
 }
 
-impl At {
-    /// The table's own name, and what a name says beside it.
-    pub(crate) fn of_name(name: &str) -> Option<(&str, Self)> {
+/// What the name of a table at a version says.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct VersionedName<'n> {
+    /// The table's own name.
+    pub table: &'n str,
+    pub at: At,
+}
+
+impl<'n> VersionedName<'n> {
+    /// What a name says; none if it asks for no version.
+    pub(crate) fn of(name: &'n str) -> Option<Self> {
         if let Some((table, text)) = name.rsplit_once(VERSION) {
-            return Some((table, Self::Version(text.parse().ok()?)));
+            return Some(Self { table, at: At::Version(text.parse().ok()?) });
         }
         let (table, text) = name.rsplit_once(TIMESTAMP)?;
         let moment = DateTime::parse_from_rfc3339(&text.replace(',', ".")).ok()?;
-        Some((table, Self::Moment(moment.to_utc())))
+        Some(Self { table, at: At::Moment(moment.to_utc()) })
     }
+}
 
+impl At {
     /// The table as it was.
     pub(crate) async fn of_table(&self, table: &Table) -> TableResult<Arc<Table>> {
         let version = match self {
@@ -283,7 +316,7 @@ mod tests {
         let named = named_by_version(tokens, Meaning { fold: true, time_zone })?;
         let mut parser = DFParserBuilder::new(named.tokens).with_dialect(dialect.as_ref()).build()?;
         let mut statement = parser.parse_statement()?;
-        settle(&mut statement, named.made.into_iter().map(|(_, span)| span).collect())?;
+        settle(&mut statement, named.made.iter().map(|made| made.span).collect())?;
         Ok(statement.to_string())
     }
 
@@ -372,9 +405,10 @@ mod tests {
 
     #[test]
     fn names_tell_the_version() {
-        assert_eq!(At::of_name("t VERSION AS OF 12"), Some(("t", At::Version(12))));
-        let (table, at) = At::of_name("a b TIMESTAMP AS OF 1970-01-01T00:00:01,5Z").unwrap();
-        assert_eq!((table, at), ("a b", At::Moment(DateTime::from_timestamp_millis(1500).unwrap())));
-        assert_eq!((At::of_name("t"), At::of_name("t VERSION AS OF x")), (None, None));
+        let named = |table, at| Some(VersionedName { table, at });
+        assert_eq!(VersionedName::of("t VERSION AS OF 12"), named("t", At::Version(12)));
+        let moment = At::Moment(DateTime::from_timestamp_millis(1500).unwrap());
+        assert_eq!(VersionedName::of("a b TIMESTAMP AS OF 1970-01-01T00:00:01,5Z"), named("a b", moment));
+        assert_eq!((VersionedName::of("t"), VersionedName::of("t VERSION AS OF x")), (None, None));
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use lakemark_datafusion::LakemarkSession;
 use tempfile::TempDir;
 
-use crate::fixture::{FILE_ROWS, answering, batch, both, folder, mark, metric, ran, rows, scans, told, write};
+use crate::fixture::{FILE_ROWS, Ran, answering, batch, both, folder, mark, metric, ran, rows, scans, told, write};
 
 /// A session that does not look into footers, which tell bounds and counts, too.
 async fn session(folder: &Path) -> LakemarkSession {
@@ -16,7 +16,7 @@ async fn session(folder: &Path) -> LakemarkSession {
 
 /// Runs a statement that the index has to answer on its own, and checks it against a scan.
 async fn from_the_index_alone(session: &LakemarkSession, sql: &str) -> Vec<String> {
-    let (plan, _) = ran(session, sql).await;
+    let plan = ran(session, sql).await.plan;
     assert!(told(&plan, "files_answered") > 0, "{sql}");
     assert_eq!(metric(&plan, "bytes_scanned"), 0, "{sql}");
     let (with, without) = both(session, sql).await;
@@ -26,7 +26,7 @@ async fn from_the_index_alone(session: &LakemarkSession, sql: &str) -> Vec<Strin
 
 /// Runs a statement that the index answers in part, and gives how many rows were read for the rest.
 async fn in_part(session: &LakemarkSession, sql: &str) -> usize {
-    let (plan, _) = ran(session, sql).await;
+    let plan = ran(session, sql).await.plan;
     assert_eq!(answering(&plan).len(), 1, "{sql}");
     let (with, without) = both(session, sql).await;
     assert_eq!(with, without, "{sql}");
@@ -47,7 +47,7 @@ async fn extremes_and_counts_come_from_directories() {
     ] {
         assert_eq!(from_the_index_alone(&session, sql).await, [expected], "{sql}");
     }
-    let (plan, _) = ran(&session, "SELECT min(k), max(k) FROM t").await;
+    let plan = ran(&session, "SELECT min(k), max(k) FROM t").await.plan;
     assert_eq!(told(&plan, "values"), 0, "directories alone");
     assert_eq!(told(&plan, "index_reads"), 0, "directories are remembered");
 }
@@ -92,7 +92,7 @@ async fn groups_are_counted_by_value() {
             from_the_index_alone(&session, sql).await;
         }
     }
-    let (plan, _) = ran(&session, "SELECT k, count(*) FROM t GROUP BY k").await;
+    let plan = ran(&session, "SELECT k, count(*) FROM t GROUP BY k").await.plan;
     assert_eq!(told(&plan, "values"), 11, "10 values and NULL");
     assert!(told(&plan, "index_bytes") > 0);
 }
@@ -144,12 +144,12 @@ async fn groups_of_two_columns_are_counted_by_posting() {
     let expected = ["0|true|171", "0|NULL|86", "1|false|171", "1|NULL|86"];
     assert_eq!(from_the_index_alone(&session, sql).await, expected);
     // Three columns, or more pairs than rows are worth, are read.
-    let (plan, _) = ran(&session, "SELECT k, b, s, count(*) FROM t GROUP BY k, b, s").await;
+    let plan = ran(&session, "SELECT k, b, s, count(*) FROM t GROUP BY k, b, s").await.plan;
     assert_eq!(answering(&plan).len(), 0);
     mark(folder.path(), &["id"]).await;
     for sql in ["SELECT id, \"Mixed Case\", count(*) FROM t GROUP BY 1, 2", "SELECT id + k, count(*) FROM t GROUP BY 1"]
     {
-        let (plan, _) = ran(&session, sql).await;
+        let plan = ran(&session, sql).await.plan;
         assert_eq!(told(&plan, "files_answered"), 0, "{sql}");
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without, "{sql}");
@@ -168,7 +168,7 @@ async fn what_the_index_does_not_know_is_read_and_added() {
         "SELECT count(DISTINCT k) FROM t",
         "SELECT k % 2, count(*) FROM t WHERE b GROUP BY k % 2",
     ] {
-        let (plan, _) = ran(&session, sql).await;
+        let plan = ran(&session, sql).await.plan;
         assert_eq!(told(&plan, "files_answered"), 2, "{sql}");
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without, "{sql}");
@@ -312,13 +312,13 @@ async fn other_aggregates_stay_as_they_were() {
         "SELECT min(k) FROM (SELECT k FROM t LIMIT 10)",
         "SELECT array_agg(k ORDER BY k) FROM t",
     ] {
-        let (plan, _) = ran(&session, sql).await;
+        let plan = ran(&session, sql).await.plan;
         assert_eq!(answering(&plan).len(), 0, "{sql}");
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without, "{sql}");
     }
     session.sql("SET lakemark.use_index = false").await.unwrap().collect().await.unwrap();
-    let (plan, _) = ran(&session, "SELECT k, count(*) FROM t GROUP BY k").await;
+    let plan = ran(&session, "SELECT k, count(*) FROM t GROUP BY k").await.plan;
     assert_eq!(answering(&plan).len(), 0);
 }
 
@@ -349,7 +349,7 @@ async fn groups_by_a_cast_are_told_whatever_the_session_remembers() {
     let session = crate::fixture::session(folder.path()).await;
     let sql = "SELECT s, count(*) FROM (SELECT CAST(k AS VARCHAR) AS s FROM t) AS u GROUP BY s";
     for _ in 0..2 {
-        let (plan, count) = ran(&session, sql).await;
+        let Ran { plan, rows: count } = ran(&session, sql).await;
         assert_eq!((told(&plan, "files_answered"), count), (2, 11));
         // From now on the session knows the bounds of every column.
         rows(&session, "SELECT sum(id) FROM t WHERE id > 5").await;

@@ -12,7 +12,7 @@ use lakemark_table::Reason;
 use parquet::arrow::ArrowWriter;
 use tempfile::TempDir;
 
-use crate::fixture::{both, mark, metric, open, ran, rows, scans, session, told};
+use crate::fixture::{Opened, Ran, both, mark, metric, open, ran, rows, scans, session, told};
 
 const ROWS: usize = 400_000;
 
@@ -38,17 +38,17 @@ fn write(folder: &Path) {
     writer.close().unwrap();
 }
 
-async fn marked() -> (TempDir, LakemarkSession) {
+async fn marked() -> Opened {
     let folder = TempDir::new().unwrap();
     write(folder.path());
     mark(folder.path(), &["spread", "sorted", "half", "state"]).await;
     let session = session(folder.path()).await;
-    (folder, session)
+    Opened { folder, session }
 }
 
 /// The conditions of a query's scan whose search is left out.
 async fn left_out(session: &LakemarkSession, sql: &str) -> Vec<String> {
-    let (plan, _) = ran(session, sql).await;
+    let plan = ran(session, sql).await.plan;
     let scan = scans(&plan).remove(0);
     let report = scan.downcast_ref::<LakemarkScanExec>().unwrap().report();
     let left = report.leaves.iter().filter(|leaf| leaf.reason == Some(Reason::ScanIsCheaper));
@@ -57,7 +57,7 @@ async fn left_out(session: &LakemarkSession, sql: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn a_search_is_left_out_where_a_scan_is_cheaper() {
-    let (_folder, session) = marked().await;
+    let Opened { folder: _folder, session } = marked().await;
     for (query, expected) in [
         ("SELECT sum(id) FROM t WHERE spread = 5", vec![]),
         ("SELECT sum(id) FROM t WHERE spread < 10", vec![]),
@@ -85,8 +85,8 @@ async fn a_search_is_left_out_where_a_scan_is_cheaper() {
 
 #[tokio::test]
 async fn a_count_is_made_of_the_marks_whatever_its_share() {
-    let (folder, session) = marked().await;
-    let (plan, _) = ran(&session, "SELECT count(*) FROM t WHERE spread < 400").await;
+    let Opened { folder, session } = marked().await;
+    let plan = ran(&session, "SELECT count(*) FROM t WHERE spread < 400").await.plan;
     assert!(scans(&plan).is_empty());
     let counted = rows(&session, "SELECT count(*) FROM t WHERE spread < 400 AND half = 1").await;
     let table = open(folder.path()).await;
@@ -101,7 +101,7 @@ async fn a_count_is_made_of_the_marks_whatever_its_share() {
 /// A scan leaves these searches out; values that indexes tell need no reading, so that they are worth it.
 #[tokio::test]
 async fn groups_and_sums_are_made_of_the_marks_where_a_scan_would_read() {
-    let (folder, session) = marked().await;
+    let Opened { folder, session } = marked().await;
     let by_marks = [
         "SELECT half, count(*) FROM t WHERE spread < 400 GROUP BY half",
         "SELECT sum(half), avg(half), count(*) FROM t WHERE spread < 400",
@@ -110,7 +110,7 @@ async fn groups_and_sums_are_made_of_the_marks_where_a_scan_would_read() {
     ];
     for sql in by_marks {
         assert!(!left_out(&session, sql).await.is_empty(), "{sql}");
-        let (plan, _) = ran(&session, sql).await;
+        let plan = ran(&session, sql).await.plan;
         assert_eq!((told(&plan, "files_answered"), metric(&plan, "bytes_scanned")), (1, 0), "{sql}");
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without, "{sql}");
@@ -121,7 +121,7 @@ async fn groups_and_sums_are_made_of_the_marks_where_a_scan_would_read() {
         "SELECT sum(id), sum(spread) FROM t WHERE half = 1",
         "SELECT half, count(*) FROM t WHERE spread < 400 AND abs(spread) % 2 = 0 GROUP BY half",
     ] {
-        let (plan, _) = ran(&session, sql).await;
+        let plan = ran(&session, sql).await.plan;
         assert!(metric(&plan, "bytes_scanned") > 0, "{sql}");
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without, "{sql}");
@@ -129,7 +129,7 @@ async fn groups_and_sums_are_made_of_the_marks_where_a_scan_would_read() {
     // A file that nobody has indexed yet is read beside.
     std::fs::copy(folder.path().join("a.parquet"), folder.path().join("b.parquet")).unwrap();
     for sql in by_marks {
-        let (plan, _) = ran(&session, sql).await;
+        let plan = ran(&session, sql).await.plan;
         assert_eq!(told(&plan, "files_answered"), 1, "{sql}");
         assert!(metric(&plan, "bytes_scanned") > 0, "{sql}");
         let (with, without) = both(&session, sql).await;
@@ -152,7 +152,7 @@ async fn many_values_are_told_for_groups_and_read_for_sums() {
         ("SELECT tens, count(*) FROM t GROUP BY tens", 1),
         ("SELECT tens, sum(tens) FROM t GROUP BY tens", 1),
     ] {
-        let (plan, _) = ran(&session, sql).await;
+        let plan = ran(&session, sql).await.plan;
         assert_eq!(told(&plan, "files_answered"), files, "{sql}");
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without, "{sql}");
@@ -173,19 +173,19 @@ async fn the_first_of_many_groups_are_left_to_the_engine() {
         ("SELECT tens, half FROM t GROUP BY tens, half LIMIT 5", false, 5),
         ("SELECT DISTINCT tens FROM t", true, 40_000),
     ] {
-        let (plan, found) = ran(&session, sql).await;
+        let Ran { plan, rows: found } = ran(&session, sql).await;
         let shown = displayable(plan.as_ref()).indent(false).to_string();
         assert_eq!((metric(&plan, "bytes_scanned") == 0, found), (is_told, count), "{sql}: {shown}");
         assert_eq!(shown.contains("lim=[5]"), sql.contains("LIMIT"), "{sql}: {shown}");
     }
     // Rows enough for ten times as many groups are not read.
-    let (plan, _) = ran(&session, "SELECT DISTINCT tens FROM t LIMIT 5").await;
+    let plan = ran(&session, "SELECT DISTINCT tens FROM t LIMIT 5").await.plan;
     assert!(metric(&plan, "output_rows") < ROWS / 4);
 }
 
 /// Rows that the reader hands to the filter.
 async fn tested(session: &LakemarkSession, sql: &str) -> usize {
-    let (plan, _) = ran(session, sql).await;
+    let plan = ran(session, sql).await.plan;
     let metrics = scans(&plan).remove(0).metrics().unwrap();
     let totals = metrics.iter().filter_map(|metric| match metric.value() {
         MetricValue::Ratio { name, ratio_metrics } if name == "selectivity" => Some(ratio_metrics.total()),
@@ -196,7 +196,7 @@ async fn tested(session: &LakemarkSession, sql: &str) -> usize {
 
 #[tokio::test]
 async fn a_limit_is_satisfied_by_a_small_batch_of_the_rows_that_were_found() {
-    let (_folder, session) = marked().await;
+    let Opened { folder: _folder, session } = marked().await;
     assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE spread = 5").await, ["404"]);
     let of = "FROM t WHERE spread = 5 AND abs(id) % 2 = 0";
     assert_eq!(tested(&session, &format!("SELECT sum(id) {of}")).await, 404);
@@ -214,7 +214,7 @@ async fn a_limit_is_satisfied_by_a_small_batch_of_the_rows_that_were_found() {
 
 #[tokio::test]
 async fn the_choice_is_in_the_plan() {
-    let (_folder, session) = marked().await;
+    let Opened { folder: _folder, session } = marked().await;
     let text = rows(&session, "EXPLAIN SELECT id FROM t WHERE spread < 400").await.join("\n");
     assert!(text.contains("scan_is_cheaper=[spread < 400]"), "{text}");
     let text = rows(&session, "EXPLAIN SELECT id FROM t WHERE spread < 4").await.join("\n");
@@ -231,7 +231,7 @@ async fn groups_for_which_the_session_has_no_memory_are_left_to_the_engine() {
         let session = session(folder.path()).await;
         let set = format!("SET datafusion.runtime.memory_limit = '{limit}'");
         session.sql(&set).await.unwrap().collect().await.unwrap();
-        let (plan, count) = ran(&session, SQL).await;
+        let Ran { plan, rows: count } = ran(&session, SQL).await;
         assert_eq!((told(&plan, "files_answered"), count), (answered, 10), "{limit}");
         drop(plan);
         assert_eq!(session.context().runtime_env().memory_pool.reserved(), 0, "{limit}");

@@ -36,13 +36,19 @@ fn forge(path: &Path, change: impl FnOnce(ParquetMetaData) -> ParquetMetaData) {
     fs::write(path, forged).unwrap();
 }
 
-fn written(batch: &RecordBatch, properties: WriterProperties) -> (TempDir, PathBuf) {
+/// A data file, which lasts as long as its folder.
+struct Written {
+    folder: TempDir,
+    path: PathBuf,
+}
+
+fn written(batch: &RecordBatch, properties: WriterProperties) -> Written {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("part.parquet");
     let mut writer = ArrowWriter::try_new(File::create(&path).unwrap(), batch.schema(), Some(properties)).unwrap();
     writer.write(batch).unwrap();
     writer.close().unwrap();
-    (folder, path)
+    Written { folder, path }
 }
 
 /// The same file without its page index, which readers would go by first.
@@ -62,7 +68,7 @@ async fn count(session: &LakemarkSession, condition: &str) -> String {
 async fn law_1_old_bounds_of_decimals_are_not_believed() {
     let values = Decimal128Array::from(vec![100, 200, 2400, -5]).with_precision_and_scale(25, 2).unwrap();
     let batch = RecordBatch::try_from_iter([("value", Arc::new(values) as ArrayRef)]).unwrap();
-    let (folder, path) = written(&batch, without_page_index());
+    let Written { folder, path } = written(&batch, without_page_index());
     forge(&path, |metadata| {
         let file = metadata.file_metadata();
         let created_by = Some("parquet-mr version 1.8.2 (build c6522788629e590a53eb79874b95f6c3ff11f16c)".to_owned());
@@ -91,7 +97,8 @@ async fn law_1_old_bounds_of_decimals_are_not_believed() {
 #[tokio::test]
 async fn law_1_a_file_has_the_rows_that_its_row_groups_have() {
     let values: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3, 4, 5, 6]));
-    let (folder, path) = written(&RecordBatch::try_from_iter([("a", values)]).unwrap(), WriterProperties::new());
+    let Written { folder, path } =
+        written(&RecordBatch::try_from_iter([("a", values)]).unwrap(), WriterProperties::new());
     forge(&path, |metadata| {
         let file = metadata.file_metadata();
         let (entries, orders) = (file.key_value_metadata().cloned(), file.column_orders().cloned());
@@ -116,7 +123,7 @@ async fn law_1_a_file_has_the_rows_that_its_row_groups_have() {
 async fn law_1_nulls_that_nobody_counted_are_found() {
     let values: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(3), None]));
     let batch = RecordBatch::try_from_iter_with_nullable([("a", values, true)]).unwrap();
-    let (folder, path) = written(&batch, without_page_index());
+    let Written { folder, path } = written(&batch, without_page_index());
     forge(&path, |metadata| {
         let file = metadata.file_metadata();
         let created_by = Some("parquet-mr version 1.13.1 (build db4183109d5b734ec5930d870cdae161e408ddba)".to_owned());
@@ -150,7 +157,8 @@ async fn law_1_a_file_that_is_written_over_with_its_size_and_time_is_read_anew()
         let values: ArrayRef = Arc::new(Int32Array::from(vec![value; 100]));
         written(&RecordBatch::try_from_iter([("k", values)]).unwrap(), WriterProperties::new())
     };
-    let ((folder, path), (_other_folder, other)) = (of(1), of(5));
+    let Written { folder, path } = of(1);
+    let Written { folder: _other_folder, path: other } = of(5);
     mark(folder.path(), &["k"]).await;
     let session = session(folder.path()).await;
     let counts = async |session: &LakemarkSession| [count(session, "k = 1").await, count(session, "k = 5").await];
@@ -192,7 +200,7 @@ async fn law_1_bounds_that_a_build_has_seen_to_be_false_are_used_by_nobody() {
     let a: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3, 900]));
     let b: ArrayRef = Arc::new(Int64Array::from(vec![1, 1, 2, 2]));
     let batch = RecordBatch::try_from_iter([("a", a), ("b", b)]).unwrap();
-    let (folder, path) = written(&batch, without_page_index());
+    let Written { folder, path } = written(&batch, without_page_index());
     with_false_bounds(&path);
     let session = session(folder.path()).await;
     // As any reader, it goes by the footer: nobody has read the values.
@@ -235,16 +243,16 @@ async fn law_1_bounds_that_a_build_has_seen_to_be_false_are_used_by_nobody() {
     // Another file of that name is another matter.
     with_false_bounds(&path);
     assert_eq!(count(&session, "a > 100").await, "1", "the bytes are the same, and in doubt");
-    let (_other, other) = written(&batch, WriterProperties::new());
+    let Written { folder: _other, path: other } = written(&batch, WriterProperties::new());
     fs::copy(other, &path).unwrap();
     check().await;
 }
 
 #[tokio::test]
 async fn statistics_that_are_so_are_not_called_false() {
-    let (batch, _) = random_bytes(11);
+    let batch = random_bytes(11).batch;
     for round in 0..4 {
-        let (folder, _) = written(&batch, encoded(round));
+        let folder = written(&batch, encoded(round)).folder;
         let table = crate::fixture::open(folder.path()).await;
         for column in ["i", "l", "f", "d", "s", "b"] {
             let spec = IndexSpec { columns: vec![column.to_owned()], ..IndexSpec::default() };
@@ -254,7 +262,14 @@ async fn statistics_that_are_so_are_not_called_false() {
     }
 }
 
-fn random_bytes(seed: u64) -> (RecordBatch, StdRng) {
+/// Rows of random values.
+struct RandomBytes {
+    batch: RecordBatch,
+    /// What goes on with the same seed.
+    random: StdRng,
+}
+
+fn random_bytes(seed: u64) -> RandomBytes {
     let mut random = StdRng::seed_from_u64(seed);
     let texts: Vec<String> = (0..400).map(|row| format!("text {} {}", row / 7, random.random_range(0..50))).collect();
     let blobs: Vec<[u8; 5]> = (0..400).map(|_| random.random()).collect();
@@ -269,7 +284,8 @@ fn random_bytes(seed: u64) -> (RecordBatch, StdRng) {
         ("s", Arc::new(StringArray::from_iter_values(&texts))),
         ("b", Arc::new(FixedSizeBinaryArray::try_from_iter(blobs.iter()).unwrap())),
     ];
-    (RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap(), random)
+    let columns = columns.map(|(name, column)| (name, column, true));
+    RandomBytes { batch: RecordBatch::try_from_iter_with_nullable(columns).unwrap(), random }
 }
 
 fn encoded(round: u64) -> WriterProperties {
@@ -317,8 +333,8 @@ async fn damaged_files_are_answers_or_errors_that_name_them() {
     let rounds = std::env::var("LAKEMARK_FLIPS").map_or(80, |rounds| rounds.parse().unwrap());
     let mut errors = 0;
     for round in 0..rounds {
-        let (batch, mut random) = random_bytes(round);
-        let (folder, path) = written(&batch, encoded(round));
+        let RandomBytes { batch, mut random } = random_bytes(round);
+        let Written { folder, path } = written(&batch, encoded(round));
         fs::copy(&path, folder.path().join("good.parquet")).unwrap();
         let mut bytes = fs::read(&path).unwrap();
         for _ in 0..random.random_range(1..6) {
@@ -346,8 +362,8 @@ async fn damaged_files_are_answers_or_errors_that_name_them() {
 async fn a_panic_of_the_parquet_reader_is_a_damaged_file() {
     let mut panics = 0;
     for round in [2_u64, 6, 10] {
-        let (batch, mut random) = random_bytes(round);
-        let (folder, path) = written(&batch, encoded(round));
+        let RandomBytes { batch, mut random } = random_bytes(round);
+        let Written { folder, path } = written(&batch, encoded(round));
         let good = fs::read(&path).unwrap();
         for _ in 0..30 {
             let mut bytes = good.clone();

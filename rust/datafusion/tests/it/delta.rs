@@ -92,7 +92,7 @@ async fn columns_come_in_the_tables_order() {
     let session = session(folder.path()).await;
     let found = rows(&session, "SELECT * FROM t WHERE id = 1007 AND k = 7").await;
     assert_eq!(found, ["1007|7|2024-01-02|10.07|größe 7|false|10"]);
-    let (plan, _) = ran(&session, "SELECT day, id FROM t WHERE day = DATE '2024-01-02' AND k = 7").await;
+    let plan = ran(&session, "SELECT day, id FROM t WHERE day = DATE '2024-01-02' AND k = 7").await.plan;
     assert_eq!(metric(&plan, "files_pruned"), 1);
 }
 

@@ -8,7 +8,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use lakemark_datafusion::LakemarkSession;
 use lakemark_table::{BuildOptions, IndexKind, IndexSpec};
 
-use crate::fixture::{FILE_ROWS, both, folder, mark, ran, rows, scans, session, write};
+use crate::fixture::{FILE_ROWS, Ran, both, folder, mark, ran, rows, scans, session, write};
 
 /// A session with the folder as `t` and a dimension of few rows: keys of `t`'s columns `k` and `id`, and a name.
 async fn with_dimension(folder: &std::path::Path, k: &[Option<i32>], id: &[i64]) -> LakemarkSession {
@@ -36,7 +36,7 @@ async fn a_join_with_few_keys_reads_the_rows_of_these_keys() {
     mark(folder.path(), &["id", "k"]).await;
     let session = with_dimension(folder.path(), &[Some(1), Some(2)], &[17, 3003]).await;
     let sql = "SELECT t.id, t.s, d.name FROM d JOIN t ON t.id = d.did";
-    let (plan, count) = ran(&session, sql).await;
+    let Ran { plan, rows: count } = ran(&session, sql).await;
     assert_eq!(count, 2);
     let scan = scans(&plan).remove(0);
     assert_eq!(sum(&plan, "dynamic_rows_pruned"), 4 * FILE_ROWS - 2);
@@ -57,7 +57,7 @@ async fn rows_that_the_query_planned_and_rows_that_the_join_wants_meet() {
     // Certain rows of `k`, and rows that have to be tested.
     for (condition, expected) in [("t.k = 5", 2), ("t.k = 5 AND abs(t.id) < 1000", 1), ("abs(t.id) < 2000", 2)] {
         let sql = format!("SELECT t.id, t.f FROM d JOIN t ON t.id = d.did WHERE {condition}");
-        let (plan, count) = ran(&session, &sql).await;
+        let Ran { plan, rows: count } = ran(&session, &sql).await;
         assert_eq!(count, expected, "{condition}");
         assert!(sum(&plan, "dynamic_rows_pruned") > 80, "{condition}");
         let (with, without) = both(&session, &sql).await;
@@ -100,7 +100,7 @@ async fn joins_of_every_kind_answer_as_without_marks() {
             ] {
                 let (with, without) = both(&session, sql).await;
                 assert_eq!(with, without, "{sql} with {partitions} partitions, threshold {threshold}");
-                let (plan, _) = ran(&session, sql).await;
+                let plan = ran(&session, sql).await.plan;
                 narrowed += usize::from(sum(&plan, "dynamic_rows_pruned") > 0);
             }
         }
@@ -124,7 +124,7 @@ async fn a_recursive_query_forgets_what_a_round_learned() {
 async fn without_marks_nothing_is_asked() {
     let folder = folder(3);
     let session = with_dimension(folder.path(), &[None], &[17]).await;
-    let (plan, count) = ran(&session, "SELECT t.id FROM d JOIN t ON t.id = d.did").await;
+    let Ran { plan, rows: count } = ran(&session, "SELECT t.id FROM d JOIN t ON t.id = d.did").await;
     assert_eq!((count, sum(&plan, "dynamic_rows_pruned"), sum(&plan, "index_reads")), (1, 0, 0));
 }
 
@@ -149,7 +149,7 @@ async fn all_keys_of_a_build_side_are_asked_of_the_index() {
         ("SELECT t.s, count(*) FROM t WHERE t.id IN (SELECT key FROM e) GROUP BY t.s", 444),
         ("SELECT count(t.f) FROM e JOIN t ON t.id = e.key AND t.k = e.small", 444),
     ] {
-        let (plan, _) = ran(&session, sql).await;
+        let plan = ran(&session, sql).await.plan;
         let read = 4 * FILE_ROWS - sum(&plan, "dynamic_rows_pruned");
         assert!(read <= rows, "{read} rows are read: {sql}");
         let (with, without) = both(&session, sql).await;
@@ -194,7 +194,7 @@ async fn thousands_of_keys_are_asked_in_a_row_and_with_gaps() {
         let inside = keys.iter().filter(|key| (0..4 * FILE_ROWS as i64).contains(*key)).count();
         let session = with_dimension(folder.path(), &vec![Some(1); keys.len()], &keys).await;
         let sql = "SELECT t.s, count(*), count(t.f) FROM d JOIN t ON t.id = d.did GROUP BY t.s";
-        let (plan, _) = ran(&session, sql).await;
+        let plan = ran(&session, sql).await.plan;
         assert_eq!(4 * FILE_ROWS - sum(&plan, "dynamic_rows_pruned"), inside);
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without);
@@ -222,7 +222,7 @@ async fn the_first_rows_in_an_order_are_read() {
         ("SELECT k, count(*) FROM t GROUP BY k ORDER BY k LIMIT 2", 8 * FILE_ROWS),
         ("SELECT id FROM (SELECT id FROM t LIMIT 100000) ORDER BY id LIMIT 2", 8 * FILE_ROWS),
     ] {
-        let (plan, _) = ran(&session, sql).await;
+        let plan = ran(&session, sql).await.plan;
         let read = 8 * FILE_ROWS - sum(&plan, "dynamic_rows_pruned");
         assert!(read <= most, "{read} rows are read: {sql}");
         let (with, without) = both(&session, sql).await;
@@ -260,15 +260,15 @@ async fn keys_alone_are_told_by_the_index() {
             ("SELECT count(t.s) FROM d JOIN t ON t.id = d.did", 0),
             ("SELECT count(*) FROM d JOIN t ON t.id = d.did WHERE abs(t.id) > 5", 0),
         ] {
-            let (plan, _) = ran(&session, sql).await;
+            let plan = ran(&session, sql).await.plan;
             // What is uncertain is read: a filter of keys does not know which rows have them.
             assert_eq!(sum(&plan, "rows_told"), if is_exact { told } else { 0 }, "{kind}: {sql}");
             let (with, without) = both(&session, sql).await;
             assert_eq!(with, without, "{kind}: {sql}");
         }
         // What is told takes no search for the rows.
-        let (told, _) = ran(&session, "SELECT count(*) FROM d JOIN t ON t.id = d.did").await;
-        let (searched, _) = ran(&session, "SELECT count(t.s) FROM d JOIN t ON t.id = d.did").await;
+        let told = ran(&session, "SELECT count(*) FROM d JOIN t ON t.id = d.did").await.plan;
+        let searched = ran(&session, "SELECT count(t.s) FROM d JOIN t ON t.id = d.did").await.plan;
         assert!(sum(&told, "index_bytes") <= sum(&searched, "index_bytes"), "{kind}");
     }
 }
@@ -301,7 +301,7 @@ async fn what_an_index_does_not_know_of_a_file_is_read_beside_what_it_tells() {
         for sql in ["SELECT count(*) FROM d JOIN t ON t.s = ds", "SELECT s FROM t WHERE s IN (SELECT ds FROM d)"] {
             let (with, without) = both(&session, sql).await;
             assert_eq!(with, without, "{keys} keys: {sql}");
-            let (plan, _) = ran(&session, sql).await;
+            let plan = ran(&session, sql).await.plan;
             assert_eq!(sum(&plan, "rows_told") > 0, is_told, "{keys} keys: {sql}");
         }
     }
@@ -325,12 +325,12 @@ async fn keys_that_nearly_every_row_has_are_not_searched_for() {
     {
         let session = with_dimension(folder.path(), &vec![None; keys.len()], &keys).await;
         let sql = "SELECT t.id, t.s, t.f FROM d JOIN t ON t.id = d.did";
-        let (plan, _) = ran(&session, sql).await;
+        let plan = ran(&session, sql).await.plan;
         assert_eq!(sum(&plan, "dynamic_rows_pruned"), pruned);
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without);
         // What the index tells is no row that is read.
-        let (plan, _) = ran(&session, "SELECT count(*) FROM d JOIN t ON t.id = d.did").await;
+        let plan = ran(&session, "SELECT count(*) FROM d JOIN t ON t.id = d.did").await.plan;
         assert!(sum(&plan, "rows_told") > 0);
     }
 }
@@ -349,17 +349,17 @@ async fn keys_are_not_searched_for_where_few_rows_are_enough() {
         ("SELECT t.id, t.s FROM d JOIN t ON t.id = d.did ORDER BY t.s, t.id LIMIT 10", true),
         ("SELECT t.s, count(*) FROM d JOIN t ON t.id = d.did GROUP BY t.s LIMIT 10", true),
     ] {
-        let (plan, count) = ran(&session, sql).await;
+        let Ran { plan, rows: count } = ran(&session, sql).await;
         let shown = datafusion::physical_plan::displayable(plan.as_ref()).indent(false).to_string();
         assert_eq!(sum(&plan, "dynamic_rows_pruned") > 1_000, is_searched, "{sql}\n{shown}");
         assert!(count > 0, "{sql}");
     }
     // A filter of keys that are in no row leaves none to read.
     let session = with_dimension(folder.path(), &[None; 140], &Vec::from_iter(4_000..4_140)).await;
-    let (plan, count) = ran(&session, "SELECT t.id, t.s FROM d JOIN t ON t.id = d.did LIMIT 2").await;
+    let Ran { plan, rows: count } = ran(&session, "SELECT t.id, t.s FROM d JOIN t ON t.id = d.did LIMIT 2").await;
     assert_eq!((sum(&plan, "dynamic_rows_pruned"), count), (4 * FILE_ROWS, 0));
     // Of few keys among many a whole table would be read.
     let session = with_dimension(folder.path(), &[None; 2], &[17, 3_003]).await;
-    let (plan, count) = ran(&session, "SELECT t.id, t.s FROM d JOIN t ON t.id = d.did LIMIT 2").await;
+    let Ran { plan, rows: count } = ran(&session, "SELECT t.id, t.s FROM d JOIN t ON t.id = d.did LIMIT 2").await;
     assert_eq!((sum(&plan, "dynamic_rows_pruned"), count), (4 * FILE_ROWS - 2, 2));
 }

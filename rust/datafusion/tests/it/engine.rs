@@ -5,8 +5,26 @@ use lakemark_datafusion::LakemarkSession;
 
 use crate::fixture::{rows, text};
 
-/// A statement with its rows, and whether DataFusion alone gives others.
-pub type Statement = (&'static str, &'static [&'static str], bool);
+/// A statement with its rows.
+#[derive(Clone, Copy)]
+pub struct Statement {
+    sql: &'static str,
+    rows: &'static [&'static str],
+    /// Whether DataFusion alone gives others.
+    is_wrong: bool,
+}
+
+impl Statement {
+    /// One that DataFusion alone answers, too.
+    pub const fn right(sql: &'static str, rows: &'static [&'static str]) -> Self {
+        Self { sql, rows, is_wrong: false }
+    }
+
+    /// One to which DataFusion alone gives other rows.
+    pub const fn wrong(sql: &'static str, rows: &'static [&'static str]) -> Self {
+        Self { sql, rows, is_wrong: true }
+    }
+}
 
 /// Small batches, so that work is shared out.
 const BATCH_SIZE: usize = 16;
@@ -23,7 +41,7 @@ pub async fn ours_are_right(tables: &[&str], statements: &[Statement]) {
         for sql in settings.iter().map(String::as_str).chain(tables.iter().copied()) {
             session.sql(sql).await.unwrap().collect().await.unwrap();
         }
-        for (sql, expected, _) in statements {
+        for Statement { sql, rows: expected, .. } in statements {
             let found = rows(&session, sql).await;
             if found != *expected {
                 wrong.push(format!("{partitions} partitions: {found:?} of {sql}"));
@@ -40,7 +58,7 @@ pub async fn datafusion_alone_is_wrong(tables: &[&str], statements: &[Statement]
     for sql in tables {
         plain.sql(sql).await.unwrap().collect().await.unwrap();
     }
-    for (sql, expected, is_wrong) in statements {
+    for Statement { sql, rows: expected, is_wrong } in statements {
         let found = plain.sql(sql).await.unwrap().collect().await.unwrap();
         let found: Vec<String> = found.iter().flat_map(text).collect();
         assert_eq!(

@@ -14,7 +14,7 @@ use lakemark_datafusion::{ErrorKind, LakemarkSession, Result};
 use lakemark_table::{BuildOptions, TableOptions};
 use tempfile::TempDir;
 
-use crate::fixture::{open, rows, write};
+use crate::fixture::{Opened, open, rows, write};
 
 fn decimal(values: Vec<i128>, precision: u8, scale: i8) -> ArrayRef {
     Arc::new(Decimal128Array::from(values).with_precision_and_scale(precision, scale).unwrap())
@@ -60,7 +60,7 @@ fn batch() -> RecordBatch {
 }
 
 /// A session with the table as `t`, and rows of other types as `s`.
-async fn keyed(key: &[&str]) -> (TempDir, LakemarkSession) {
+async fn keyed(key: &[&str]) -> Opened {
     let folder = TempDir::new().unwrap();
     write(&folder.path().join("part.parquet"), &batch());
     let table = open(folder.path()).await;
@@ -73,7 +73,7 @@ async fn keyed(key: &[&str]) -> (TempDir, LakemarkSession) {
              TIMESTAMP '2024-05-05 00:00:00' AS midnight, '1.239' AS word, '7' AS seven";
     session.sql(s).await.unwrap().collect().await.unwrap();
     session.sql("CREATE VIEW v AS SELECT id, c * 1 AS made, c FROM s").await.unwrap();
-    (folder, session)
+    Opened { folder, session }
 }
 
 async fn run(session: &LakemarkSession, sql: &str) -> Result<()> {
@@ -101,7 +101,7 @@ const ID: &str = "0.9 cannot be written to id, which is BIGINT, without losing a
 
 #[tokio::test]
 async fn statements_that_would_drop_digits_are_refused() {
-    let (_folder, session) = keyed(&["id"]).await;
+    let Opened { folder: _folder, session } = keyed(&["id"]).await;
     for (sql, says) in [
         // The audit's statements.
         ("REPLACE INTO t (id, a) VALUES (0.9, 0.9)", ID),
@@ -173,7 +173,7 @@ async fn statements_that_would_drop_digits_are_refused() {
 
 #[tokio::test]
 async fn digits_inside_of_structs_lists_and_maps_are_kept() {
-    let (_folder, session) = keyed(&["id"]).await;
+    let Opened { folder: _folder, session } = keyed(&["id"]).await;
     let n = "1.5 cannot be written to p.n, which is BIGINT, without losing a part of it; if that is meant, write CAST(… AS BIGINT)";
     for (sql, says) in [
         ("UPDATE t SET p = {'n': 1.5, 'e': 1.0} WHERE id = 1", n),
@@ -217,7 +217,7 @@ async fn digits_inside_of_structs_lists_and_maps_are_kept() {
 
 #[tokio::test]
 async fn what_fits_and_what_is_cast_is_written() {
-    let (_folder, session) = keyed(&["id"]).await;
+    let Opened { folder: _folder, session } = keyed(&["id"]).await;
     for (sql, check, expected) in [
         (
             "INSERT INTO t (id, a) VALUES (10, 7.0), (11, '7'), (12, CAST(7.9 AS BIGINT)), (13, 7.9::BIGINT), (14, -7.0), (15, NULL)",
@@ -283,7 +283,7 @@ async fn what_fits_and_what_is_cast_is_written() {
 
 #[tokio::test]
 async fn results_of_arithmetic_are_rounded_to_the_scale_of_a_decimal_column() {
-    let (_folder, session) = keyed(&["id"]).await;
+    let Opened { folder: _folder, session } = keyed(&["id"]).await;
     let reset = "UPDATE t SET e = 1.15 WHERE id = 1";
     let price = "SELECT e FROM t WHERE id = 1";
     for (sql, expected) in [
@@ -313,7 +313,7 @@ async fn results_of_arithmetic_are_rounded_to_the_scale_of_a_decimal_column() {
         assert_eq!(rows(&session, price).await, [expected], "{sql}");
     }
     // Not in a key.
-    let (_folder, session) = keyed(&["id", "e"]).await;
+    let Opened { folder: _folder, session } = keyed(&["id", "e"]).await;
     refused(&session, "UPDATE t SET e = e * 1.125 WHERE id = 1", "1.125 cannot be written to e").await;
     refused(&session, "INSERT INTO t (id, e) SELECT 9, c * 1 FROM s", E).await;
     run(&session, "UPDATE t SET e = e * 1.5 WHERE id = 1").await.unwrap();
@@ -322,7 +322,7 @@ async fn results_of_arithmetic_are_rounded_to_the_scale_of_a_decimal_column() {
 
 #[tokio::test]
 async fn parameters_keep_their_digits() {
-    let (_folder, session) = keyed(&["id"]).await;
+    let Opened { folder: _folder, session } = keyed(&["id"]).await;
     let double = |value: f64| ScalarValue::Float64(Some(value));
     let whole = |value: i64| ScalarValue::Int64(Some(value));
     let cents = ScalarValue::Decimal128(Some(1239), 8, 3);
@@ -359,7 +359,7 @@ async fn parameters_keep_their_digits() {
 
 #[tokio::test]
 async fn statements_about_other_tables_are_the_engines() {
-    let (_folder, session) = keyed(&["id"]).await;
+    let Opened { folder: _folder, session } = keyed(&["id"]).await;
     session.sql("CREATE TABLE plain (id BIGINT, a BIGINT)").await.unwrap();
     for sql in [
         "INSERT INTO plain VALUES (1, 7.5), (2, CAST(7.5 AS BIGINT))",

@@ -110,6 +110,13 @@ pub async fn mark(folder: &Path, columns: &[&str]) {
     table.build(BuildOptions::default()).await.unwrap();
 }
 
+/// A folder of data files, which lasts as long as this.
+pub struct Opened {
+    pub folder: TempDir,
+    /// It knows the folder as `t`.
+    pub session: LakemarkSession,
+}
+
 /// A session that knows the folder as `t`.
 pub async fn session(folder: &Path) -> LakemarkSession {
     let session = LakemarkSession::new();
@@ -148,11 +155,19 @@ pub async fn both(session: &LakemarkSession, sql: &str) -> (Vec<String>, Vec<Str
     (answers.pop().unwrap(), without)
 }
 
-/// Runs a statement and gives its plan with metrics, and how many rows it gave.
-pub async fn ran(session: &LakemarkSession, sql: &str) -> (Arc<dyn ExecutionPlan>, usize) {
+/// A statement that was run.
+pub struct Ran {
+    /// Its plan with metrics.
+    pub plan: Arc<dyn ExecutionPlan>,
+    /// How many rows it gave.
+    pub rows: usize,
+}
+
+/// Runs a statement.
+pub async fn ran(session: &LakemarkSession, sql: &str) -> Ran {
     let plan = session.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
     let batches = collect(Arc::clone(&plan), session.context().task_ctx()).await.unwrap();
-    (plan, batches.iter().map(RecordBatch::num_rows).sum())
+    Ran { plan, rows: batches.iter().map(RecordBatch::num_rows).sum() }
 }
 
 /// The scan operators of a plan.

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
 use datafusion::datasource::MemTable;
-use lakemark_datafusion::LakemarkSession;
 use tempfile::TempDir;
 
-use crate::fixture::{metric, ran, rows, session, write};
+use crate::fixture::{Opened, metric, ran, rows, session, write};
 
 /// Four row groups of a column `x` that ascends, of which some have a NaN as well, and one that holds NaN alone.
-async fn of_floats() -> (TempDir, LakemarkSession) {
+async fn of_floats() -> Opened {
     let x = (0..1250).map(|row| match row {
         _ if row % 250 == 249 && row % 500 != 249 => Some(f64::NAN),
         100 => Some(-f64::NAN),
@@ -28,12 +27,12 @@ async fn of_floats() -> (TempDir, LakemarkSession) {
     let session = session(folder.path()).await;
     let memory = MemTable::try_new(batch.schema(), vec![vec![batch]]).unwrap();
     session.context().register_table("m", Arc::new(memory)).unwrap();
-    (folder, session)
+    Opened { folder, session }
 }
 
 #[tokio::test]
 async fn bounds_of_floats_leave_out_row_groups_where_no_nan_can_pass() {
-    let (_folder, session) = of_floats().await;
+    let Opened { folder: _folder, session } = of_floats().await;
     for (condition, is_pruned) in [
         ("x = 7.5", true),
         ("x IN (7.5, 300.5)", true),
@@ -51,9 +50,9 @@ async fn bounds_of_floats_leave_out_row_groups_where_no_nan_can_pass() {
         ("x > 2 OR x < 1", false),
         ("x IS NULL", true),
     ] {
-        let (plan, _) = ran(&session, &format!("SELECT id FROM t WHERE {condition}")).await;
+        let plan = ran(&session, &format!("SELECT id FROM t WHERE {condition}")).await.plan;
         let bytes = metric(&plan, "bytes_scanned");
-        let (all, _) = ran(&session, "SELECT id FROM t WHERE x <> -5").await;
+        let all = ran(&session, "SELECT id FROM t WHERE x <> -5").await.plan;
         if condition != "x IS NULL" {
             assert_eq!(bytes < metric(&all, "bytes_scanned"), is_pruned, "{condition}: {bytes} bytes");
         }

@@ -7,32 +7,36 @@ const WRITTEN: &str =
     "COPY (SELECT CAST(value AS INT) AS id, value % 3 AS c1, CAST(value AS VARCHAR) AS s FROM generate_series(1, 100))";
 
 const OF_FILES: [Statement; 7] = [
-    ("SELECT min(CAST(id AS VARCHAR)), max(CAST(id AS VARCHAR)) FROM p", &["1|99"], true),
-    ("SELECT max(x) FROM (SELECT CAST(id AS VARCHAR) AS x, c1 FROM p) ORDER BY 1", &["99"], true),
-    ("SELECT max(CAST(s AS INT)) FROM p", &["100"], false),
-    ("SELECT max(CAST(id AS BIGINT)), min(CAST(id AS DOUBLE)) FROM p", &["100|1.0"], false),
-    ("SELECT min(id), max(id), max(s), count(s) FROM p", &["1|100|99|100"], false),
-    ("SELECT count(DISTINCT id), count(DISTINCT c1) FROM p WHERE id = 4 AND c1 = 2", &["0|0"], true),
-    ("SELECT count(DISTINCT id), count(DISTINCT c1) FROM p WHERE id = 4 AND c1 = 1", &["1|1"], false),
+    Statement::wrong("SELECT min(CAST(id AS VARCHAR)), max(CAST(id AS VARCHAR)) FROM p", &["1|99"]),
+    Statement::wrong("SELECT max(x) FROM (SELECT CAST(id AS VARCHAR) AS x, c1 FROM p) ORDER BY 1", &["99"]),
+    Statement::right("SELECT max(CAST(s AS INT)) FROM p", &["100"]),
+    Statement::right("SELECT max(CAST(id AS BIGINT)), min(CAST(id AS DOUBLE)) FROM p", &["100|1.0"]),
+    Statement::right("SELECT min(id), max(id), max(s), count(s) FROM p", &["1|100|99|100"]),
+    Statement::wrong("SELECT count(DISTINCT id), count(DISTINCT c1) FROM p WHERE id = 4 AND c1 = 2", &["0|0"]),
+    Statement::right("SELECT count(DISTINCT id), count(DISTINCT c1) FROM p WHERE id = 4 AND c1 = 1", &["1|1"]),
 ];
 
 const TABLES: [&str; 1] = ["CREATE TABLE u AS SELECT value AS id, value % 3 AS c1 FROM generate_series(1, 100)"];
 
 /// Statements with their rows, and whether DataFusion alone gives others.
 const STATEMENTS: [Statement; 6] = [
-    ("SELECT count(DISTINCT x), count(*) FROM (SELECT CAST(NULL AS VARCHAR) AS x FROM u)", &["0|100"], true),
-    ("SELECT count(DISTINCT x), count(DISTINCT y) FROM (SELECT CAST(NULL AS INT) AS x, 5 AS y FROM u)", &["0|1"], true),
-    (
+    Statement::wrong("SELECT count(DISTINCT x), count(*) FROM (SELECT CAST(NULL AS VARCHAR) AS x FROM u)", &["0|100"]),
+    Statement::wrong(
+        "SELECT count(DISTINCT x), count(DISTINCT y) FROM (SELECT CAST(NULL AS INT) AS x, 5 AS y FROM u)",
+        &["0|1"],
+    ),
+    Statement::wrong(
         "SELECT count(DISTINCT a.c1), count(*) FROM (SELECT * FROM u WHERE id < NULL) AS a FULL JOIN u AS c ON a.id = c.id",
         &["0|100"],
-        true,
     ),
-    ("SELECT count(DISTINCT x), count(*) FROM (SELECT 7 AS x FROM u)", &["1|100"], false),
-    ("SELECT count(DISTINCT x), count(x) FROM (SELECT CAST(NULL AS INT) AS x FROM u WHERE id < 0)", &["0|0"], false),
-    (
+    Statement::right("SELECT count(DISTINCT x), count(*) FROM (SELECT 7 AS x FROM u)", &["1|100"]),
+    Statement::right(
+        "SELECT count(DISTINCT x), count(x) FROM (SELECT CAST(NULL AS INT) AS x FROM u WHERE id < 0)",
+        &["0|0"],
+    ),
+    Statement::right(
         "SELECT c1, count(DISTINCT x) FROM (SELECT c1, CAST(NULL AS INT) AS x FROM u) GROUP BY c1 ORDER BY 1",
         &["0|0", "1|0", "2|0"],
-        false,
     ),
 ];
 

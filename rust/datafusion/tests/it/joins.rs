@@ -11,7 +11,7 @@ use lakemark_datafusion::{LakemarkScanExec, LakemarkSession};
 use parquet::file::statistics::Statistics;
 use tempfile::TempDir;
 
-use crate::fixture::{mark, ran, rows, scans, with_footer, write};
+use crate::fixture::{Ran, mark, ran, rows, scans, with_footer, write};
 
 /// Names of the tables, rows of each, and where its columns `x` and `y` begin.
 const TABLES: [(&str, i64, i64, i64); 4] =
@@ -164,8 +164,8 @@ async fn a_join_of_columns_of_one_name_narrows_the_scan_of_the_right_table() {
         "SELECT a.k, c.k FROM {c} JOIN (SELECT a.k, b.k AS o FROM {b} JOIN {a} ON a.k = b.k) a ON a.k = c.k",
         "SELECT s.k FROM {c} JOIN (SELECT a.k, avg(a.y) FROM {a} GROUP BY a.j, a.k) s ON s.k = c.k",
     ] {
-        let (narrowed, count) = narrowed(&session, &of(sql, "")).await;
-        assert_eq!((narrowed.as_slice(), count), ([Some(2_960)].as_slice(), 40), "{sql}");
+        let found = narrowed(&session, &of(sql, "")).await;
+        assert_eq!(found, Narrowed { left_out: vec![Some(2_960)], rows: 40 }, "{sql}");
     }
 }
 
@@ -180,13 +180,20 @@ async fn what_an_outer_join_finds_out_passes_a_barrier() {
     let plan = session.sql(&sql).await.unwrap().create_physical_plan().await.unwrap();
     let text = displayable(plan.as_ref()).indent(false).to_string();
     assert!(text.contains("BarrierExec"), "{text}");
-    let (narrowed, count) = narrowed(&session, &sql).await;
-    assert_eq!((narrowed.as_slice(), count), ([Some(2_960)].as_slice(), 40));
+    assert_eq!(narrowed(&session, &sql).await, Narrowed { left_out: vec![Some(2_960)], rows: 40 });
 }
 
-/// How many rows of `a` were left out for what a join found out, for each scan of `a`, and how many rows the statement has.
-async fn narrowed(session: &LakemarkSession, sql: &str) -> (Vec<Option<usize>>, usize) {
-    let (plan, count) = ran(session, sql).await;
+/// A statement whose joins found something out.
+#[derive(Debug, PartialEq)]
+struct Narrowed {
+    /// For each scan of `a` how many of its rows were left out for that.
+    left_out: Vec<Option<usize>>,
+    /// How many rows the statement has.
+    rows: usize,
+}
+
+async fn narrowed(session: &LakemarkSession, sql: &str) -> Narrowed {
+    let Ran { plan, rows: count } = ran(session, sql).await;
     let of_a = |scan: &LakemarkScanExec| scan.report().row_groups_total == 12;
     let metric = |plan: &Arc<dyn ExecutionPlan>, name| Some(plan.metrics()?.sum_by_name(name)?.as_usize());
     // Rows that the index tells pass, though they are not read.
@@ -195,7 +202,7 @@ async fn narrowed(session: &LakemarkSession, sql: &str) -> (Vec<Option<usize>>, 
     };
     let scans = scans(&plan);
     let scans = scans.iter().filter(|plan| plan.downcast_ref::<LakemarkScanExec>().is_some_and(of_a));
-    (scans.map(pruned).collect(), count)
+    Narrowed { left_out: scans.map(pruned).collect(), rows: count }
 }
 
 /// While this holds DataFusion needs our rule, and `docs/limits.md` has it.

@@ -8,7 +8,7 @@ use lakemark_datafusion::{LakemarkSession, QueryOptions, count};
 use lakemark_table::{BuildOptions, Change, MigrateOptions, Operation, WriteOptions};
 use tempfile::TempDir;
 
-use crate::fixture::{FILE_ROWS, both, mark, metric, open, ran, rows, session, write};
+use crate::fixture::{FILE_ROWS, Ran, both, mark, metric, open, ran, rows, session, write};
 
 const FILES: usize = 3;
 
@@ -126,7 +126,7 @@ async fn conditions_on_elements_are_answered_by_marks() {
         ("array_has_all(tags, ['tag 4', 'tag 6'])", expected(|tags| has("tag 4")(tags) && has("tag 6")(tags))),
         ("array_has_any(tags, ['tag 4', 'tag 6'])", expected(|tags| has("tag 4")(tags) || has("tag 6")(tags))),
     ] {
-        let (plan, found) = ran(&session, &format!("SELECT id FROM t WHERE {condition}")).await;
+        let Ran { plan, rows: found } = ran(&session, &format!("SELECT id FROM t WHERE {condition}")).await;
         assert_eq!(found, rows, "{condition}");
         assert!(rows > 20, "{condition}");
         assert_eq!((metric(&plan, "rows_certain"), metric(&plan, "rows_uncertain")), (rows, 0), "{condition}");
@@ -136,7 +136,7 @@ async fn conditions_on_elements_are_answered_by_marks() {
         assert_eq!(counted as usize, rows, "{condition}");
     }
     // A row with a NULL among its numbers is looked at.
-    let (plan, _) = ran(&session, "SELECT id FROM t WHERE array_has(numbers, 7)").await;
+    let plan = ran(&session, "SELECT id FROM t WHERE array_has(numbers, 7)").await.plan;
     let open = (0..FILES * FILE_ROWS).filter(|row| numbers_of(*row).is_some_and(|numbers| numbers.contains(&None)));
     assert_eq!(metric(&plan, "rows_uncertain"), open.count());
 }
@@ -167,7 +167,10 @@ async fn elements_of_pending_rows_are_found_too() {
     table.migrate(MigrateOptions::default()).await.unwrap();
     agree(&session).await;
     assert_eq!(rows(&session, sql).await, before);
-    assert_eq!(metric(&ran(&session, "SELECT id FROM t WHERE array_has(tags, 'tag 4')").await.0, "files_unknown"), 0);
+    assert_eq!(
+        metric(&ran(&session, "SELECT id FROM t WHERE array_has(tags, 'tag 4')").await.plan, "files_unknown"),
+        0
+    );
 }
 
 #[tokio::test]
@@ -175,7 +178,7 @@ async fn an_index_on_lists_is_created_by_a_statement() {
     let folder = folder();
     let session = session(folder.path()).await;
     session.sql("CREATE INDEX ON t (tags)").await.unwrap();
-    let (plan, _) = ran(&session, "SELECT id FROM t WHERE array_has(tags, 'tag 4')").await;
+    let plan = ran(&session, "SELECT id FROM t WHERE array_has(tags, 'tag 4')").await.plan;
     assert_eq!(metric(&plan, "files_unknown"), 0);
     agree(&session).await;
 }

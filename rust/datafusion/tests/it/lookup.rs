@@ -14,7 +14,7 @@ use lakemark_datafusion::{ErrorKind, QueryOptions, explain, lookup};
 use lakemark_table::{BuildOptions, IndexKind, IndexSpec, Table};
 use tempfile::TempDir;
 
-use crate::fixture::{FILE_ROWS, batch, folder, mark, metric, open, ran, session, text, write};
+use crate::fixture::{FILE_ROWS, Ran, batch, folder, mark, metric, open, ran, session, text, write};
 
 const WITHOUT: QueryOptions = QueryOptions { use_index: false, use_cache: true };
 
@@ -34,9 +34,9 @@ async fn found(table: &Arc<Table>, keys: impl arrow::array::Array + 'static, on:
     let on: Vec<String> = on.map(|on| on.split(',').map(str::to_owned).collect()).unwrap_or_default();
     let mut rows = Vec::new();
     for options in [QueryOptions::default(), WITHOUT] {
-        let (schema, batches) = lookup(table, &keys, &on, Some(&columns), &options).await.unwrap();
-        assert_eq!(schema.fields().len(), 1);
-        let mut found: Vec<String> = batches.iter().flat_map(text).collect();
+        let given = lookup(table, &keys, &on, Some(&columns), &options).await.unwrap();
+        assert_eq!(given.schema.fields().len(), 1);
+        let mut found: Vec<String> = given.batches.iter().flat_map(text).collect();
         found.sort();
         rows.push(found);
     }
@@ -127,9 +127,9 @@ async fn what_cannot_be_looked_up_says_what_to_do() {
 }
 
 /// Keys of `s` and `id`.
-fn pairs(keys: &[(Option<&str>, Option<i64>)]) -> StructArray {
-    let names: ArrayRef = Arc::new(keys.iter().map(|key| key.0).collect::<StringArray>());
-    let ids: ArrayRef = Arc::new(keys.iter().map(|key| key.1).collect::<Int64Array>());
+fn pairs(names: &[Option<&str>], ids: &[Option<i64>]) -> StructArray {
+    let names: ArrayRef = Arc::new(names.iter().copied().collect::<StringArray>());
+    let ids: ArrayRef = Arc::new(ids.iter().copied().collect::<Int64Array>());
     StructArray::try_from(vec![("0", names), ("1", ids)]).unwrap()
 }
 
@@ -140,21 +140,18 @@ async fn keys_of_several_columns_are_found_together() {
     let on = || vec!["s".to_owned(), "id".to_owned()];
     // Whatever row has an id and a name, the key of both is found, and neither with the other's partner.
     let every: ArrayRef = Arc::new(Int64Array::from_iter_values(0..2000));
-    let (schema, rows) = lookup(&table, &every, &["id".to_owned()], Some(&on()), &WITHOUT).await.unwrap();
-    let rows = concat_batches(&schema, &rows).unwrap();
+    let rows = lookup(&table, &every, &["id".to_owned()], Some(&on()), &WITHOUT).await.unwrap();
+    let rows = concat_batches(&rows.schema, &rows.batches).unwrap();
     let (names, ids) = (rows.column(0).as_string::<i32>(), rows.column(1).as_primitive::<Int64Type>());
     let named: Vec<(&str, i64)> = (0..rows.num_rows())
         .filter(|row| names.is_valid(*row) && ids.is_valid(*row))
         .map(|row| (names.value(row), ids.value(row)))
         .collect();
     let (one, other) = (named[3], *named.iter().rev().find(|(name, _)| *name != named[3].0).unwrap());
-    let keys = pairs(&[
-        (Some(one.0), Some(one.1)),
-        (Some(other.0), Some(one.1)),
-        (Some(other.0), Some(other.1)),
-        (None, Some(one.1)),
-        (Some(one.0), None),
-    ]);
+    let keys = pairs(
+        &[Some(one.0), Some(other.0), Some(other.0), None, Some(one.0)],
+        &[Some(one.1), Some(one.1), Some(other.1), Some(one.1), None],
+    );
     let mut expected = vec![one.1.to_string(), other.1.to_string()];
     expected.sort();
     assert_eq!(found(&table, keys.clone(), Some("s,id")).await, expected, "without any index");
@@ -174,7 +171,7 @@ async fn keys_of_several_columns_are_found_together() {
     assert_eq!(found(&table, typed, None).await, expected);
     let none = StringArray::from(vec![format!("\"{},\"\"\",{}", one.0, one.1)]);
     assert_eq!(found(&table, none, None).await, Vec::<String>::new());
-    assert_eq!(found(&table, pairs(&[]), None).await, Vec::<String>::new());
+    assert_eq!(found(&table, pairs(&[], &[]), None).await, Vec::<String>::new());
     for (keys, text) in [
         (Arc::new(Int64Array::from(vec![1])) as ArrayRef, "keys of type Int64 were given"),
         (Arc::new(StringArray::from(vec!["x,1,2"])), "\"x,1,2\" is none"),
@@ -238,7 +235,8 @@ async fn scattered_keys_read_little_more_than_their_leaves() {
     // On a disk, leaves that are 50 KB apart are read one by one.
     keys.sort_unstable();
     let asked: Vec<String> = keys.iter().step_by(6_000).map(ToString::to_string).collect();
-    let (plan, count) = ran(&session, &format!("SELECT id FROM t WHERE id IN ({})", asked.join(", "))).await;
+    let Ran { plan, rows: count } =
+        ran(&session, &format!("SELECT id FROM t WHERE id IN ({})", asked.join(", "))).await;
     assert_eq!(count, asked.len());
     let (bytes, reads) = (metric(&plan, "index_bytes"), metric(&plan, "index_reads"));
     assert!(bytes < asked.len() * 20_000 && reads >= asked.len() / 2, "{bytes} bytes in {reads} reads");

@@ -18,7 +18,7 @@ use lakemark_datafusion::{LakemarkSession, QueryOptions, count, count_distinct, 
 use lakemark_table::{BuildOptions, Change, Operation, WriteOptions};
 use tempfile::TempDir;
 
-use crate::fixture::{FILE_ROWS, both, mark, metric, open, ran, rows, scans, session, text, write};
+use crate::fixture::{FILE_ROWS, Opened, Ran, both, mark, metric, open, ran, rows, scans, session, text, write};
 
 fn structure(fields: Vec<(&str, ArrayRef)>, valid: Vec<bool>) -> ArrayRef {
     let named = |(name, values): &(&str, ArrayRef)| Field::new(*name, values.data_type().clone(), true);
@@ -59,11 +59,11 @@ fn folder() -> TempDir {
     folder
 }
 
-async fn marked(columns: &[&str]) -> (TempDir, LakemarkSession) {
+async fn marked(columns: &[&str]) -> Opened {
     let folder = folder();
     mark(folder.path(), columns).await;
     let session = session(folder.path()).await;
-    (folder, session)
+    Opened { folder, session }
 }
 
 const FIELDS: [&str; 4] = ["\"p\".n", "p.b", "p.q.city", "p.q.x"];
@@ -80,7 +80,7 @@ fn with_n(value: usize) -> usize {
 
 #[tokio::test]
 async fn conditions_on_fields_are_answered_by_marks() {
-    let (_folder, session) = marked(&FIELDS).await;
+    let Opened { folder: _folder, session } = marked(&FIELDS).await;
     for condition in [
         "p['n'] = 5",
         "t.p.n = 5",
@@ -107,7 +107,7 @@ async fn conditions_on_fields_are_answered_by_marks() {
         "p['q']['x'] >= 9",
     ] {
         let sql = format!("SELECT id, p FROM t WHERE {condition}");
-        let (plan, _) = ran(&session, &sql).await;
+        let plan = ran(&session, &sql).await.plan;
         assert_eq!(metric(&plan, "files_unknown"), 0, "{condition}");
         let (with, without) = both(&session, &sql).await;
         assert_eq!(with, without, "{condition}");
@@ -117,15 +117,15 @@ async fn conditions_on_fields_are_answered_by_marks() {
     }
     assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE p['n'] = 5").await, [with_n(5).to_string()]);
     assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE \"p.n\" = 1").await, ["1500"], "the column");
-    let (plan, count) = ran(&session, "SELECT id FROM t WHERE p['n'] = 5 AND p['b']").await;
+    let Ran { plan, rows: count } = ran(&session, "SELECT id FROM t WHERE p['n'] = 5 AND p['b']").await;
     assert_eq!((metric(&plan, "rows_certain"), metric(&plan, "rows_uncertain")), (count, 0));
 }
 
 #[tokio::test]
 async fn counts_of_fields_read_no_data() {
-    let (folder, session) = marked(&FIELDS).await;
+    let Opened { folder, session } = marked(&FIELDS).await;
     for condition in ["p['n'] = 5", "p['n'] IS NULL", "p['n'] < 4 AND p['q']['city'] <> 'city 3' OR NOT p['b']"] {
-        let (plan, _) = ran(&session, &format!("SELECT count(*) FROM t WHERE {condition}")).await;
+        let plan = ran(&session, &format!("SELECT count(*) FROM t WHERE {condition}")).await.plan;
         assert!(scans(&plan).is_empty() || metric(&plan, "bytes_scanned") == 0, "{condition}");
     }
     let table = open(folder.path()).await;
@@ -144,7 +144,7 @@ async fn counts_of_fields_read_no_data() {
 
 #[tokio::test]
 async fn what_marks_do_not_know_of_fields_is_read() {
-    let (_folder, session) = marked(&FIELDS[..1]).await;
+    let Opened { folder: _folder, session } = marked(&FIELDS[..1]).await;
     for condition in [
         "p['n'] = 5 AND p['q']['city'] = 'city 5'",
         "p['n'] + 1 = 6",
@@ -159,7 +159,8 @@ async fn what_marks_do_not_know_of_fields_is_read() {
         let (with, without) = both(&session, &format!("SELECT id, p['n'], \"p.n\" FROM t WHERE {condition}")).await;
         assert_eq!(with, without, "{condition}");
     }
-    let (plan, found) = ran(&session, "SELECT id FROM t WHERE p['n'] = 5 AND p['q']['city'] = 'city 5'").await;
+    let Ran { plan, rows: found } =
+        ran(&session, "SELECT id FROM t WHERE p['n'] = 5 AND p['q']['city'] = 'city 5'").await;
     assert_eq!((metric(&plan, "rows_certain"), metric(&plan, "rows_uncertain")), (0, with_n(5)));
     let is = |row: &usize| row % 10 == 5 && row % 7 != 3 && row % 9 == 5 && has_city(*row);
     assert_eq!(found, (0..3 * FILE_ROWS).filter(is).count());
@@ -167,7 +168,7 @@ async fn what_marks_do_not_know_of_fields_is_read() {
 
 /// Runs a statement that the index has to answer on its own, and checks it against a scan.
 async fn from_the_index_alone(session: &LakemarkSession, sql: &str) {
-    let (plan, _) = ran(session, sql).await;
+    let plan = ran(session, sql).await.plan;
     let text = displayable(plan.as_ref()).indent(false).to_string();
     assert!(text.contains("IndexAggregateExec: columns=["), "{sql}: {text}");
     assert_eq!(metric(&plan, "bytes_scanned"), 0, "{sql}");
@@ -178,7 +179,7 @@ async fn from_the_index_alone(session: &LakemarkSession, sql: &str) {
 
 #[tokio::test]
 async fn aggregates_of_fields_come_from_the_index_alone() {
-    let (_folder, session) = marked(&FIELDS).await;
+    let Opened { folder: _folder, session } = marked(&FIELDS).await;
     for sql in [
         "SELECT p['n'], count(*) FROM t GROUP BY p['n']",
         "SELECT p['n'] AS n, count(*), count(p['n']) FROM t WHERE p['b'] GROUP BY n",
@@ -215,7 +216,7 @@ async fn uncovered_files_are_read_for_the_rest_of_an_aggregate() {
     write(&folder.path().join("day=1/part-3.parquet"), &batch(3 * FILE_ROWS));
     let session = session(folder.path()).await;
     let sql = "SELECT p['n'], count(*) FROM t GROUP BY p['n']";
-    let (plan, _) = ran(&session, sql).await;
+    let plan = ran(&session, sql).await.plan;
     assert_eq!(scans(&plan)[0].metrics().unwrap().output_rows(), Some(FILE_ROWS), "the new file alone");
     let (with, without) = both(&session, sql).await;
     assert_eq!(with, without);
@@ -252,7 +253,7 @@ async fn fields_are_named_in_sql_as_in_queries() {
 
 #[tokio::test]
 async fn summaries_take_fields_by_their_names() {
-    let (folder, _) = marked(&FIELDS[1..3]).await;
+    let folder = marked(&FIELDS[1..3]).await.folder;
     let table = open(folder.path()).await;
     let options = QueryOptions::default();
     let found = async |frame: datafusion::dataframe::DataFrame| -> Vec<String> {
@@ -278,7 +279,7 @@ async fn summaries_take_fields_by_their_names() {
 
 #[tokio::test]
 async fn joins_narrow_a_scan_by_a_field() {
-    let (_folder, session) = marked(&["p.q.city"]).await;
+    let Opened { folder: _folder, session } = marked(&["p.q.city"]).await;
     let keys = StringArray::from(vec!["city 3", "nowhere"]);
     let batch = RecordBatch::try_from_iter([("key", Arc::new(keys) as ArrayRef)]).unwrap();
     let dimension = MemTable::try_new(batch.schema(), vec![vec![batch]]).unwrap();
@@ -286,7 +287,7 @@ async fn joins_narrow_a_scan_by_a_field() {
     let sql = "SELECT t.id FROM d JOIN t ON t.p['q']['city'] = d.key";
     let (with, without) = both(&session, sql).await;
     assert_eq!(with, without);
-    let (plan, found) = ran(&session, sql).await;
+    let Ran { plan, rows: found } = ran(&session, sql).await;
     assert_eq!(found, with.len());
     assert_eq!(metric(&plan, "dynamic_rows_pruned"), 3 * FILE_ROWS - found);
 }
@@ -412,7 +413,7 @@ async fn values_of_maps_are_asked_like_fields() {
         ("s['m']['n'] = 9", of_n(9).count()),
         ("s['m']['n'] = 8", 0),
     ] {
-        let (plan, found) = ran(&session, &format!("SELECT id, m FROM t WHERE {condition}")).await;
+        let Ran { plan, rows: found } = ran(&session, &format!("SELECT id, m FROM t WHERE {condition}")).await;
         assert_eq!(
             (found, metric(&plan, "files_unknown"), metric(&plan, "rows_uncertain")),
             (rows, 0, 0),
@@ -494,7 +495,7 @@ async fn bytes_read(session: &LakemarkSession, sql: &str) -> usize {
         let own = plan.metrics().and_then(|metrics| metrics.sum_by_name("bytes_scanned"));
         own.map_or(0, |value| value.as_usize()) + plan.children().into_iter().map(summed).sum::<usize>()
     }
-    summed(&ran(session, sql).await.0)
+    summed(&ran(session, sql).await.plan)
 }
 
 #[tokio::test]

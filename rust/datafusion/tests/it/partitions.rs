@@ -27,11 +27,19 @@ async fn change(table: &Arc<Table>, sql: &str) {
     session(table).await.sql(sql).await.unwrap().collect().await.unwrap();
 }
 
-/// Keys and partitions, and the type of these.
-async fn seen(table: &Arc<Table>) -> (Vec<String>, Vec<String>) {
+/// What a table shows.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    /// Keys and partitions.
+    rows: Vec<String>,
+    /// The type of the partitions.
+    types: Vec<String>,
+}
+
+async fn seen(table: &Arc<Table>) -> Seen {
     let session = session(table).await;
-    let of = rows(&session, "SELECT DISTINCT arrow_typeof(part) FROM t").await;
-    (rows(&session, "SELECT k, part FROM t ORDER BY k").await, of)
+    let types = rows(&session, "SELECT DISTINCT arrow_typeof(part) FROM t").await;
+    Seen { rows: rows(&session, "SELECT k, part FROM t ORDER BY k").await, types }
 }
 
 #[tokio::test]
@@ -55,7 +63,7 @@ async fn a_pending_change_keeps_its_partition_when_others_change_the_type_of_the
             }
             std::fs::remove_dir_all(folder.path().join(format!("part={before}"))).unwrap();
             put(folder.path(), after, 1);
-            let expected = (all.map(ToOwned::to_owned).to_vec(), vec!["Utf8".to_owned()]);
+            let expected = Seen { rows: all.map(ToOwned::to_owned).to_vec(), types: vec!["Utf8".to_owned()] };
             for table in [&table, &open(folder.path()).await] {
                 assert_eq!(seen(table).await, expected, "{case}");
             }
@@ -64,13 +72,13 @@ async fn a_pending_change_keeps_its_partition_when_others_change_the_type_of_the
             change(&table, "UPDATE t SET part = '3' WHERE k = 3").await;
             change(&table, "DELETE FROM t WHERE k = 1").await;
             let left = [all[1].to_owned(), "3|3".to_owned()];
-            assert_eq!(seen(&table).await.0, left, "{case}");
+            assert_eq!(seen(&table).await.rows, left, "{case}");
             table.migrate(MigrateOptions::default()).await.unwrap();
-            assert_eq!(seen(&table).await.0, left, "{case}");
+            assert_eq!(seen(&table).await.rows, left, "{case}");
             let options = TableOptions { version: Some(version), ..TableOptions::default() };
             let then = Table::open(folder.path().to_str().unwrap(), options).await.unwrap();
             let of_runs = if is_flushed { &all[..] } else { &all[..1] };
-            assert_eq!(seen(&then).await.0, of_runs, "{case}");
+            assert_eq!(seen(&then).await.rows, of_runs, "{case}");
         }
     }
 }
@@ -87,9 +95,10 @@ async fn a_key_that_begins_with_a_partition_column_goes_on_when_others_change_it
     change(&table, "DELETE FROM t WHERE k = 1 AND part = '1'").await;
     table.flush().await.unwrap();
     std::fs::remove_dir_all(folder.path().join("part=a")).unwrap();
-    assert_eq!(seen(&table).await.0, ["2|01", "2|1"]);
+    assert_eq!(seen(&table).await.rows, ["2|01", "2|1"]);
     change(&table, "DELETE FROM t WHERE part = '01'").await;
-    assert_eq!(seen(&table).await.0, ["2|1"]);
+    assert_eq!(seen(&table).await.rows, ["2|1"]);
     table.migrate(MigrateOptions::default()).await.unwrap();
-    assert_eq!(seen(&table).await, (vec!["2|1".to_owned()], vec!["Int64".to_owned()]));
+    let expected = Seen { rows: vec!["2|1".to_owned()], types: vec!["Int64".to_owned()] };
+    assert_eq!(seen(&table).await, expected);
 }

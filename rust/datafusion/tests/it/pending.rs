@@ -15,7 +15,7 @@ use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::properties::WriterProperties;
 use tempfile::TempDir;
 
-use crate::fixture::{both, metric, open, ran, rows, session, with_footer};
+use crate::fixture::{Ran, both, metric, open, ran, rows, session, with_footer};
 
 /// Rows of the one row group of a file.
 const ROWS: i64 = 100_000;
@@ -49,7 +49,7 @@ async fn make(table: &Arc<Table>, operation: Operation, rows: RecordBatch) {
 
 /// Whether a scan reads rows that it leaves out by their numbers.
 async fn closes_gaps(session: &LakemarkSession, sql: &str) -> bool {
-    metric(&ran(session, sql).await.0, "gaps_closed") > 0
+    metric(&ran(session, sql).await.plan, "gaps_closed") > 0
 }
 
 #[tokio::test]
@@ -185,7 +185,7 @@ async fn keys_of_several_columns_are_looked_up_in_runs_too() {
     let keys: ArrayRef = Arc::new(keys);
     let columns = ["name".to_owned()];
     for options in [QueryOptions::default(), QueryOptions { use_index: false, ..QueryOptions::default() }] {
-        let (_, found) = lakemark_datafusion::lookup(&table, &keys, &[], Some(&columns), &options).await.unwrap();
+        let found = lakemark_datafusion::lookup(&table, &keys, &[], Some(&columns), &options).await.unwrap().batches;
         let mut names: Vec<&str> =
             found.iter().flat_map(|rows| rows["name"].as_string::<i32>().iter().flatten()).collect();
         names.sort_unstable();
@@ -217,7 +217,7 @@ async fn law_3_no_error_comes_of_rows_that_are_hidden() {
             }
             rows(&session, &format!("SET datafusion.execution.parquet.pushdown_filters = {pushed}")).await;
             // 500 rows of the file are deleted and 500 changed; of the run as many.
-            let gaps = metric(&ran(&session, asks).await.0, "gaps_closed");
+            let gaps = metric(&ran(&session, asks).await.plan, "gaps_closed");
             let least = if first > 0 { 1500 } else { 900 };
             assert!(if pushed { gaps == 0 } else { gaps >= least }, "{gaps} gaps are closed");
             let (with, without) = both(&session, asks).await;
@@ -263,7 +263,7 @@ async fn a_scan_holds_no_more_of_runs_than_its_memory() {
     let config = SessionConfig::new().with_target_partitions(64);
     let session = LakemarkSession::with_config(config);
     session.register("t", Arc::clone(&table)).await.unwrap();
-    let (plan, given) = ran(&session, "SELECT * FROM t").await;
+    let Ran { plan, rows: given } = ran(&session, "SELECT * FROM t").await;
     assert_eq!(given, 12_000);
     let held = metric(&plan, "pending_bytes_held") as u64;
     assert!(held > pending.row_group_bytes / 2 && held <= memory, "{held} of {memory} bytes were held");

@@ -20,8 +20,13 @@ const STATEMENTS: [&str; 3] = [
     "SELECT s FROM t WHERE id = 1207",
 ];
 
-/// A plan with its session and the rows that it has to give.
-type Planned = (LakemarkSession, Arc<dyn ExecutionPlan>, Vec<String>);
+/// A plan with its session.
+struct Planned {
+    session: LakemarkSession,
+    plan: Arc<dyn ExecutionPlan>,
+    /// The rows that it has to give.
+    expected: Vec<String>,
+}
 
 /// A table with a key and its store in `store`.
 async fn table(folder: &Path, store: &Path) -> Arc<Table> {
@@ -56,7 +61,7 @@ async fn planned(table: &Arc<Table>) -> Vec<Planned> {
             let expected = rows(&session(table, use_index).await, sql).await;
             let session = session(table, use_index).await;
             let plan = session.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
-            planned.push((session, plan, expected));
+            planned.push(Planned { session, plan, expected });
         }
     }
     planned
@@ -75,7 +80,7 @@ async fn check(folder: &Path, store: &Path) {
 }
 
 async fn assert_rows(planned: Vec<Planned>) {
-    for (session, plan, expected) in planned {
+    for Planned { session, plan, expected } in planned {
         let rows: Vec<RecordBatch> = collect(plan, session.context().task_ctx()).await.unwrap();
         assert_eq!(rows.iter().flat_map(text).collect::<Vec<_>>(), expected);
     }
@@ -100,7 +105,7 @@ async fn a_file_that_somebody_else_removed_is_an_error_that_says_so() {
     let table = table(folder.path(), &folder.path().join("_lakemark")).await;
     let before = planned(&table).await;
     std::fs::remove_file(folder.path().join("part-1.parquet")).unwrap();
-    let (session, plan, _) = before.into_iter().next().unwrap();
+    let Planned { session, plan, .. } = before.into_iter().next().unwrap();
     let error = collect(plan, session.context().task_ctx()).await.unwrap_err();
     assert!(error.to_string().contains("part-1.parquet"), "{error}");
 }

@@ -7,10 +7,10 @@ use lakemark_datafusion::{ErrorKind, LakemarkSession};
 use lakemark_table::BuildOptions;
 use tempfile::TempDir;
 
-use crate::fixture::{batch, folder, open, rows, write};
+use crate::fixture::{Opened, batch, folder, open, rows, write};
 
 /// A session with a table of a thousand rows as `t`, other rows as `u`, and views of the table.
-async fn session() -> (TempDir, LakemarkSession) {
+async fn session() -> Opened {
     let folder = folder(1);
     let table = open(folder.path()).await;
     table.declare_key(&["id".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
@@ -26,7 +26,7 @@ async fn session() -> (TempDir, LakemarkSession) {
     }
     let shown = session.context().table("t").await.unwrap().into_view();
     session.context().register_table("shown", shown).unwrap();
-    (folder, session)
+    Opened { folder, session }
 }
 
 async fn state(session: &LakemarkSession) -> Vec<String> {
@@ -44,7 +44,7 @@ async fn speak(session: &LakemarkSession, dialect: &str) {
 
 #[tokio::test]
 async fn parts_of_statements_that_the_planner_passes_over_are_refused() {
-    let (_folder, session) = session().await;
+    let Opened { folder: _folder, session } = session().await;
     let before = state(&session).await;
     for (dialect, sql, says) in [
         (
@@ -197,7 +197,7 @@ async fn parts_of_statements_that_the_planner_passes_over_are_refused() {
 
 #[tokio::test]
 async fn groups_and_orders_that_the_planner_forgets_are_refused_in_every_query() {
-    let (folder, session) = session().await;
+    let Opened { folder, session } = session().await;
     let before = state(&session).await;
     let copy = format!(
         "COPY (SELECT k, count(*) FROM t GROUP BY k WITH ROLLUP) TO '{}'",
@@ -259,7 +259,7 @@ async fn groups_and_orders_that_the_planner_forgets_are_refused_in_every_query()
 
 #[tokio::test]
 async fn views_and_queries_are_not_changed() {
-    let (_folder, session) = session().await;
+    let Opened { folder: _folder, session } = session().await;
     let before = state(&session).await;
     let view = |name: &str| format!("{name} is a view, and only tables are changed; change the table that it shows");
     for (sql, says) in [
@@ -292,7 +292,7 @@ async fn views_and_queries_are_not_changed() {
 
 #[tokio::test]
 async fn only_columns_of_the_target_get_values_and_each_of_them_one() {
-    let (_folder, session) = session().await;
+    let Opened { folder: _folder, session } = session().await;
     let before = state(&session).await;
     for (sql, says) in [
         (
@@ -342,7 +342,7 @@ async fn unknown(session: &LakemarkSession, statements: [&str; 4]) {
 
 #[tokio::test]
 async fn names_of_columns_are_folded_everywhere_or_nowhere() {
-    let (_folder, session) = session().await;
+    let Opened { folder: _folder, session } = session().await;
     for (sql, check, expected) in [
         ("UPDATE t SET K = 81 WHERE ID = 1", "SELECT k FROM t WHERE id = 1", "81"),
         ("UPDATE t SET T.K = 82 WHERE T.Id = 1", "SELECT k FROM t WHERE id = 1", "82"),
@@ -419,7 +419,7 @@ async fn a_column_whose_name_needs_quotes_is_told_from_one_that_is_missing() {
 
 #[tokio::test]
 async fn statements_about_other_tables_stay_as_the_engine_takes_them() {
-    let (_folder, session) = session().await;
+    let Opened { folder: _folder, session } = session().await;
     run(&session, "CREATE TABLE plain (id BIGINT, \"K\" BIGINT)").await.unwrap();
     run(&session, "INSERT INTO plain SELECT id, k FROM u").await.unwrap();
     run(&session, "UPDATE plain SET K = 5").await.unwrap();

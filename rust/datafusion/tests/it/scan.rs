@@ -6,7 +6,7 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 
-use crate::fixture::{FILE_ROWS, batch, both, folder, mark, metric, open, ran, rows, scans, session, write};
+use crate::fixture::{FILE_ROWS, Ran, batch, both, folder, mark, metric, open, ran, rows, scans, session, write};
 
 const ALL: [&str; 6] = ["id", "k", "f", "s", "b", "Mixed Case"];
 
@@ -122,7 +122,7 @@ async fn a_count_needs_no_scan_where_every_row_is_certain() {
     for sql in
         ["SELECT count(*) FROM t", "SELECT count(*) FROM t WHERE k = 5", "SELECT count(1) FROM t WHERE k IN (1, 2)"]
     {
-        let (plan, count) = ran(&session, sql).await;
+        let Ran { plan, rows: count } = ran(&session, sql).await;
         assert_eq!(count, 1, "{sql}");
         assert!(
             scans(&plan).is_empty(),
@@ -132,7 +132,7 @@ async fn a_count_needs_no_scan_where_every_row_is_certain() {
     }
     assert_eq!(rows(&session, "SELECT count(*) FROM t").await, [(2 * FILE_ROWS).to_string()]);
     assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE k = 5").await, ["172"]);
-    let (plan, _) = ran(&session, "SELECT count(*) FROM t WHERE k = 5 AND abs(id) > 3").await;
+    let plan = ran(&session, "SELECT count(*) FROM t WHERE k = 5 AND abs(id) > 3").await.plan;
     assert_eq!(scans(&plan).len(), 1);
 }
 
@@ -142,7 +142,7 @@ async fn the_metrics_say_what_was_left_out() {
     mark(folder.path(), &["Mixed Case", "k"]).await;
     let session = session(folder.path()).await;
     let sql = "SELECT s FROM t WHERE \"Mixed Case\" = 12";
-    let (plan, count) = ran(&session, sql).await;
+    let Ran { plan, rows: count } = ran(&session, sql).await;
     assert_eq!(count, 100);
     assert_eq!(metric(&plan, "files_total"), 4);
     assert_eq!(metric(&plan, "files_pruned"), 3);
@@ -156,7 +156,7 @@ async fn the_metrics_say_what_was_left_out() {
     assert!(metric(&plan, "index_bytes") > 0);
     let with = metric(&plan, "bytes_scanned");
     session.sql("SET lakemark.use_index = false").await.unwrap().collect().await.unwrap();
-    let (plan, count) = ran(&session, sql).await;
+    let Ran { plan, rows: count } = ran(&session, sql).await;
     assert_eq!(count, 100);
     assert_eq!(metric(&plan, "index_reads"), 0);
     assert_eq!(metric(&plan, "files_unknown"), 4);
@@ -173,10 +173,10 @@ async fn uncertain_rows_are_checked_and_certain_rows_are_not() {
     let folder = folder(1);
     mark(folder.path(), &["k", "f"]).await;
     let session = session(folder.path()).await;
-    let (plan, count) = ran(&session, "SELECT id FROM t WHERE k = 5 OR abs(id) = 3").await;
+    let Ran { plan, rows: count } = ran(&session, "SELECT id FROM t WHERE k = 5 OR abs(id) = 3").await;
     assert_eq!((count, metric(&plan, "rows_certain")), (87, 86));
     assert_eq!(metric(&plan, "rows_uncertain"), FILE_ROWS - 86);
-    let (plan, count) = ran(&session, "SELECT id FROM t WHERE k = 5 AND abs(id) < 100").await;
+    let Ran { plan, rows: count } = ran(&session, "SELECT id FROM t WHERE k = 5 AND abs(id) < 100").await;
     assert_eq!((count, metric(&plan, "rows_certain"), metric(&plan, "rows_uncertain")), (9, 0, 86));
 }
 
@@ -187,7 +187,7 @@ async fn files_that_came_later_are_scanned() {
     let session = session(folder.path()).await;
     assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE k = 5").await, ["86"]);
     write(&folder.path().join("part-1.parquet"), &batch(FILE_ROWS));
-    let (plan, count) = ran(&session, "SELECT id FROM t WHERE k = 5").await;
+    let Ran { plan, rows: count } = ran(&session, "SELECT id FROM t WHERE k = 5").await;
     assert_eq!((count, metric(&plan, "files_unknown"), metric(&plan, "rows_certain")), (172, 1, 86));
     assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE k = 5").await, ["172"]);
     assert_eq!(rows(&session, "SELECT count(*) FROM t").await, ["2000"]);
@@ -241,7 +241,7 @@ async fn hive_partitions_are_columns() {
         assert!(!with.is_empty(), "{sql}");
     }
     assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE y = 2024").await, ["2000"]);
-    let (plan, _) = ran(&session, "SELECT id FROM t WHERE p = 'a b' AND k = 5").await;
+    let plan = ran(&session, "SELECT id FROM t WHERE p = 'a b' AND k = 5").await.plan;
     assert_eq!(metric(&plan, "files_pruned"), 2);
 }
 
@@ -290,7 +290,7 @@ async fn a_large_row_group_is_shared_where_its_pages_have_an_index() {
         assert!(with == without && with.len() == 100_000);
         for _ in 0..2 {
             // Partitions take pieces from each other as they come: those are counted, and not what each one gives.
-            let (plan, count) = ran(&session, sql).await;
+            let Ran { plan, rows: count } = ran(&session, sql).await;
             assert_eq!((count, metric(&plan, "files_opened")), (100_000, if is_indexed { 3 } else { 1 }));
         }
     }
@@ -303,7 +303,7 @@ async fn reads_are_spread_over_the_partitions() {
     let config = datafusion::prelude::SessionConfig::new().with_target_partitions(3);
     let session = lakemark_datafusion::LakemarkSession::with_config(config);
     session.register("t", open(folder.path()).await).await.unwrap();
-    let (plan, count) = ran(&session, "SELECT id, s FROM t WHERE k IS NOT NULL").await;
+    let Ran { plan, rows: count } = ran(&session, "SELECT id, s FROM t WHERE k IS NOT NULL").await;
     let scan = scans(&plan).remove(0);
     assert_eq!(scan.properties().partitioning.partition_count(), 3);
     assert_eq!(count, 1714);

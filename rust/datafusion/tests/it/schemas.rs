@@ -17,13 +17,20 @@ use tempfile::TempDir;
 
 use crate::fixture::{FILE_ROWS, batch, folder, open, rows, session, write};
 
-/// A folder with the key `id`, and the version of the store that nothing is changed in.
-async fn keyed() -> (TempDir, Arc<Table>, u64) {
+/// A table with the key `id`.
+struct Keyed {
+    folder: TempDir,
+    table: Arc<Table>,
+    /// The version of the store that nothing is changed in.
+    version: u64,
+}
+
+async fn keyed() -> Keyed {
     let folder = folder(1);
     let table = open(folder.path()).await;
     table.declare_key(&["id".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
     let version = table.history(Some(1)).await.unwrap()[0].version;
-    (folder, table, version)
+    Keyed { folder, table, version }
 }
 
 async fn run(session: &LakemarkSession, sql: &str) -> Vec<String> {
@@ -67,7 +74,7 @@ async fn change(session: &LakemarkSession, name: &str, version: u64) {
 #[tokio::test]
 async fn a_table_of_any_schema_takes_one_change_after_the_other() {
     for name in ["t", "public.t", "s.t", "datafusion.s.t", "other.s.t"] {
-        let (folder, _, version) = keyed().await;
+        let Keyed { folder, version, .. } = keyed().await;
         let session = LakemarkSession::new();
         run(&session, "CREATE SCHEMA s").await;
         run(&session, "CREATE DATABASE other").await;
@@ -80,7 +87,7 @@ async fn a_table_of_any_schema_takes_one_change_after_the_other() {
 
 #[tokio::test]
 async fn a_table_of_a_catalog_that_was_registered_takes_one_change_after_the_other() {
-    let (_folder, table, version) = keyed().await;
+    let Keyed { folder: _folder, table, version } = keyed().await;
     let session = LakemarkSession::new();
     let schema = Arc::new(MemorySchemaProvider::new());
     let provider = LakemarkTable::new(table).await.unwrap();
@@ -102,7 +109,7 @@ async fn a_table_of_a_catalog_that_was_registered_takes_one_change_after_the_oth
 
 #[tokio::test]
 async fn the_default_schema_may_be_another_one() {
-    let (folder, _, version) = keyed().await;
+    let Keyed { folder, version, .. } = keyed().await;
     let session = LakemarkSession::new();
     run(&session, "CREATE SCHEMA s").await;
     run(&session, "SET datafusion.catalog.default_schema = 's'").await;
@@ -251,7 +258,7 @@ impl SchemaProvider for Busy {
 
 #[tokio::test]
 async fn a_statement_sees_one_state_by_whatever_way_it_comes_to_a_table() {
-    let (_folder, table, _) = keyed().await;
+    let Keyed { folder: _folder, table, .. } = keyed().await;
     let session = LakemarkSession::new();
     let ours = Arc::new(LakemarkTable::new(Arc::clone(&table)).await.unwrap());
     session.context().register_table("t", Arc::clone(&ours) as Arc<dyn TableProvider>).unwrap();

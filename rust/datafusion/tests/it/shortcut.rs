@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use datafusion::physical_plan::displayable;
 use lakemark_datafusion::LakemarkSession;
 use lakemark_table::{BuildOptions, IndexKind, IndexSpec};
-use tempfile::TempDir;
 
-use crate::fixture::{FILE_ROWS, batch, both, folder, mark, metric, open, ran, rows, session, text, write};
+use crate::fixture::{
+    FILE_ROWS, Opened, Ran, batch, both, folder, mark, metric, open, ran, rows, session, text, write,
+};
 use crate::lookup::mark_keys;
 
 #[tokio::test]
@@ -43,7 +44,7 @@ async fn only_a_count_that_the_index_knows_is_left_out_of_plans() {
     ] {
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without, "{sql}");
-        let plan = displayable(ran(&session, sql).await.0.as_ref()).indent(false).to_string();
+        let plan = displayable(ran(&session, sql).await.plan.as_ref()).indent(false).to_string();
         // The number is a row in memory; a planned count is computed, if only by a projection of a literal.
         assert_eq!(plan.starts_with("DataSourceExec") && plan.lines().count() == 1, known, "{sql}\n{plan}");
     }
@@ -80,12 +81,12 @@ async fn rows_that_no_mark_covers_are_counted_by_a_plan() {
 }
 
 /// A table of 2,000 rows with indexes of the kind `key` on `id` and `s` and a bitmap on `k`.
-async fn keyed() -> (TempDir, LakemarkSession) {
+async fn keyed() -> Opened {
     let folder = folder(2);
     mark_keys(folder.path(), &["id", "s"]).await;
     mark(folder.path(), &["k"]).await;
     let session = session(folder.path()).await;
-    (folder, session)
+    Opened { folder, session }
 }
 
 /// Whether the optimizer sees no condition of a statement.
@@ -101,7 +102,7 @@ async fn set_use_index(session: &LakemarkSession, used: bool) {
 
 #[tokio::test]
 async fn only_a_lookup_is_left_out_of_the_optimizer() {
-    let (_folder, session) = keyed().await;
+    let Opened { folder: _folder, session } = keyed().await;
     session.sql("CREATE TABLE plain AS SELECT 5 AS id").await.unwrap().collect().await.unwrap();
     for (sql, found, short) in [
         ("SELECT * FROM t WHERE id = 7", 1, true),
@@ -167,7 +168,7 @@ async fn keys_of_several_columns_are_looked_up_by_the_first() {
 
 #[tokio::test]
 async fn a_lookup_has_the_columns_that_the_ordinary_plan_has() {
-    let (_folder, session) = keyed().await;
+    let Opened { folder: _folder, session } = keyed().await;
     for sql in [
         "SELECT * FROM t WHERE id = 7",
         "SELECT s, \"Mixed Case\", f FROM t AS x WHERE id = 7",
@@ -190,9 +191,9 @@ async fn a_lookup_has_the_columns_that_the_ordinary_plan_has() {
 
 #[tokio::test]
 async fn a_lookup_is_read_and_counted_as_in_the_ordinary_plan() {
-    let (folder, session) = keyed().await;
+    let Opened { folder, session } = keyed().await;
     let sql = "SELECT id, s FROM t WHERE id = 1234";
-    let (plan, found) = ran(&session, sql).await;
+    let Ran { plan, rows: found } = ran(&session, sql).await;
     assert_eq!(found, 1);
     let shown = displayable(plan.as_ref()).indent(false).to_string();
     assert!(shown.contains("predicate=id = 1234") && !shown.contains("FilterExec"), "{shown}");
@@ -205,13 +206,13 @@ async fn a_lookup_is_read_and_counted_as_in_the_ordinary_plan() {
     write(&folder.path().join("part-9.parquet"), &batch(1_000));
     let (with, without) = both(&session, sql).await;
     assert_eq!((with.len(), &with), (2, &without));
-    let (plan, _) = ran(&session, sql).await;
+    let plan = ran(&session, sql).await.plan;
     assert_eq!(["rows_certain", "files_unknown"].map(|name| metric(&plan, name)), [1, 1]);
 }
 
 #[tokio::test]
 async fn what_is_wrong_with_a_lookup_is_said_as_of_the_ordinary_plan() {
-    let (_folder, session) = keyed().await;
+    let Opened { folder: _folder, session } = keyed().await;
     for (sql, text) in [
         ("SELECT id FROM t WHERE id = 'seven'", "seven"),
         ("SELECT id FROM t WHERE id = 1 / 0", "Divide by zero"),
@@ -235,7 +236,7 @@ async fn what_is_wrong_with_a_lookup_is_said_as_of_the_ordinary_plan() {
 
 #[tokio::test]
 async fn a_lookup_is_part_of_a_longer_query() {
-    let (_folder, session) = keyed().await;
+    let Opened { folder: _folder, session } = keyed().await;
     let frame = session.sql("SELECT id, k FROM t WHERE id IN (4, 5, 6)").await.unwrap();
     assert_eq!(frame.clone().count().await.unwrap(), 3);
     assert_eq!(frame.clone().limit(1, Some(1)).unwrap().count().await.unwrap(), 1);
@@ -259,7 +260,7 @@ async fn a_lookup_is_part_of_a_longer_query() {
 
 #[tokio::test]
 async fn a_prepared_lookup_sees_what_came_after_it() {
-    let (folder, session) = keyed().await;
+    let Opened { folder, session } = keyed().await;
     let ask = async |sql: &str| {
         let mut found = rows(&session, sql).await;
         found.sort();
@@ -298,7 +299,7 @@ async fn a_prepared_lookup_sees_what_came_after_it() {
 
 #[tokio::test]
 async fn what_is_known_when_a_lookup_is_prepared_is_made_plain_when_it_is_executed() {
-    let (_folder, session) = keyed().await;
+    let Opened { folder: _folder, session } = keyed().await;
     session.sql("PREPARE p AS SELECT id FROM t WHERE id = $1 AND to_timestamp(k) < now()").await.unwrap();
     assert_eq!(rows(&session, "EXECUTE p(7)").await, ["7"]);
     session.sql("PREPARE q AS SELECT id FROM t WHERE id = '7' AND k = $1").await.unwrap();
@@ -329,7 +330,7 @@ async fn changes_are_not_prepared() {
 
 #[tokio::test]
 async fn a_view_sees_what_came_after_it() {
-    let (folder, session) = keyed().await;
+    let Opened { folder, session } = keyed().await;
     session.sql("CREATE VIEW v AS SELECT id, k FROM t WHERE id = 7").await.unwrap();
     session.sql("CREATE VIEW w AS SELECT v.id FROM v JOIN t ON v.id = t.id").await.unwrap();
     assert_eq!(rows(&session, "SELECT * FROM v").await, ["7|7"]);

@@ -10,79 +10,69 @@ const TABLES: [&str; 1] =
 
 /// Statements with their rows, and whether DataFusion alone gives others with two partitions.
 const STATEMENTS: [Statement; 14] = [
-    (
+    Statement::wrong(
         "SELECT id, count(c1) OVER (), row_number() OVER (PARTITION BY c3 ORDER BY id) FROM u ORDER BY c3, id LIMIT 1",
         &["7|100|1"],
-        true,
     ),
-    (
+    Statement::wrong(
         "SELECT id, count(c1) OVER (), row_number() OVER (PARTITION BY c3 ORDER BY id) FROM u WHERE c1 = 1 \
          ORDER BY c3 ASC NULLS LAST, c1 DESC, id ASC NULLS LAST LIMIT 1",
         &["7|34|1"],
-        true,
     ),
-    (
+    Statement::wrong(
         "SELECT id, sum(id) OVER (), row_number() OVER (PARTITION BY c3 ORDER BY id) AS r FROM u ORDER BY c3, id LIMIT 2 OFFSET 1",
         &["14|5050|2", "21|5050|3"],
-        true,
     ),
-    (
+    Statement::wrong(
         "SELECT id, n FROM (SELECT id, c3, count(*) OVER () AS n, row_number() OVER (PARTITION BY c3 ORDER BY id) AS r FROM u) \
          WHERE r = 1 ORDER BY c3, id LIMIT 2",
         &["7|100", "1|100"],
-        true,
     ),
-    (
+    Statement::right(
         "SELECT id, last_value(id) OVER (ORDER BY c3, id ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING), \
          row_number() OVER (PARTITION BY c3 ORDER BY id) FROM u ORDER BY c3, id LIMIT 1",
         &["7|97|1"],
-        false,
     ),
-    (
+    Statement::right(
         "SELECT id, lead(id) OVER (ORDER BY c3, id), row_number() OVER (PARTITION BY c3 ORDER BY id) FROM u ORDER BY c3, id LIMIT 1",
         &["7|14|1"],
-        false,
     ),
     // The limit gets to groups below a window.
-    (
+    Statement::wrong(
         "SELECT c3, count(*) OVER () FROM (SELECT c3, count(*) AS n FROM u GROUP BY c3) ORDER BY c3 LIMIT 1",
         &["0|7"],
-        true,
     ),
-    (
+    Statement::wrong(
         "SELECT c3, row_number() OVER (ORDER BY c3 DESC) FROM (SELECT DISTINCT c3 FROM u) ORDER BY c3 LIMIT 1",
         &["0|7"],
-        true,
     ),
     // The limit gets between the two halves of DISTINCT (datafusion#24927).
-    (
+    Statement::wrong(
         "WITH s(x) AS (VALUES (0), (1), (2) ORDER BY 1 LIMIT 3), \
          t AS (SELECT * FROM s UNION ALL SELECT * FROM s UNION ALL SELECT * FROM s) SELECT DISTINCT x FROM t ORDER BY x LIMIT 3",
         &["0", "1", "2"],
-        true,
     ),
     // Nothing else asks for the order that says which rows are meant.
-    (
+    Statement::right(
         "SELECT sum(id), count(*) FROM (SELECT id, count(*) OVER () AS n, row_number() OVER (PARTITION BY c3 ORDER BY id) AS r FROM u \
          ORDER BY c3, id LIMIT 3)",
         &["42|3"],
-        false,
     ),
-    ("SELECT sum(id), count(*) FROM (SELECT id FROM u WHERE c1 > 0 ORDER BY c3, id LIMIT 3)", &["49|3"], false),
-    (
+    Statement::right(
+        "SELECT sum(id), count(*) FROM (SELECT id FROM u WHERE c1 > 0 ORDER BY c3, id LIMIT 3)",
+        &["49|3"],
+    ),
+    Statement::right(
         "SELECT id FROM (SELECT * FROM (SELECT * FROM u ORDER BY c3, id LIMIT 20) WHERE c1 = 1) ORDER BY c3, id LIMIT 2 OFFSET 1",
         &["28", "49"],
-        false,
     ),
-    (
+    Statement::right(
         "SELECT a.id, b.id FROM u AS a JOIN u AS b ON a.id = b.c3 WHERE b.c1 = 2 ORDER BY a.c3, b.id LIMIT 2",
         &["1|8", "1|29"],
-        false,
     ),
-    (
+    Statement::right(
         "SELECT id, row_number() OVER (PARTITION BY c3 ORDER BY id) FROM u ORDER BY c3, id LIMIT 2",
         &["7|1", "14|2"],
-        false,
     ),
 ];
 

@@ -9,16 +9,15 @@ use async_trait::async_trait;
 use datafusion::common::Result;
 use datafusion::logical_expr::async_udf::{AsyncScalarUDF, AsyncScalarUDFImpl};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
-use lakemark_datafusion::{ErrorKind, LakemarkSession};
+use lakemark_datafusion::{Error, ErrorKind, LakemarkSession};
 
 use crate::fixture::{FILE_ROWS, batch, folder, rows, session, write};
 
-async fn fails(session: &LakemarkSession, sql: &str) -> (ErrorKind, String) {
-    let error = match session.sql(sql).await {
+async fn fails(session: &LakemarkSession, sql: &str) -> Error {
+    match session.sql(sql).await {
         Err(error) => error,
         Ok(frame) => lakemark_datafusion::from_engine(frame.collect().await.expect_err(sql)),
-    };
-    (error.kind(), error.to_string())
+    }
 }
 
 #[tokio::test]
@@ -138,17 +137,17 @@ async fn mistakes_have_a_kind_and_say_what_to_do() {
             "/no/such/folder",
         ),
     ] {
-        let (found, text) = fails(&session, sql).await;
-        assert_eq!(found, kind, "{sql}: {text}");
-        assert!(text.contains(part), "{sql}: {text}");
+        let error = fails(&session, sql).await;
+        assert_eq!(error.kind(), kind, "{sql}: {error}");
+        assert!(error.to_string().contains(part), "{sql}: {error}");
     }
     let unknown = format!(
         "CREATE EXTERNAL TABLE u STORED AS LAKEMARK LOCATION '{}' OPTIONS ('lakemark.stor' 'x')",
         folder.path().display()
     );
-    let (kind, text) = fails(&session, &unknown).await;
-    assert_eq!(kind, ErrorKind::InvalidInput, "{text}");
-    assert!(text.contains("lakemark.stor"), "{text}");
+    let error = fails(&session, &unknown).await;
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    assert!(error.to_string().contains("lakemark.stor"), "{error}");
 }
 
 #[tokio::test]
@@ -164,8 +163,9 @@ async fn changing_rows_without_a_key_is_refused_and_says_how_to_declare_one() {
         "INSERT INTO t SELECT * FROM t",
         "TRUNCATE TABLE t",
     ] {
-        let (kind, text) = fails(&session, sql).await;
-        assert_eq!(kind, ErrorKind::InvalidInput, "{sql}: {text}");
+        let error = fails(&session, sql).await;
+        let text = error.to_string();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{sql}: {text}");
         for says in
             ["has no key", "CREATE EXTERNAL TABLE", "OPTIONS (key 'COLUMN')", "`lakemark key", "`Table.declare_key`"]
         {
@@ -188,7 +188,7 @@ async fn a_key_is_declared_where_a_table_is_created() {
         ("alpha '2'", "give 'key' as well"),
         ("key 'id', alpha '3'", "alpha is 3"),
     ] {
-        let (_, text) = fails(&session, &create("t", options)).await;
+        let text = fails(&session, &create("t", options)).await.to_string();
         assert!(text.contains(says), "{options}: {text}");
     }
     session.sql(&create("t", "key 'id'")).await.unwrap();
@@ -196,9 +196,9 @@ async fn a_key_is_declared_where_a_table_is_created() {
     assert_eq!(rows(&session, "DELETE FROM t WHERE id < 10").await, ["10"]);
     assert_eq!(rows(&session, "SELECT count(*) FROM u WHERE id < 20").await, ["10"]);
     assert_eq!(rows(&session, "SELECT min(id) FROM t").await, ["10"]);
-    let (_, text) = fails(&session, &create("v", "key 'k, id'")).await;
+    let text = fails(&session, &create("v", "key 'k, id'")).await.to_string();
     assert!(text.contains("the key of the table is id already"), "{text}");
-    assert_eq!(fails(&session, "TRUNCATE TABLE t").await.0, ErrorKind::Unsupported);
+    assert_eq!(fails(&session, "TRUNCATE TABLE t").await.kind(), ErrorKind::Unsupported);
 }
 
 #[tokio::test]

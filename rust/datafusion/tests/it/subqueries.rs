@@ -10,7 +10,7 @@ use datafusion::physical_plan::{ExecutionPlan, displayable};
 use lakemark_datafusion::LakemarkSession;
 use lakemark_table::{Change, Operation, WriteOptions};
 
-use crate::fixture::{FILE_ROWS, both, folder, mark, open, ran, rows, scans, session, write};
+use crate::fixture::{FILE_ROWS, Ran, both, folder, mark, open, ran, rows, scans, session, write};
 
 #[tokio::test]
 async fn rows_are_read_that_equal_what_a_subquery_gives() {
@@ -27,7 +27,7 @@ async fn rows_are_read_that_equal_what_a_subquery_gives() {
         ("id + 0 = (SELECT max(id) FROM t)", 4 * FILE_ROWS),
     ] {
         let sql = format!("SELECT id, s FROM t WHERE {condition}");
-        let (plan, count) = ran(&session, &sql).await;
+        let Ran { plan, rows: count } = ran(&session, &sql).await;
         let read_now =
             scans(&plan).iter().map(|scan| scan.metrics().unwrap().output_rows().unwrap_or(0)).max().unwrap();
         assert!(read_now <= read, "{condition}: {read_now} rows, and not {read}");
@@ -41,7 +41,7 @@ async fn rows_are_read_that_equal_what_a_subquery_gives() {
 async fn without_an_index_files_are_left_out_by_what_a_subquery_gives() {
     let folder = folder(4);
     let session = session(folder.path()).await;
-    let (plan, count) = ran(&session, "SELECT id, s FROM t WHERE id = (SELECT max(id) FROM t)").await;
+    let Ran { plan, rows: count } = ran(&session, "SELECT id, s FROM t WHERE id = (SELECT max(id) FROM t)").await;
     let rows: usize = scans(&plan).iter().map(|scan| scan.metrics().unwrap().output_rows().unwrap_or(0)).sum();
     assert_eq!(count, 1);
     assert!(rows <= FILE_ROWS / 4, "{rows} rows were read");
@@ -91,7 +91,7 @@ async fn not_in_is_a_plain_join_where_no_column_has_a_null() {
             ("SELECT k FROM a WHERE k > 10 AND k NOT IN (SELECT k + 0 FROM b WHERE k > 1)", 1980),
             ("SELECT k FROM (SELECT k, count(*) FROM a GROUP BY k) a WHERE k NOT IN (SELECT k FROM b)", 1980),
         ] {
-            let (plan, found) = ran(&session, sql).await;
+            let Ran { plan, rows: found } = ran(&session, sql).await;
             let shown = displayable(plan.as_ref()).indent(false).to_string();
             let computed = sql.contains("k + 0");
             assert_eq!(is_aware(&plan), [aware || computed], "{shown}");

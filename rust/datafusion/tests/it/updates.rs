@@ -69,7 +69,7 @@ async fn every_way_of_asking_sees_what_is_pending() {
         let options = QueryOptions::default();
         assert_eq!(lakemark_datafusion::count(&table, Some("k = 77"), &options).await.unwrap(), 3);
         let keys: ArrayRef = Arc::new(Int64Array::from(vec![4, 14, 5001]));
-        let (_, found) = lakemark_datafusion::lookup(&table, &keys, &[], None, &options).await.unwrap();
+        let found = lakemark_datafusion::lookup(&table, &keys, &[], None, &options).await.unwrap().batches;
         assert_eq!(found.iter().map(RecordBatch::num_rows).sum::<usize>(), 2);
         table.flush().await.unwrap();
     }
@@ -102,7 +102,7 @@ async fn counts_that_the_marks_know_look_at_pending_rows_alone() {
         ] {
             let sql = format!("SELECT count(*) FROM t AS x WHERE {filter}");
             assert_eq!(ask(&session, &sql).await, expected.to_string(), "{sql}");
-            let plan = displayable(ran(&session, &sql).await.0.as_ref()).indent(false).to_string();
+            let plan = displayable(ran(&session, &sql).await.plan.as_ref()).indent(false).to_string();
             assert_eq!(plan.starts_with("DataSourceExec") && plan.lines().count() == 1, known, "{sql}\n{plan}");
             let filter = filter.replace("x.", "");
             let options = QueryOptions::default();
@@ -257,8 +257,15 @@ async fn statements_with_a_number_are_made_once() {
     assert_eq!(ask(&session, "SELECT count(*) FROM t WHERE id >= 7000").await, "1");
 }
 
-/// A folder with a key at version 3 and, after a delete of the ids below 10, another version that is returned.
-async fn two_versions() -> (tempfile::TempDir, LakemarkSession, u64) {
+/// A table with a key at two versions.
+struct TwoVersions {
+    folder: tempfile::TempDir,
+    session: LakemarkSession,
+    /// The version before the ids below 10 were deleted.
+    before: u64,
+}
+
+async fn two_versions() -> TwoVersions {
     let folder = folder(2);
     mark(folder.path(), &["k"]).await;
     let table = open(folder.path()).await;
@@ -267,12 +274,12 @@ async fn two_versions() -> (tempfile::TempDir, LakemarkSession, u64) {
     let ids: Vec<(i64, i32, &str)> = (0..10).map(|id| (id, 0, "")).collect();
     make(&table, Operation::Delete, rows(&ids).project(&[0]).unwrap()).await;
     table.flush().await.unwrap();
-    (folder, session(&table).await, before)
+    TwoVersions { folder, session: session(&table).await, before }
 }
 
 #[tokio::test]
 async fn a_statement_reads_each_table_at_the_version_that_it_says() {
-    let (folder, session, before) = two_versions().await;
+    let TwoVersions { folder, session, before } = two_versions().await;
     let at = format!("VERSION AS OF {before}");
     for (sql, expected) in [
         (format!("SELECT count(*) FROM t {at}"), "2000"),
@@ -312,7 +319,7 @@ async fn a_statement_reads_each_table_at_the_version_that_it_says() {
 
 #[tokio::test]
 async fn nothing_is_changed_at_a_version_and_what_has_none_says_so() {
-    let (_folder, session, before) = two_versions().await;
+    let TwoVersions { folder: _folder, session, before } = two_versions().await;
     session.sql("CREATE TABLE other AS SELECT 1 AS id").await.unwrap();
     let at = format!("VERSION AS OF {before}");
     for (sql, told) in [
@@ -356,7 +363,7 @@ async fn the_first_rows_of_an_order_are_those_of_now() {
         ("SELECT k, id FROM t ORDER BY k DESC NULLS LAST, id LIMIT 2", "12,900 9,9"),
         ("SELECT id FROM t WHERE k = 9 ORDER BY id LIMIT 1 OFFSET 1", "19"),
     ] {
-        let (plan, _) = ran(&session, sql).await;
+        let plan = ran(&session, sql).await.plan;
         let shown = displayable(plan.as_ref()).indent(false).to_string();
         assert!(shown.contains("first_rows="), "{shown}");
         let told = ask(&session, sql).await;

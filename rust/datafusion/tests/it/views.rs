@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use datafusion::datasource::MemTable;
 use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
 use lakemark_datafusion::LakemarkSession;
@@ -55,21 +55,29 @@ async fn in_memory() -> LakemarkSession {
     session
 }
 
-async fn answer(session: &LakemarkSession, sql: &str) -> (SchemaRef, Vec<String>) {
+/// The answer to a statement.
+struct Answer {
+    /// Its columns as they were announced.
+    schema: SchemaRef,
+    rows: Vec<String>,
+}
+
+async fn answer(session: &LakemarkSession, sql: &str) -> Answer {
     let frame = session.sql(sql).await.unwrap();
-    let told = SchemaRef::new(frame.schema().as_arrow().clone());
+    let schema = SchemaRef::new(frame.schema().as_arrow().clone());
     let plan = frame.create_physical_plan().await.unwrap();
     let batches = collect(Arc::clone(&plan), session.context().task_ctx()).await.unwrap();
     for batch in &batches {
-        assert_eq!(types(&batch.schema()), types(&told), "{sql}");
+        assert_eq!(types(&batch.schema()), types(&schema), "{sql}");
     }
     let mut rows: Vec<String> = batches.iter().flat_map(text).collect();
     rows.sort();
-    (told, rows)
+    Answer { schema, rows }
 }
 
-fn types(schema: &SchemaRef) -> Vec<(String, DataType)> {
-    schema.fields().iter().map(|field| (field.name().clone(), field.data_type().clone())).collect()
+/// Names and types of columns, and nothing else of them.
+fn types(schema: &SchemaRef) -> Vec<Field> {
+    schema.fields().iter().map(|field| Field::new(field.name(), field.data_type().clone(), true)).collect()
 }
 
 #[tokio::test]
@@ -78,9 +86,9 @@ async fn statements_over_views_give_what_they_give_over_declared_types() {
     mark(folder.path(), &["s", "k"]).await;
     let (ours, judge) = (session(folder.path()).await, in_memory().await);
     for sql in GATHERING {
-        let ((told, rows), (wanted, right)) = (answer(&ours, sql).await, answer(&judge, sql).await);
-        assert_eq!(types(&told), types(&wanted), "{sql}");
-        assert_eq!(rows, right, "{sql}");
+        let (told, right) = (answer(&ours, sql).await, answer(&judge, sql).await);
+        assert_eq!(types(&told.schema), types(&right.schema), "{sql}");
+        assert_eq!(told.rows, right.rows, "{sql}");
         let (with, without) = both(&ours, sql).await;
         assert_eq!(with, without, "{sql}");
     }
@@ -121,8 +129,8 @@ async fn pending_rows_are_views_as_well() {
         }
         let (with, without) = both(&session, "SELECT s, count(*), max(id) FROM t GROUP BY s").await;
         assert_eq!(with, without);
-        let (told, rows) = answer(&session, "SELECT max(s), count(s) FROM t WHERE id > 3000").await;
-        assert_eq!((types(&told)[0].1.clone(), rows), (DataType::Utf8, vec!["größe 2|4".to_owned()]));
+        let told = answer(&session, "SELECT max(s), count(s) FROM t WHERE id > 3000").await;
+        assert_eq!((told.schema.field(0).data_type(), told.rows), (&DataType::Utf8, vec!["größe 2|4".to_owned()]));
     }
 }
 
@@ -215,9 +223,9 @@ async fn rows_that_are_written_elsewhere_have_their_declared_types() {
         session.sql(sql).await.unwrap().collect().await.unwrap();
     }
     for table in ["m", "n"] {
-        let (told, _) = answer(&session, &format!("SELECT s FROM {table} WHERE s > 'ab'")).await;
+        let told = answer(&session, &format!("SELECT s FROM {table} WHERE s > 'ab'")).await;
         assert_eq!(
-            told.field(0).data_type(),
+            told.schema.field(0).data_type(),
             session.sql("SELECT s FROM t").await.unwrap().schema().field(0).data_type()
         );
     }

@@ -4,8 +4,16 @@ use super::{ContentKind, HEADER_BYTES, open_tail, physical_range};
 use crate::codec::ByteReader;
 use crate::error::{FormatError, Result};
 
-/// The id and the directory of a file of this kind that is given whole and whose stream is the header alone.
-pub(crate) fn open_whole(bytes: &[u8], kind: ContentKind) -> Result<([u8; 16], &[u8])> {
+/// A file whose stream is the header alone.
+pub(crate) struct WholeFile<'a> {
+    /// The file's id.
+    pub id: [u8; 16],
+    /// Its checked directory.
+    pub directory: &'a [u8],
+}
+
+/// Opens a file of this kind that is given whole and whose stream is the header alone.
+pub(crate) fn open_whole(bytes: &[u8], kind: ContentKind) -> Result<WholeFile<'_>> {
     let opened = open_tail(bytes, bytes.len() as u64)?;
     let trailer = opened.trailer;
     if trailer.kind != kind {
@@ -19,5 +27,5 @@ pub(crate) fn open_whole(bytes: &[u8], kind: ContentKind) -> Result<([u8; 16], &
     trailer.check_header(header)?;
     let (got, expected) = (bytes.len() as u64, trailer.file_length);
     let directory = opened.directory.ok_or(FormatError::Truncated { what: "the file", got, expected })?;
-    Ok((trailer.id, directory))
+    Ok(WholeFile { id: trailer.id, directory })
 }

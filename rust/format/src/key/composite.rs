@@ -34,9 +34,9 @@ pub fn push_any_value(out: &mut Vec<u8>) {
 
 /// Appends a column that holds a number of `key_type`.
 pub fn push_fixed(out: &mut Vec<u8>, key_type: &KeyType, key: u64) {
-    let (low, width) = fixed(key_type);
+    let NumberForm { least, width } = number_form(key_type);
     out.push(VALUE);
-    let bytes = key.wrapping_sub(low).to_be_bytes();
+    let bytes = key.wrapping_sub(least).to_be_bytes();
     out.extend_from_slice(bytes.get(bytes.len() - width..).unwrap_or_default());
 }
 
@@ -92,10 +92,10 @@ pub fn check(bytes: &[u8], columns: &[KeyType]) -> Result<()> {
 /// What follows a value; none if the bytes end in it.
 fn skip_value<'a>(bytes: &'a [u8], key_type: &KeyType) -> Result<Option<&'a [u8]>> {
     if key_type.is_fixed() {
-        let (low, width) = fixed(key_type);
+        let NumberForm { least, width } = number_form(key_type);
         let Some((value, rest)) = bytes.split_at_checked(width) else { return Ok(None) };
         let value = value.iter().fold(0, |value, byte| value << 8 | u64::from(*byte));
-        key_type.check(&Key::Fixed(value.wrapping_add(low)))?;
+        key_type.check(&Key::Fixed(value.wrapping_add(least)))?;
         return Ok(Some(rest));
     }
     if let Some(length) = key_type.bytes_length() {
@@ -114,11 +114,18 @@ fn skip_value<'a>(bytes: &'a [u8], key_type: &KeyType) -> Result<Option<&'a [u8]
     Ok(None)
 }
 
-/// The smallest number of a type, and the bytes that the distance of any other from it takes.
-fn fixed(key_type: &KeyType) -> (u64, usize) {
-    let (low, high) = key_type.fixed_bounds().unwrap_or((0, u64::MAX));
-    let bits = u64::BITS - high.wrapping_sub(low).leading_zeros();
-    (low, bits.div_ceil(u8::BITS) as usize)
+/// How the numbers of a type are written.
+struct NumberForm {
+    /// The smallest number of the type.
+    least: u64,
+    /// The bytes that the distance of any other from it takes.
+    width: usize,
+}
+
+fn number_form(key_type: &KeyType) -> NumberForm {
+    let (least, most) = key_type.fixed_bounds().unwrap_or(0..=u64::MAX).into_inner();
+    let bits = u64::BITS - most.wrapping_sub(least).leading_zeros();
+    NumberForm { least, width: bits.div_ceil(u8::BITS) as usize }
 }
 
 #[cfg(test)]

@@ -17,12 +17,12 @@ const RICE: u8 = 65;
 pub(super) fn encode(gaps: &[u64], out: &mut ByteWriter) {
     let width = width_of(gaps.iter().copied());
     let packed = (gaps.len() * usize::from(width)).div_ceil(8);
-    match best_low_bits(gaps).filter(|(_, bytes)| *bytes < packed) {
+    match best_rice(gaps).filter(|code| code.bytes < packed) {
         None => {
             out.u8(width);
             pack(gaps.iter().copied(), width, out);
         }
-        Some((low, _)) => {
+        Some(RiceCode { low_bits: low, .. }) => {
             out.u8(RICE + low);
             pack(gaps.iter().map(|gap| gap & ((1 << low) - 1)), low, out);
             let ends = gaps.iter().scan(0u64, |end, gap| {
@@ -41,8 +41,15 @@ pub(super) fn encode(gaps: &[u64], out: &mut ByteWriter) {
     }
 }
 
-/// The number of low bits that makes Rice codes smallest, and their bytes.
-fn best_low_bits(gaps: &[u64]) -> Option<(u8, usize)> {
+/// Gaps as Rice codes.
+struct RiceCode {
+    low_bits: u8,
+    /// Bytes of all of them.
+    bytes: usize,
+}
+
+/// The Rice codes that are smallest.
+fn best_rice(gaps: &[u64]) -> Option<RiceCode> {
     if gaps.is_empty() {
         return None;
     }
@@ -52,7 +59,8 @@ fn best_low_bits(gaps: &[u64]) -> Option<(u8, usize)> {
         let high: u128 = gaps.iter().map(|gap| u128::from(gap >> low) + 1).sum();
         (gaps.len() * usize::from(low)).div_ceil(8) + usize::try_from(high.div_ceil(8)).unwrap_or(usize::MAX / 2)
     };
-    (about.saturating_sub(2)..=about).map(|low| (low, bytes(low))).min_by_key(|(_, bytes)| *bytes)
+    let code = |low_bits: u8| RiceCode { low_bits, bytes: bytes(low_bits) };
+    (about.saturating_sub(2)..=about).map(code).min_by_key(|code| code.bytes)
 }
 
 /// Steps over so many gaps.

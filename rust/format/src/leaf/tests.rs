@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::codec::ByteReader;
 use crate::posting::{Decoder, encode};
 
 const UNIVERSE: u32 = 1 << 24;
@@ -44,13 +45,21 @@ fn rows_of(entry: &LeafEntry<'_>) -> (Key, u32, Vec<u32>) {
     (entry.key.clone(), entry.rows, rows)
 }
 
+fn counted(entry: LeafEntry<'_>) -> CountedRows<'_> {
+    CountedRows { rows: entry.rows, rows_in: entry.rows_in }
+}
+
 /// Runs that follow each other as one.
-fn joined<'a>(rows: Vec<(u32, KeyRows<'a>)>) -> Vec<(u32, KeyRows<'a>)> {
-    let mut joined: Vec<(u32, KeyRows<'a>)> = Vec::new();
-    for (rows, held) in rows {
-        match (joined.last_mut(), &held) {
-            (Some((length, KeyRows::Run(start))), KeyRows::Run(first)) if *start + *length == *first => *length += rows,
-            _ => joined.push((rows, held)),
+fn joined<'a>(held: Vec<CountedRows<'a>>) -> Vec<CountedRows<'a>> {
+    let mut joined: Vec<CountedRows<'a>> = Vec::new();
+    for CountedRows { rows, rows_in } in held {
+        match (joined.last_mut(), &rows_in) {
+            (Some(CountedRows { rows: length, rows_in: KeyRows::Run(start) }), KeyRows::Run(first))
+                if *start + *length == *first =>
+            {
+                *length += rows;
+            }
+            _ => joined.push(CountedRows { rows, rows_in }),
         }
     }
     joined
@@ -64,9 +73,9 @@ fn round_trip(entries: &[LeafEntry<'static>], key_type: KeyType, room: usize) ->
         for number in 0..decoded.heads().len() {
             let part = decoded.segment(number).unwrap();
             assert_eq!(part[0].key, decoded.heads()[number]);
-            let rows: Vec<_> = part.iter().map(|entry| (entry.rows, entry.rows_in.clone())).collect();
+            let rows = part.iter().cloned().map(counted).collect();
             assert_eq!(joined(decoded.rows_of_segment(number).unwrap()), joined(rows));
-            let counts = part.iter().map(|entry| (entry.key.clone(), entry.rows));
+            let counts = part.iter().map(|entry| KeyCount { key: entry.key.clone(), rows: entry.rows });
             assert!(decoded.counts_of_segment(number).unwrap().eq(counts));
             found.extend(part.iter().map(rows_of));
         }
@@ -198,11 +207,11 @@ proptest! {
             let Ok(damaged) = PackedLeaf::decode(&bytes, &leaf.first_key, leaf.keys, &KeyType::UInt64, UNIVERSE) else { continue };
             for number in 0..damaged.heads().len() {
                 let without = damaged.rows_of_segment(number);
-                for (rows, held) in without.iter().flatten() {
-                    prop_assert!(!matches!(held, KeyRows::Run(first) if u64::from(*first) + u64::from(*rows) > u64::from(UNIVERSE)));
+                for CountedRows { rows, rows_in } in without.iter().flatten() {
+                    prop_assert!(!matches!(rows_in, KeyRows::Run(first) if u64::from(*first) + u64::from(*rows) > u64::from(UNIVERSE)));
                 }
                 if let Ok(part) = damaged.segment(number) {
-                    let rows = part.into_iter().map(|entry| (entry.rows, entry.rows_in)).collect();
+                    let rows = part.into_iter().map(counted).collect();
                     prop_assert_eq!(joined(without.unwrap()), joined(rows));
                 }
             }

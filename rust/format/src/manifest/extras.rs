@@ -69,7 +69,15 @@ pub struct ManifestDelta {
 }
 
 /// What stands behind the updates of a manifest.
-pub(super) type ManifestExtras = (Vec<ManifestTransaction>, Vec<ManifestPublication>, Option<ManifestDelta>);
+#[derive(Default)]
+pub(super) struct ManifestExtras {
+    /// The last call of each application that numbers its calls.
+    pub transactions: Vec<ManifestTransaction>,
+    /// What was published of a folder, oldest first.
+    pub publications: Vec<ManifestPublication>,
+    /// Which Delta table the updates are of.
+    pub delta: Option<ManifestDelta>,
+}
 
 pub(super) fn encode(
     transactions: &[ManifestTransaction],
@@ -134,7 +142,7 @@ pub(super) fn decode(input: &mut ByteReader<'_>) -> Result<ManifestExtras> {
     if transactions.is_empty() && publications.is_empty() && delta.is_none() {
         return Err(FormatError::invalid("the part behind the updates", "empty", "left out where it is"));
     }
-    Ok((transactions, publications, delta))
+    Ok(ManifestExtras { transactions, publications, delta })
 }
 
 pub(super) fn validate(

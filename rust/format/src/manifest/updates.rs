@@ -1,8 +1,9 @@
 //! The part of a manifest that says what a table has pending: its key, the live log, the runs, and what was folded where.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
-use super::extras::{self, ManifestDelta, ManifestPublication, ManifestTransaction};
+use super::extras::{self, ManifestDelta, ManifestExtras, ManifestPublication, ManifestTransaction};
 use super::{MAX_NAME_LENGTH, MAX_PATH_LENGTH, unique};
 use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
@@ -67,7 +68,7 @@ pub struct ManifestRun {
     /// Sequence number of its newest commit.
     pub last_sequence: u64,
     /// Ranges of its rows that are in the data files already: ascending, apart from each other, not empty.
-    pub migrated: Vec<(u32, u32)>,
+    pub migrated: Vec<Range<u32>>,
     /// What its keys were resolved to. An index: lost, it is derived again.
     pub position_map: Option<ManifestPositionMap>,
     /// The migration during which it was written, if some of its updates have two sets, one for as long as the migration is under way and
@@ -91,9 +92,17 @@ pub struct ManifestPositionMap {
 pub struct ManifestMigration {
     /// Its number, from 1 on, which is the version of the application transaction in a Delta log.
     pub number: u64,
-    /// Rows that it folds: ordinal of the run in [`ManifestUpdates::runs`], first row, end; ascending, apart from each
-    /// other, not empty.
-    pub ranges: Vec<(u32, u32, u32)>,
+    /// Rows that it folds: ascending, apart from each other, not empty.
+    pub ranges: Vec<RunRange>,
+}
+
+/// A range of rows of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunRange {
+    /// Ordinal of the run in [`ManifestUpdates::runs`].
+    pub run: u32,
+    /// The rows.
+    pub rows: Range<u32>,
 }
 
 /// A data file that does not count any more.
@@ -158,9 +167,9 @@ impl ManifestUpdates {
         if let Some(migration) = &self.migration {
             out.varint(migration.number);
             out.length(migration.ranges.len());
-            for (run, start, end) in &migration.ranges {
+            for RunRange { run, rows } in &migration.ranges {
                 out.varint(u64::from(*run));
-                put_range(out, (*start, *end));
+                put_range(out, rows);
             }
         }
         out.varint(self.migrations);
@@ -225,8 +234,8 @@ impl ManifestUpdates {
             merged_bytes: input.varint()?,
             merged_rows: input.varint()?,
         };
-        let (transactions, publications, delta) = match input.remaining() {
-            0 => (Vec::new(), Vec::new(), None),
+        let ManifestExtras { transactions, publications, delta } = match input.remaining() {
+            0 => ManifestExtras::default(),
             _ => extras::decode(input)?,
         };
         Ok(Self {
@@ -296,7 +305,7 @@ impl ManifestRun {
         out.varint(self.last_sequence);
         out.length(self.migrated.len());
         for range in &self.migrated {
-            put_range(out, *range);
+            put_range(out, range);
         }
         out.flag(self.position_map.is_some());
         if let Some(resolution) = &self.position_map {
@@ -360,7 +369,7 @@ impl ManifestRun {
         }
         let mut from = 0;
         for range in &self.migrated {
-            from = check_range("a migrated range", *range, from, self.rows)?;
+            from = check_range("a migrated range", range, from, self.rows)?;
         }
         Ok(())
     }
@@ -373,8 +382,7 @@ impl ManifestMigration {
         let mut slices = Vec::with_capacity(count);
         for _ in 0..count {
             let run = input.varint_u32("the run of a slice")?;
-            let (start, end) = range_of(input)?;
-            slices.push((run, start, end));
+            slices.push(RunRange { run, rows: range_of(input)? });
         }
         Ok(Self { number, ranges: slices })
     }
@@ -385,7 +393,7 @@ impl ManifestMigration {
             return Err(FormatError::invalid("the number of the migration", self.number, expected));
         }
         let (mut before, mut from) = (0, 0);
-        for (run, start, end) in &self.ranges {
+        for RunRange { run, rows } in &self.ranges {
             let Some(of) = updates.runs.get(*run as usize).filter(|_| before <= *run) else {
                 let expected = format_args!("ascending, from {before} to below {}", updates.runs.len()).to_string();
                 return Err(FormatError::invalid("the run of a slice", run, expected));
@@ -393,7 +401,7 @@ impl ManifestMigration {
             if before < *run {
                 (before, from) = (*run, 0);
             }
-            from = check_range("a slice of a migration", (*start, *end), from, of.rows)?;
+            from = check_range("a slice of a migration", rows, from, of.rows)?;
         }
         Ok(())
     }
@@ -410,16 +418,16 @@ pub(super) fn check_paths<'a>(what: &'static str, paths: impl Iterator<Item = &'
 }
 
 /// A range as its start and its length.
-fn put_range(out: &mut ByteWriter, (start, end): (u32, u32)) {
-    out.varint(u64::from(start));
-    out.varint(u64::from(end.saturating_sub(start)));
+fn put_range(out: &mut ByteWriter, range: &Range<u32>) {
+    out.varint(u64::from(range.start));
+    out.varint(u64::from(range.end.saturating_sub(range.start)));
 }
 
-fn range_of(input: &mut ByteReader<'_>) -> Result<(u32, u32)> {
+fn range_of(input: &mut ByteReader<'_>) -> Result<Range<u32>> {
     let start = input.varint_u32("the start of a range")?;
     let length = input.varint_u32("the length of a range")?;
     match start.checked_add(length) {
-        Some(end) => Ok((start, end)),
+        Some(end) => Ok(start..end),
         None => Err(FormatError::TooLong {
             what: "the end of a range",
             got: u64::from(start) + u64::from(length),
@@ -429,7 +437,8 @@ fn range_of(input: &mut ByteReader<'_>) -> Result<(u32, u32)> {
 }
 
 /// Checks a range of rows that may not begin before `from`; gives where the next one may begin, so that it does not touch.
-fn check_range(what: &'static str, (start, end): (u32, u32), from: u32, rows: u32) -> Result<u32> {
+fn check_range(what: &'static str, range: &Range<u32>, from: u32, rows: u32) -> Result<u32> {
+    let Range { start, end } = *range;
     if from <= start && start < end && end <= rows {
         return Ok(end.saturating_add(1));
     }

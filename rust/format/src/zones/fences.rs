@@ -1,31 +1,31 @@
 //! How fences are stored: numbers as steps and spans, bytes without what they share with the fence before.
 
-use super::{ByteFence, MAX_FENCE_BYTES, decode_numbers, encode_numbers};
+use super::{ByteFence, FencePair, MAX_FENCE_BYTES, decode_numbers, encode_numbers};
 use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
 use crate::key::MAX_KEY_LENGTH;
 
 /// The step from the upper fence before to the lower fence, up or down; then what lies between the two fences.
-pub(super) fn encode_fixed(fences: &[(u64, u64)], start: usize, zones: usize, out: &mut ByteWriter) {
-    let mut upper = start.checked_sub(1).and_then(|last| fences.get(last)).map_or(0, |(_, high)| *high);
+pub(super) fn encode_fixed(fences: &[FencePair<u64>], start: usize, zones: usize, out: &mut ByteWriter) {
+    let mut upper = start.checked_sub(1).and_then(|last| fences.get(last)).map_or(0, |fence| fence.high);
     let fences = fences.get(start..start + zones).unwrap_or_default();
-    let step = |(low, high): &(u64, u64)| zigzag(low.wrapping_sub(std::mem::replace(&mut upper, *high)));
+    let step = |fence: &FencePair<u64>| zigzag(fence.low.wrapping_sub(std::mem::replace(&mut upper, fence.high)));
     let steps: Vec<u64> = fences.iter().map(step).collect();
     encode_numbers(&steps, out);
-    let spans: Vec<u64> = fences.iter().map(|(low, high)| high.wrapping_sub(*low)).collect();
+    let spans: Vec<u64> = fences.iter().map(|fence| fence.high.wrapping_sub(fence.low)).collect();
     encode_numbers(&spans, out);
 }
 
-pub(super) fn decode_fixed(input: &mut ByteReader<'_>, zones: usize, fences: &mut Vec<(u64, u64)>) -> Result<()> {
+pub(super) fn decode_fixed(input: &mut ByteReader<'_>, zones: usize, fences: &mut Vec<FencePair<u64>>) -> Result<()> {
     let steps = decode_numbers(input, zones)?;
     let spans = decode_numbers(input, zones)?;
-    let mut upper = fences.last().map_or(0, |(_, high)| *high);
+    let mut upper = fences.last().map_or(0, |fence| fence.high);
     for (step, span) in steps.into_iter().zip(spans) {
         let low = upper.wrapping_add(unzigzag(step));
         upper = low
             .checked_add(span)
             .ok_or_else(|| FormatError::invalid("an upper fence", "beyond 64 bits", "a 64-bit number"))?;
-        fences.push((low, upper));
+        fences.push(FencePair { low, high: upper });
     }
     Ok(())
 }
@@ -41,9 +41,9 @@ fn unzigzag(code: u64) -> u64 {
 
 /// Each fence without the bytes that it shares with the one before: lower, upper, lower, …
 pub(super) fn encode_bytes(fences: &[ByteFence], start: usize, zones: usize, out: &mut ByteWriter) -> Result<()> {
-    let mut before = start.checked_sub(1).and_then(|last| fences.get(last)).map_or(&[][..], |(_, high)| high);
+    let mut before = start.checked_sub(1).and_then(|last| fences.get(last)).map_or(&[][..], |fence| &fence.high);
     let fences = fences.get(start..start + zones).unwrap_or_default();
-    for fence in fences.iter().flat_map(|(low, high)| [low, high]) {
+    for fence in fences.iter().flat_map(|fence| [&fence.low, &fence.high]) {
         let shared = before.iter().zip(fence).take_while(|(a, b)| a == b).count();
         out.length(shared);
         out.blob("a fence", fence.get(shared..).unwrap_or_default(), MAX_KEY_LENGTH)?;
@@ -60,9 +60,9 @@ pub(super) fn decode_bytes(
     fences: &mut Vec<ByteFence>,
 ) -> Result<()> {
     for _ in 0..zones {
-        let low = decode_byte_fence(input, fences.last().map_or(&[], |(_, high)| high), left)?;
+        let low = decode_byte_fence(input, fences.last().map_or(&[], |fence| &fence.high), left)?;
         let high = decode_byte_fence(input, &low, left)?;
-        fences.push((low, high));
+        fences.push(ByteFence { low, high });
     }
     Ok(())
 }
@@ -88,7 +88,7 @@ fn decode_byte_fence(input: &mut ByteReader<'_>, before: &[u8], left: &mut usize
 
 pub(super) fn bytes_fit(fences: &[ByteFence]) -> bool {
     let mut held = 0usize;
-    let in_order = fences.iter().all(|(low, high)| {
+    let in_order = fences.iter().all(|ByteFence { low, high }| {
         held = held.saturating_add(low.len() + high.len());
         low.len() <= MAX_KEY_LENGTH && high.len() <= MAX_KEY_LENGTH && low <= high
     });
@@ -122,7 +122,7 @@ mod tests {
             assert_eq!((decoded.is_ok(), left), (fits, 0));
             assert_eq!(fences.len(), most);
         }
-        let fence: ByteFence = (vec![1; MAX_KEY_LENGTH].into(), vec![2; MAX_KEY_LENGTH].into());
+        let fence = ByteFence { low: vec![1; MAX_KEY_LENGTH].into(), high: vec![2; MAX_KEY_LENGTH].into() };
         assert!(bytes_fit(&vec![fence.clone(); most]) && !bytes_fit(&vec![fence; most + 1]));
     }
 }

@@ -98,19 +98,19 @@ fn runs() -> Vec<Bad> {
             updates.log.first_sequence = u64::MAX;
         }),
         with("migrated-range-empty.lmm", "a migrated range has no row", |updates| {
-            updates.runs[1].migrated = vec![(3, 3)];
+            updates.runs[1].migrated = std::iter::once(3..3).collect();
         }),
         with("migrated-range-beyond-run.lmm", "a migrated range ends behind the run's last row", |updates| {
-            updates.runs[1].migrated = vec![(3, 11)];
+            updates.runs[1].migrated = std::iter::once(3..11).collect();
         }),
         with("migrated-ranges-overlap.lmm", "two migrated ranges have a row in common", |updates| {
-            updates.runs[1].migrated = vec![(0, 4), (3, 6)];
+            updates.runs[1].migrated = vec![0..4, 3..6];
         }),
         with("migrated-ranges-touch.lmm", "a migrated range begins where the one before ends", |updates| {
-            updates.runs[1].migrated = vec![(0, 4), (4, 6)];
+            updates.runs[1].migrated = vec![0..4, 4..6];
         }),
         with("migrated-ranges-descend.lmm", "the later migrated range is listed first", |updates| {
-            updates.runs[1].migrated = vec![(5, 6), (0, 4)];
+            updates.runs[1].migrated = vec![5..6, 0..4];
         }),
         with(
             "run-during-a-later-migration.lmm",
@@ -127,7 +127,8 @@ fn runs() -> Vec<Bad> {
 
 fn migrations() -> Vec<Bad> {
     let slices = |name: &str, wrong: &'static str, slices: &[(u32, u32, u32)]| {
-        let migration = ManifestMigration { number: 3, ranges: slices.to_vec() };
+        let ranges = slices.iter().map(|&(run, start, end)| RunRange { run, rows: start..end }).collect();
+        let migration = ManifestMigration { number: 3, ranges };
         with(name, wrong, |updates| updates.migration = Some(migration))
     };
     vec![

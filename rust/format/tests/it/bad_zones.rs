@@ -1,7 +1,7 @@
 //! Bad segments of zones.
 
 use lakemark_format::filter::{Density, FilterShape};
-use lakemark_format::zones::{Fences, Filters, MAX_ZONES, Zones};
+use lakemark_format::zones::{ByteFence, FencePair, Fences, Filters, MAX_ZONES, Zones};
 use lakemark_format::*;
 
 use crate::bad::{Bad, bad};
@@ -166,15 +166,15 @@ fn columns() -> Vec<Bad> {
 
 fn fences() -> Vec<Bad> {
     let numbers = golden_zones::filtered();
-    let number = |place: usize, fence: (u64, u64)| {
+    let number = |place: usize, (low, high): (u64, u64)| {
         zones(&numbers, move |zones| match &mut zones.fences {
-            Some(Fences::Fixed(fences)) => fences[place] = fence,
+            Some(Fences::Fixed(fences)) => fences[place] = FencePair { low, high },
             other => panic!("{other:?}"),
         })
     };
     let text = |place: usize, low: &[u8], high: &[u8]| {
         filtered(|zones| match &mut zones.fences {
-            Some(Fences::Bytes(fences)) => fences[place] = (low.into(), high.into()),
+            Some(Fences::Bytes(fences)) => fences[place] = ByteFence { low: low.into(), high: high.into() },
             other => panic!("{other:?}"),
         })
     };

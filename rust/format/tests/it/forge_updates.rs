@@ -26,8 +26,8 @@ pub fn part(updates: &ManifestUpdates) -> Vec<u8> {
     if let Some(migration) = &updates.migration {
         out.varint(migration.number);
         out.varint(migration.ranges.len() as u64);
-        for (run, start, end) in &migration.ranges {
-            numbers(&mut out, &[(*run).into(), (*start).into(), end.wrapping_sub(*start).into()]);
+        for RunRange { run, rows } in &migration.ranges {
+            numbers(&mut out, &[(*run).into(), rows.start.into(), rows.end.wrapping_sub(rows.start).into()]);
         }
     }
     out.varint(updates.migrations);
@@ -91,8 +91,8 @@ fn run(out: &mut ByteWriter, run: &ManifestRun) {
     out.varint(run.length);
     out.u8(run.passes);
     numbers(out, &[run.rows.into(), run.first_sequence, run.last_sequence, run.migrated.len() as u64]);
-    for (start, end) in &run.migrated {
-        numbers(out, &[(*start).into(), end.wrapping_sub(*start).into()]);
+    for rows in &run.migrated {
+        numbers(out, &[rows.start.into(), rows.end.wrapping_sub(rows.start).into()]);
     }
     out.u8(run.position_map.is_some().into());
     if let Some(resolution) = &run.position_map {

@@ -1,7 +1,7 @@
 //! The second writer of zones and filters: hashes to blocks to bits, made from `docs/format.md`, section 10.
 
 use lakemark_format::codec::ByteWriter;
-use lakemark_format::zones::{ByteFence, Fences, Filters, Zones};
+use lakemark_format::zones::{ByteFence, FencePair, Fences, Filters, Zones};
 use lakemark_format::*;
 use twox_hash::XxHash64;
 
@@ -142,19 +142,19 @@ struct Fencing {
 }
 
 impl Fencing {
-    fn numbers(&mut self, fences: &[(u64, u64)], out: &mut ByteWriter) {
+    fn numbers(&mut self, fences: &[FencePair<u64>], out: &mut ByteWriter) {
         let mut steps = Vec::new();
-        for (low, high) in fences {
-            let step = low.wrapping_sub(self.number) as i64;
+        for fence in fences {
+            let step = fence.low.wrapping_sub(self.number) as i64;
             steps.push((step << 1 ^ step >> 63) as u64);
-            self.number = *high;
+            self.number = fence.high;
         }
         out.bytes(&column(steps));
-        out.bytes(&column(fences.iter().map(|(low, high)| high.wrapping_sub(*low))));
+        out.bytes(&column(fences.iter().map(|fence| fence.high.wrapping_sub(fence.low))));
     }
 
     fn bytes(&mut self, fences: &[ByteFence], out: &mut ByteWriter) {
-        for fence in fences.iter().flat_map(|(low, high)| [low, high]) {
+        for fence in fences.iter().flat_map(|fence| [&fence.low, &fence.high]) {
             let equal = (0..).take_while(|at| fence.get(*at).is_some_and(|byte| self.bytes.get(*at) == Some(byte)));
             let shared = equal.count();
             out.varint(shared as u64);

@@ -118,7 +118,7 @@ fn numbers_of_commits_end_below_the_largest() {
     let commits = frames()[0].clone();
     let bytes = log::log_frame(&LOG, 68, u64::MAX - 2, &commits).unwrap();
     let read = log::read_log(&LOG, 68, u64::MAX - 2, &bytes).unwrap();
-    assert_eq!(read.commits.last().unwrap().0, u64::MAX - 1);
+    assert_eq!(read.commits.last().unwrap().sequence, u64::MAX - 1);
     assert!(matches!(log::log_frame(&LOG, 68, u64::MAX - 1, &commits), Err(FormatError::Invalid { .. })));
     let beyond = frame(&LOG, 68, u64::MAX - 1, &payload(&commits));
     assert!(matches!(log::read_log(&LOG, 68, u64::MAX - 1, &beyond), Err(FormatError::DamagedUpdates { .. })));

@@ -93,7 +93,7 @@ pub fn read(
         let (order, later_orders) = orders.split_at(bin.order_length as usize);
         (postings, orders) = (later, later_orders);
         let mut by_key: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
-        for (key, row) in entries(bin, posting, order, directory.universe)? {
+        for BinEntry { key, row } in entries(bin, posting, order, directory.universe)? {
             by_key.entry(key).or_default().push(row);
         }
         values.extend(by_key.into_iter().map(|(key, rows)| (Key::Fixed(key), rows)));
@@ -101,21 +101,22 @@ pub fn read(
     Ok((values, bins.iter().map(|bin| bin.values).collect()))
 }
 
-fn entries(bin: &Bin, posting: &[u8], order: &[u8], universe: u32) -> Result<Vec<(u64, u32)>> {
-    let entries: Vec<(u64, u32)> = if bin.is_ramps() {
+fn entries(bin: &Bin, posting: &[u8], order: &[u8], universe: u32) -> Result<Vec<BinEntry>> {
+    let entry = |(key, row)| BinEntry { key, row };
+    let entries: Vec<BinEntry> = if bin.is_ramps() {
         ramp::decode(posting, bin, universe)?.iter().flat_map(Ramp::iter).collect()
     } else {
         let mut rows = Vec::new();
         posting::decode(posting, bin.rows, universe, &mut rows)?;
         if bin.values == 1 {
-            rows.into_iter().map(|row| (bin.low, row)).collect()
+            rows.into_iter().map(|row| entry((bin.low, row))).collect()
         } else {
             let order = BinOrder::decode(order, bin)?;
             let rows = order.ranks(0..bin.rows)?.into_iter().map(|rank| rows[rank as usize]);
-            order.keys()?.into_iter().zip(rows).collect()
+            order.keys()?.into_iter().zip(rows).map(entry).collect()
         }
     };
-    let mut rows: Vec<u32> = entries.iter().map(|(_, row)| *row).collect();
+    let mut rows: Vec<u32> = entries.iter().map(|entry| entry.row).collect();
     rows.sort();
     rows.dedup();
     if rows.len() != entries.len() || !entries.is_sorted_by(|a, b| a < b) {

@@ -1,13 +1,13 @@
 //! A second reader of logs, made from `docs/format.md`: slow and plain.
 
 use lakemark_format::codec::ByteReader;
-use lakemark_format::{LogCommit, log};
+use lakemark_format::{LogCommit, LoggedCommit, log};
 
 use crate::samples_updates::{FIRST, LOG};
 use crate::{forge, forge_updates};
 
 /// The commits, and whether a torn tail follows; `None` where the log is damaged.
-pub fn read(bytes: &[u8]) -> Option<(Vec<(u64, LogCommit)>, bool)> {
+pub fn read(bytes: &[u8]) -> Option<(Vec<LoggedCommit>, bool)> {
     if bytes.get(..68)? != forge_updates::log_header(&LOG, 3, 4, 0) {
         return None;
     }
@@ -26,7 +26,8 @@ pub fn read(bytes: &[u8]) -> Option<(Vec<(u64, LogCommit)>, bool)> {
         if begun?.sequence != next {
             return None;
         }
-        commits.extend((next..).zip(decode(payload).filter(|commits| !commits.is_empty())?));
+        let read = (next..).zip(decode(payload).filter(|commits| !commits.is_empty())?);
+        commits.extend(read.map(|(sequence, commit)| LoggedCommit { sequence, commit }));
         at += 20 + payload.len();
     }
     Some((commits, false))

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use lakemark_format::zones::{Fences, Filters, Zones, slice_bytes};
+use lakemark_format::zones::{ByteFence, FencePair, Fences, Filters, Zones, slice_bytes};
 use lakemark_format::*;
 
 use crate::forge_zones::Filter;
@@ -110,10 +110,11 @@ impl Zoned {
         let fences = self.zones.iter().map(|zone| zone.fences.clone().unwrap());
         if self.key_type.is_fixed() {
             let number = |key| if let Key::Fixed(number) = key { number } else { panic!("{key:?}") };
-            return Some(Fences::Fixed(fences.map(|(low, high)| (number(low), number(high))).collect()));
+            let pair = |(low, high)| FencePair { low: number(low), high: number(high) };
+            return Some(Fences::Fixed(fences.map(pair).collect()));
         }
         let bytes = |key| if let Key::Bytes(bytes) = key { bytes.into() } else { panic!("{key:?}") };
-        Some(Fences::Bytes(fences.map(|(low, high)| (bytes(low), bytes(high))).collect()))
+        Some(Fences::Bytes(fences.map(|(low, high)| ByteFence { low: bytes(low), high: bytes(high) }).collect()))
     }
 
     /// All filters by the library's functions.
@@ -199,9 +200,9 @@ impl File {
 
     fn fences(&self, zone: usize) -> Option<(Key, Key)> {
         match self.zones().fences.as_ref()? {
-            Fences::Fixed(fences) => Some((Key::Fixed(fences[zone].0), Key::Fixed(fences[zone].1))),
+            Fences::Fixed(fences) => Some((Key::Fixed(fences[zone].low), Key::Fixed(fences[zone].high))),
             Fences::Bytes(fences) => {
-                let (low, high) = &fences[zone];
+                let ByteFence { low, high } = &fences[zone];
                 Some((Key::Bytes(low.to_vec()), Key::Bytes(high.to_vec())))
             }
         }

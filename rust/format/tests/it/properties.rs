@@ -43,7 +43,7 @@ pub fn keys() -> impl Strategy<Value = (KeyType, Vec<Key>)> {
     key_type().prop_flat_map(|key_type| {
         let keys = match (key_type.fixed_bounds(), key_type.bytes_length()) {
             _ if matches!(key_type, KeyType::Composite(_)) => composites(&key_type).boxed(),
-            (Some((low, high)), _) => btree_set((low..=high).prop_map(Key::Fixed), 0..30).boxed(),
+            (Some(bounds), _) => btree_set(bounds.prop_map(Key::Fixed), 0..30).boxed(),
             (None, Some(length)) => btree_set(vec(any::<u8>(), length).prop_map(Key::Bytes), 0..30).boxed(),
             (None, None) => btree_set(vec(any::<u8>(), 0..20).prop_map(Key::Bytes), 0..30).boxed(),
         };
@@ -64,7 +64,10 @@ fn composites(key_type: &KeyType) -> impl Strategy<Value = std::collections::BTr
             };
             let some = number.to_be_bytes();
             let key = match (key_type.fixed_bounds(), key_type.bytes_length()) {
-                (Some((low, high)), _) => Key::Fixed(low + number % (high - low).saturating_add(1)),
+                (Some(bounds), _) => {
+                    let (low, high) = bounds.into_inner();
+                    Key::Fixed(low + number % (high - low).saturating_add(1))
+                }
                 (None, Some(length)) => Key::Bytes(some.into_iter().cycle().take(length).collect()),
                 (None, None) => Key::Bytes(some[..(number % 9) as usize].to_vec()),
             };

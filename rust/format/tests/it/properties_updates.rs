@@ -1,5 +1,7 @@
 //! Laws of what updates write: decode undoes encode, two readers of logs agree, and no bytes make a reader panic.
 
+use std::ops::Range;
+
 use lakemark_format::*;
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
@@ -20,10 +22,10 @@ fn frames() -> impl Strategy<Value = Vec<Vec<LogCommit>>> {
 }
 
 /// Ranges of rows, ascending and apart.
-fn ranges(rows: u32) -> impl Strategy<Value = Vec<(u32, u32)>> {
+fn ranges(rows: u32) -> impl Strategy<Value = Vec<Range<u32>>> {
     btree_set(0..=rows, 0..7).prop_map(|ends| {
         let ends: Vec<_> = ends.into_iter().collect();
-        ends.chunks_exact(2).map(|range| (range[0], range[1])).collect()
+        ends.chunks_exact(2).map(|range| range[0]..range[1]).collect()
     })
 }
 
@@ -81,7 +83,9 @@ fn updates() -> impl Strategy<Value = ManifestUpdates> {
                 let mut slices: Vec<_> = (0..)
                     .zip(&runs)
                     .filter(|_| !chosen.is_empty())
-                    .flat_map(|(number, run)| run.migrated.iter().map(move |(start, end)| (number, *start, *end)))
+                    .flat_map(|(number, run)| {
+                        run.migrated.iter().map(move |rows| RunRange { run: number, rows: rows.clone() })
+                    })
                     .collect();
                 for index in chosen.iter().filter(|_| slices.len() > 1).cloned().collect::<Vec<_>>() {
                     slices.remove(index.index(slices.len()));

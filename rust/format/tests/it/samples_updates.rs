@@ -20,7 +20,7 @@ pub fn updates() -> ManifestUpdates {
                 rows: u32::MAX,
                 first_sequence: 0,
                 last_sequence: 30,
-                migrated: vec![(0, 1), (7, 300), (u32::MAX - 1, u32::MAX)],
+                migrated: vec![0..1, 7..300, u32::MAX - 1..u32::MAX],
                 position_map: Some(resolution),
                 during: 0,
             },
@@ -37,7 +37,14 @@ pub fn updates() -> ManifestUpdates {
                 during: 3,
             },
         ],
-        migration: Some(ManifestMigration { number: 3, ranges: vec![(0, 1, 5), (0, 300, 4000), (1, 9, 10)] }),
+        migration: Some(ManifestMigration {
+            number: 3,
+            ranges: vec![
+                RunRange { run: 0, rows: 1..5 },
+                RunRange { run: 0, rows: 300..4000 },
+                RunRange { run: 1, rows: 9..10 },
+            ],
+        }),
         migrations: 3,
         replaced: vec![ReplacedFile { path: "year=2024/part-0.parquet".into(), size: 1_234_567, modified_ns: -2 }],
         data: vec![
@@ -118,8 +125,9 @@ pub fn frames() -> Vec<Vec<LogCommit>> {
 }
 
 /// All commits of frames with their numbers.
-pub fn numbered(frames: &[Vec<LogCommit>]) -> Vec<(u64, LogCommit)> {
-    (FIRST..).zip(frames.iter().flatten().cloned()).collect()
+pub fn numbered(frames: &[Vec<LogCommit>]) -> Vec<LoggedCommit> {
+    let numbered = (FIRST..).zip(frames.iter().flatten().cloned());
+    numbered.map(|(sequence, commit)| LoggedCommit { sequence, commit }).collect()
 }
 
 /// The whole log of these frames, and where each of them ends.

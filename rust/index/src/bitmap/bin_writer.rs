@@ -18,11 +18,32 @@ pub(super) fn memory_bytes(rows: u64) -> u64 {
     rows * size_of::<u32>() as u64 + rows.min(MAX_BIN_ROWS.into()) * BYTES_PER_BIN_ROW
 }
 
+/// A value of the bin that is gathered.
+struct BinValue {
+    key: u64,
+    /// How many rows it has.
+    rows: u32,
+}
+
+/// What a bin is written as.
+struct EncodedBin {
+    /// The posting, or ramps in its place.
+    posting: Vec<u8>,
+    order: Vec<u8>,
+}
+
+/// The bins of a block that is closed.
+pub(super) struct BinBlock {
+    pub bins: Vec<Bin>,
+    /// Their orders.
+    pub orders: Vec<u8>,
+}
+
 pub(super) struct BinWriter {
     cutter: Cutter,
     universe: u32,
-    /// Values of the current bin, each with its number of rows.
-    values: Vec<(u64, u32)>,
+    /// Values of the current bin.
+    values: Vec<BinValue>,
     /// The rows of these, and behind them those of the value that is being read.
     rows: Vec<u32>,
     /// How many rows these values have.
@@ -53,24 +74,25 @@ impl BinWriter {
         if self.values.is_empty() {
             self.last = self.cutter.last_of_bin(key);
         }
-        self.values.push((key, rows as u32));
+        self.values.push(BinValue { key, rows: rows as u32 });
         self.held += rows;
         done
     }
 
     /// Ends the bin, if there is one, and gives its posting.
     pub(super) fn finish(&mut self) -> Option<Vec<u8>> {
-        let (low, high) = (self.values.first()?.0, self.values.last()?.0);
+        let (low, high) = (self.values.first()?.key, self.values.last()?.key);
         let values = std::mem::take(&mut self.values);
         let rows: Vec<u32> = self.rows.drain(..std::mem::take(&mut self.held)).collect();
-        let (mut posting, mut order) = (Vec::new(), Vec::new());
-        if values.len() == 1 {
+        let EncodedBin { posting, order } = if values.len() == 1 {
+            let mut posting = Vec::new();
             posting::encode(&rows, self.universe, &mut posting);
+            EncodedBin { posting, order: Vec::new() }
         } else {
-            let keys = values.iter().flat_map(|(key, rows)| std::iter::repeat_n(*key, *rows as usize));
+            let keys = values.iter().flat_map(|value| std::iter::repeat_n(value.key, value.rows as usize));
             let keys: Vec<u64> = keys.collect();
-            (posting, order) = self.encode(&keys, &rows);
-        }
+            self.encode(&keys, &rows)
+        };
         self.bins.push(Bin {
             low,
             high,
@@ -84,7 +106,7 @@ impl BinWriter {
     }
 
     /// Posting and order of entries, or their ramps if these are smaller.
-    fn encode(&self, keys: &[u64], rows: &[u32]) -> (Vec<u8>, Vec<u8>) {
+    fn encode(&self, keys: &[u64], rows: &[u32]) -> EncodedBin {
         let mut by_row: Vec<(u32, u32)> = rows.iter().copied().zip(0..).collect();
         by_row.sort_unstable();
         let sorted: Vec<u32> = by_row.iter().map(|(row, _)| *row).collect();
@@ -99,8 +121,10 @@ impl BinWriter {
         let order = order::encode(keys, &ranks);
         let low = keys.first().copied().unwrap_or(0);
         match ramp::find(keys, rows).map(|ramps| ramp::encode(&ramps, low)) {
-            Some(ramps) if ramps.len() <= posting.len() + order.len() => (ramps, Vec::new()),
-            _ => (posting, order),
+            Some(ramps) if ramps.len() <= posting.len() + order.len() => {
+                EncodedBin { posting: ramps, order: Vec::new() }
+            }
+            _ => EncodedBin { posting, order },
         }
     }
 
@@ -109,8 +133,8 @@ impl BinWriter {
         self.bins.len() == MAX_BLOCK_VALUES || self.orders.len() >= TARGET_ORDER_BYTES
     }
 
-    /// The bins of the block and their orders.
-    pub(super) fn take_block(&mut self) -> (Vec<Bin>, Vec<u8>) {
-        (std::mem::take(&mut self.bins), std::mem::take(&mut self.orders))
+    /// Closes the block.
+    pub(super) fn take_block(&mut self) -> BinBlock {
+        BinBlock { bins: std::mem::take(&mut self.bins), orders: std::mem::take(&mut self.orders) }
     }
 }

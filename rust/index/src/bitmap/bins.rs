@@ -10,7 +10,7 @@
 
 use std::ops::{Bound, Range};
 
-use lakemark_format::bin_block::{self, Bin};
+use lakemark_format::bin_block::{self, Bin, BinEntry};
 use lakemark_format::error::{FormatError, Result};
 use lakemark_format::key::Key;
 use lakemark_format::order::BinOrder;
@@ -19,6 +19,7 @@ use lakemark_format::ramp::{self, Ramp};
 use lakemark_format::segment::SegmentDirectory;
 
 use super::overlap::BlockOverlap;
+use super::rounds::{DecodedBlock, Planned};
 use crate::ranges::{KeyRange, KeyRanges};
 use crate::rows::{RowSet, RowSetBuilder};
 
@@ -67,18 +68,27 @@ pub(super) fn bin_overlap(bin: &Bin, ranges: &KeyRanges) -> BlockOverlap {
     }
 }
 
-/// The logical ranges of a block's bins: of the posting of each, and of its order.
+/// A bin, and the logical ranges of its bytes.
+pub(super) struct PlacedBin<'a> {
+    pub bin: &'a Bin,
+    /// Of its posting.
+    pub posting: Range<u64>,
+    /// Of its order.
+    pub order: Range<u64>,
+}
+
+/// A block's bins, each with its place.
 pub(super) fn locate<'a>(
     directory: &SegmentDirectory,
     number: usize,
     bins: &'a [Bin],
-) -> impl Iterator<Item = (&'a Bin, Range<u64>, Range<u64>)> {
+) -> impl Iterator<Item = PlacedBin<'a>> {
     let mut posting = directory.blocks.get(number).map_or(0, |block| block.postings_offset);
     let mut order = directory.orders_of(number).start;
     bins.iter().map(move |bin| {
         let at = (posting, order);
         (posting, order) = (posting + u64::from(bin.posting_length), order + u64::from(bin.order_length));
-        (bin, at.0..posting, at.1..order)
+        PlacedBin { bin, posting: at.0..posting, order: at.1..order }
     })
 }
 
@@ -100,15 +110,15 @@ enum BinRead {
 }
 
 impl BinPlan {
-    /// The cheaper of two plans with the blocks read (by ascending number), and the logical ranges that it reads.
+    /// The cheaper of two plans with the blocks read, by ascending number.
     pub(super) fn new(
         directory: &SegmentDirectory,
         keys: &KeyRanges,
         places: &[BlockOverlap],
-        read: &[(usize, Vec<Bin>)],
-    ) -> (Self, Vec<Range<u64>>) {
+        read: &[DecodedBlock<Bin>],
+    ) -> Planned<Self> {
         let (mut inside, mut outside) = (0u64, 0u64);
-        for bin in read.iter().flat_map(|(_, bins)| bins) {
+        for bin in read.iter().flat_map(|block| &block.entries) {
             match bin_overlap(bin, keys) {
                 BlockOverlap::Inside => inside += u64::from(bin.posting_length),
                 BlockOverlap::Outside => outside += u64::from(bin.posting_length),
@@ -116,15 +126,15 @@ impl BinPlan {
             }
         }
         let missing = |wanted: BlockOverlap| {
-            let unread = |number: usize| read.binary_search_by_key(&number, |(other, _)| *other).is_err();
+            let unread = |number: usize| read.binary_search_by_key(&number, |block| block.number).is_err();
             places.iter().enumerate().any(|(number, place)| *place == wanted && unread(number))
         };
         let opposite = missing(BlockOverlap::Inside) || outside < inside && !missing(BlockOverlap::Outside);
         let found = if opposite { keys.complement() } else { keys.clone() };
         let mut plan = Self { found, opposite, reads: Vec::new() };
         let mut ranges: Vec<Range<u64>> = Vec::new();
-        for (number, bins) in read {
-            for (bin, posting, order) in locate(directory, *number, bins) {
+        for DecodedBlock { number, entries } in read {
+            for PlacedBin { bin, posting, order } in locate(directory, *number, entries) {
                 match (bin_overlap(bin, &plan.found), ranges.last_mut(), plan.reads.last_mut()) {
                     (BlockOverlap::Outside, ..) => {}
                     (BlockOverlap::Inside, Some(range), Some(BinRead::Whole(bins))) if range.end == posting.start => {
@@ -145,7 +155,7 @@ impl BinPlan {
                 }
             }
         }
-        (plan, ranges)
+        Planned { plan, ranges }
     }
 
     /// The rows asked for, from the bytes of the ranges; `valued` are all rows with a value.
@@ -204,13 +214,16 @@ pub(super) struct Edge<'a> {
     universe: u32,
 }
 
+/// A ramp of a bin.
+struct PlacedRamp {
+    /// Entries of the bin before it.
+    before: u32,
+    ramp: Ramp,
+}
+
 enum Body<'a> {
-    /// Each with the number of entries before it.
-    Ramps(Vec<(u32, Ramp)>),
-    Order {
-        order: BinOrder<'a>,
-        posting: &'a [u8],
-    },
+    Ramps(Vec<PlacedRamp>),
+    Order { order: BinOrder<'a>, posting: &'a [u8] },
 }
 
 impl<'a> Edge<'a> {
@@ -227,7 +240,7 @@ impl<'a> Edge<'a> {
             let numbered = ramp::decode(posting, bin, universe)?.into_iter().map(|ramp| {
                 let first = before;
                 before += ramp.entries;
-                (first, ramp)
+                PlacedRamp { before: first, ramp }
             });
             Body::Ramps(numbered.collect())
         } else {
@@ -250,10 +263,10 @@ impl<'a> Edge<'a> {
             (Key::Fixed(key), None, Body::Order { order, .. }) => order.entries_below(*key, inclusive),
             (Key::Fixed(key), None, Body::Ramps(ramps)) => {
                 // Keys ascend from ramp to ramp: of those that begin below the bound all but the last end below it.
-                let after =
-                    ramps.partition_point(|(_, ramp)| ramp.first_key < *key || inclusive && ramp.first_key == *key);
+                let begins_below = |first: u64| first < *key || inclusive && first == *key;
+                let after = ramps.partition_point(|placed| begins_below(placed.ramp.first_key));
                 let last = after.checked_sub(1).and_then(|last| ramps.get(last));
-                Ok(last.map_or(0, |(before, ramp)| before + ramp.entries_below(*key, inclusive)))
+                Ok(last.map_or(0, |last| last.before + last.ramp.entries_below(*key, inclusive)))
             }
         };
         let of_range = |range: &KeyRange| -> Result<Range<u32>> {
@@ -282,7 +295,7 @@ impl<'a> Edge<'a> {
         match &self.body {
             Body::Ramps(ramps) => {
                 let mut next = 0;
-                for (first, ramp) in ramps {
+                for PlacedRamp { before: first, ramp } in ramps {
                     // Both ascend: ranges that end before a ramp have nothing of later ones either.
                     next += self.entries.iter().skip(next).take_while(|entries| entries.end <= *first).count();
                     let end = first + ramp.entries;
@@ -346,18 +359,19 @@ impl RowSink for DisjointRows {
 ///
 /// # Errors
 /// Bytes that are no such bin.
-pub fn entries_of_bin(bin: &Bin, posting: &[u8], order: &[u8], universe: u32) -> Result<Vec<(u64, u32)>> {
+pub fn entries_of_bin(bin: &Bin, posting: &[u8], order: &[u8], universe: u32) -> Result<Vec<BinEntry>> {
     if bin.is_ramps() {
         return Ok(ramp::decode(posting, bin, universe)?.iter().flat_map(Ramp::iter).collect());
     }
     let mut held: Vec<u32> = Vec::new();
     Decoder::default().decode(posting, bin.rows, universe, &mut held)?;
     if bin.values == 1 {
-        return Ok(held.into_iter().map(|row| (bin.low, row)).collect());
+        return Ok(held.into_iter().map(|row| BinEntry { key: bin.low, row }).collect());
     }
     let order = BinOrder::decode(order, bin)?;
     let rows = order.ranks(0..bin.rows)?.into_iter().filter_map(|rank| held.get(rank as usize).copied());
-    let entries: Vec<(u64, u32)> = order.keys()?.into_iter().zip(rows).collect();
+    let entries = order.keys()?.into_iter().zip(rows);
+    let entries: Vec<BinEntry> = entries.map(|(key, row)| BinEntry { key, row }).collect();
     if entries.is_sorted_by(|a, b| a < b) {
         return Ok(entries);
     }

@@ -144,6 +144,14 @@ impl Next {
     }
 }
 
+/// A coarse level that was written.
+#[derive(Default)]
+struct CoarseParts {
+    /// The values of each bin, where these are listed.
+    bins: Vec<u32>,
+    bitmaps: Vec<PostingRef>,
+}
+
 struct SegmentWriter<'a> {
     container: ContainerWriter,
     sink: &'a mut dyn FnMut(&[u8]) -> io::Result<()>,
@@ -360,9 +368,9 @@ impl<'a> SegmentWriter<'a> {
         }
     }
 
-    /// Writes the coarse level: gives the values of its bins, where these are listed, and its bitmaps.
-    fn write_coarse_level(&mut self) -> Result<(Vec<u32>, Vec<PostingRef>), BuildError> {
-        let Some(ranks) = self.ranks.take() else { return Ok((Vec::new(), Vec::new())) };
+    /// Writes the coarse level.
+    fn write_coarse_level(&mut self) -> Result<CoarseParts, BuildError> {
+        let Some(ranks) = self.ranks.take() else { return Ok(CoarseParts::default()) };
         let bins = if self.encoding.has_bins() { ranks.bins(self.bins) } else { Vec::new() };
         let listed = self.encoding.has_bins().then_some(bins.as_slice());
         let mut bitmaps = Vec::new();
@@ -374,7 +382,7 @@ impl<'a> SegmentWriter<'a> {
             })?;
             bitmaps.push(self.end_posting()?);
         }
-        Ok((bins, bitmaps))
+        Ok(CoarseParts { bins, bitmaps })
     }
 
     fn finish(
@@ -388,7 +396,7 @@ impl<'a> SegmentWriter<'a> {
         self.end_bins()?;
         self.end_leaves()?;
         self.end_block()?;
-        let (bins, bitmaps) = self.write_coarse_level()?;
+        let CoarseParts { bins, bitmaps } = self.write_coarse_level()?;
         let (zones, overlap) = self.zones.take().map(|built| (built.zones, built.overlap)).unzip();
         let directory = SegmentDirectory {
             segment_id: meta.segment_id,

@@ -24,7 +24,7 @@ use lakemark_format::value_block::MAX_BLOCK_VALUES;
 
 pub use bins::BinSample;
 pub use choice::{EncodingChoice, EncodingPrediction, choose};
-pub use reads::{QueryShape, Reads, WEIGHTS, predicted_reads};
+pub use reads::{QueryShape, Reads, WEIGHTS, WeightedShape, predicted_reads};
 pub use sample::ColumnSample;
 pub use shape::ColumnShape;
 
@@ -56,14 +56,23 @@ pub struct Sizes {
     pub fine: f64,
     /// The posting of a value, on average.
     pub posting: f64,
-    /// The value blocks together, and how many there are.
-    pub blocks: (f64, f64),
+    /// The value blocks.
+    pub blocks: BlockSizes,
     /// The NULL list.
     pub nulls: f64,
     /// Bins of the coarse level.
     pub bins: u64,
     /// Each bitmap of the coarse level.
     pub bitmaps: Vec<f64>,
+}
+
+/// The value blocks of a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BlockSizes {
+    /// Bytes of all of them.
+    pub bytes: f64,
+    /// How many there are.
+    pub count: f64,
 }
 
 impl Sizes {
@@ -100,7 +109,7 @@ pub fn sizes(encoding: Encoding, shape: &ColumnShape) -> Option<Sizes> {
     let mut sizes = Sizes {
         fine: if has_fine { fine } else { 0.0 },
         posting: if has_fine { fine / values.max(1.0) } else { 0.0 },
-        blocks: (values * columns / 8.0 + blocks * BLOCK_BYTES, blocks),
+        blocks: BlockSizes { bytes: values * columns / 8.0 + blocks * BLOCK_BYTES, count: blocks },
         nulls: PostingShape::of_runs(shape.nulls as f64, shape.null_runs, rows).posting_bytes(rows),
         ..Sizes::default()
     };
@@ -121,7 +130,7 @@ pub fn sizes(encoding: Encoding, shape: &ColumnShape) -> Option<Sizes> {
             bitmaps.map(|bitmap| bitmap_bytes(level, shape, &cuts, bitmap.saturating_sub(unlisted))).collect();
     }
     let bitmaps: f64 = sizes.bitmaps.iter().map(|bytes| bytes + BITMAP_BYTES).sum();
-    let bytes = FIXED_BYTES + sizes.nulls + sizes.fine + sizes.blocks.0 + bitmaps;
+    let bytes = FIXED_BYTES + sizes.nulls + sizes.fine + sizes.blocks.bytes + bitmaps;
     sizes.total = (bytes * PAGE_SHARE) as u64;
     Some(sizes)
 }

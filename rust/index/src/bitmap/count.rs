@@ -13,7 +13,7 @@ use lakemark_format::error::{FormatError, Result};
 use lakemark_format::segment::SegmentDirectory;
 use lakemark_format::segment::encoding::Encoding;
 
-use super::bins::{self, Edge};
+use super::bins::{self, Edge, PlacedBin};
 use super::leaves;
 use super::overlap::{BlockOverlap, overlaps};
 use super::search::decode_block;
@@ -85,7 +85,7 @@ impl<'a> CountSearch<'a> {
                 continue;
             }
             let bins = bins::decode_block(bytes, number, self.directory)?;
-            for (bin, posting, order) in bins::locate(self.directory, number, &bins) {
+            for PlacedBin { bin, posting, order } in bins::locate(self.directory, number, &bins) {
                 match bins::bin_overlap(bin, &self.ranges) {
                     BlockOverlap::Outside => {}
                     BlockOverlap::Inside => self.known += u64::from(bin.rows),

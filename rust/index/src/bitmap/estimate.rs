@@ -81,6 +81,15 @@ impl Weight {
     }
 }
 
+/// At least and at most what passes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WeightBounds {
+    /// At least this.
+    pub least: Weight,
+    /// No more than this.
+    pub most: Weight,
+}
+
 impl<'a> Estimate<'a> {
     /// What a test would find in the segment of a directory.
     #[must_use]
@@ -158,13 +167,13 @@ impl<'a> Estimate<'a> {
     /// At least these rows pass, and no more than those. Of very many keys it is what they would be if each were there and had as many rows as
     /// others of its block: to look for all of them would take as long as the search.
     #[must_use]
-    pub fn bounds(&self) -> (Weight, Weight) {
+    pub fn bounds(&self) -> WeightBounds {
         if self.asked > MANY_KEYS {
             let likely = self.edges.iter().map(|edge| self.likely(edge)).fold(self.inside, Weight::plus);
-            return (likely, likely);
+            return WeightBounds { least: likely, most: likely };
         }
         let edges = self.edges.iter().map(|edge| self.whole(edge.number)).fold(Weight::default(), Weight::plus);
-        (self.inside, self.inside.plus(edges))
+        WeightBounds { least: self.inside, most: self.inside.plus(edges) }
     }
 
     /// What likely passes of a block.

@@ -21,11 +21,12 @@ use std::sync::Arc;
 
 use lakemark_format::error::{FormatError, Result};
 use lakemark_format::key::Key;
+use lakemark_format::leaf::KeyCount;
 use lakemark_format::posting::{self, RowSink};
 use lakemark_format::segment::encoding::Encoding;
 use lakemark_format::segment::{PostingRef, SegmentDirectory, ValueBlockRef};
 
-use super::bins;
+use super::bins::{self, PlacedBin};
 use super::leaves;
 use super::overlap::{BlockOverlap, overlaps, ranges_in_segment};
 use super::search::decode_block;
@@ -138,7 +139,8 @@ impl ValueGroups {
             let keys = keys.get_or_insert_with(|| self.ranges.cursor_from(&block.first_key));
             if self.directory.encoding == Encoding::Packed {
                 let counts = leaves::counts(bytes, block, &self.directory, keys)?.into_iter();
-                found.extend(counts.map(|(key, rows)| GroupValue { key, rank: 0, rows, posting: 0..0 }));
+                let value = |KeyCount { key, rows }| GroupValue { key, rank: 0, rows, posting: 0..0 };
+                found.extend(counts.map(value));
                 continue;
             }
             let mut offset = block.postings_offset;
@@ -156,7 +158,8 @@ impl ValueGroups {
     /// Bins of one value each.
     fn take_bins(&self, bytes: &[u8], number: usize, before: u64, found: &mut Vec<GroupValue>) -> Result<()> {
         let bins = bins::decode_block(bytes, number, &self.directory)?;
-        for (rank, (bin, posting, _)) in (before..).zip(bins::locate(&self.directory, number, &bins)) {
+        let placed = bins::locate(&self.directory, number, &bins);
+        for (rank, PlacedBin { bin, posting, .. }) in (before..).zip(placed) {
             if bin.values > 1 {
                 return Err(FormatError::invalid("the values of a bin", bin.values, 1));
             }
@@ -327,15 +330,24 @@ impl Mask {
     }
 }
 
-/// The words of a bitmap that a range of rows touches, each with the bits of the range in it.
-fn words_of(start: u32, end: u32) -> impl Iterator<Item = (usize, u64)> {
+/// A word of a bitmap that a range of rows touches.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct TouchedWord {
+    /// Its number.
+    word: usize,
+    /// The bits of the range in it.
+    bits: u64,
+}
+
+/// The words of a bitmap that a range of rows touches.
+fn words_of(start: u32, end: u32) -> impl Iterator<Item = TouchedWord> {
     let last = end.div_ceil(WORD_BITS);
     (start / WORD_BITS..last).filter(move |_| start < end).map(move |word| {
         let first = word * WORD_BITS;
         let from = start.saturating_sub(first);
         let to = (end - first).min(WORD_BITS);
         let below = if to == WORD_BITS { u64::MAX } else { (1 << to) - 1 };
-        (word as usize, below & (u64::MAX << from))
+        TouchedWord { word: word as usize, bits: below & (u64::MAX << from) }
     })
 }
 
@@ -368,7 +380,8 @@ impl RowSink for Counter<'_> {
 
     fn run(&mut self, first: u32, length: u32) {
         let words = words_of(first, first.saturating_add(length));
-        self.rows += words.map(|(word, bits)| u64::from((self.get(word) & bits).count_ones())).sum::<u64>();
+        let chosen = |touched: TouchedWord| u64::from((self.get(touched.word) & touched.bits).count_ones());
+        self.rows += words.map(chosen).sum::<u64>();
     }
 }
 
@@ -378,11 +391,14 @@ mod tests {
 
     #[test]
     fn a_range_touches_its_words() {
-        assert_eq!(words_of(3, 3).collect::<Vec<_>>(), []);
-        assert_eq!(words_of(0, 64).collect::<Vec<_>>(), [(0, u64::MAX)]);
-        assert_eq!(words_of(62, 66).collect::<Vec<_>>(), [(0, 3 << 62), (1, 3)]);
-        assert_eq!(words_of(70, 71).collect::<Vec<_>>(), [(1, 1 << 6)]);
-        assert_eq!(words_of(64, 192).collect::<Vec<_>>(), [(1, u64::MAX), (2, u64::MAX)]);
+        let words = |start: u32, end: u32| -> Vec<(usize, u64)> {
+            words_of(start, end).map(|touched| (touched.word, touched.bits)).collect()
+        };
+        assert_eq!(words(3, 3), []);
+        assert_eq!(words(0, 64), [(0, u64::MAX)]);
+        assert_eq!(words(62, 66), [(0, 3 << 62), (1, 3)]);
+        assert_eq!(words(70, 71), [(1, 1 << 6)]);
+        assert_eq!(words(64, 192), [(1, u64::MAX), (2, u64::MAX)]);
     }
 
     #[test]

@@ -14,8 +14,8 @@ use std::ops::Range;
 
 use lakemark_format::error::{FormatError, Result};
 use lakemark_format::key::Key;
-use lakemark_format::leaf::{KeyRows, PackedLeaf};
-use lakemark_format::posting::{Decoder, RowSink};
+use lakemark_format::leaf::{CountedRows, KeyCount, KeyRows, PackedLeaf};
+use lakemark_format::posting::{Decoder, RowRun, RowSink};
 use lakemark_format::segment::{SegmentDirectory, ValueBlockRef};
 
 use super::bins::DisjointRows;
@@ -33,14 +33,22 @@ pub struct LeafSearch {
     leaves: Vec<usize>,
 }
 
+/// A posting outside of its leaf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LongPosting {
+    /// How many rows it has.
+    pub rows: u32,
+    /// Its logical range.
+    pub range: Range<u64>,
+}
+
 /// What was found in a part of the leaves.
 #[derive(Debug, Default)]
 pub struct LeafMatches {
-    /// Consecutive rows: the first one and how many.
-    runs: Vec<(u32, u32)>,
+    runs: Vec<RowRun>,
     rows: Vec<u32>,
-    /// Long postings, of so many rows each, in the order in which they are read.
-    long: Vec<(u32, Range<u64>)>,
+    /// In the order in which they are read.
+    long: Vec<LongPosting>,
     /// Their rows, once they were read.
     rows_of_long: Option<RowSet>,
 }
@@ -86,11 +94,13 @@ impl LeafSearch {
                 match held {
                     KeyRows::Run(first) => match found.runs.last_mut() {
                         // Keys in the order of rows.
-                        Some((start, length)) if start.checked_add(*length) == Some(first) => *length += rows,
-                        _ => found.runs.push((first, rows)),
+                        Some(run) if run.first.checked_add(run.length) == Some(first) => run.length += rows,
+                        _ => found.runs.push(RowRun { first, length: rows }),
                     },
                     KeyRows::Inline(posting) => decoder.decode(&posting, rows, directory.universe, &mut found.rows)?,
-                    KeyRows::Long { offset, length } => found.long.push((rows, long_range(offset, length, block)?)),
+                    KeyRows::Long { offset, length } => {
+                        found.long.push(LongPosting { rows, range: long_range(offset, length, block)? });
+                    }
                 }
                 Ok(())
             })?;
@@ -118,7 +128,7 @@ impl LeafSearch {
     pub(super) fn rows(&self, parts: &[LeafMatches], valued: impl FnOnce() -> RowSet, universe: u32) -> Result<RowSet> {
         let mut found = DisjointRows::new(universe, parts.iter().map(LeafMatches::short_rows).sum());
         for part in parts {
-            part.runs.iter().for_each(|(first, rows)| found.run(*first, *rows));
+            part.runs.iter().for_each(|run| found.run(run.first, run.length));
             found.rows(&part.rows);
         }
         let mut found = found.finish()?;
@@ -140,7 +150,7 @@ impl LeafMatches {
     /// Logical ranges of the long postings that are needed besides.
     #[must_use]
     pub fn long_ranges(&self) -> Vec<Range<u64>> {
-        self.long.iter().map(|(_, range)| range.clone()).collect()
+        self.long.iter().map(|long| long.range.clone()).collect()
     }
 
     /// Takes the bytes of these ranges.
@@ -151,10 +161,10 @@ impl LeafMatches {
         if bytes.len() != self.long.len() {
             return Err(FormatError::invalid("the ranges read", bytes.len(), self.long.len()));
         }
-        let mut found = DisjointRows::new(universe, self.long.iter().map(|(rows, _)| u64::from(*rows)).sum());
+        let mut found = DisjointRows::new(universe, self.long.iter().map(|long| u64::from(long.rows)).sum());
         let mut decoder = Decoder::default();
-        for (bytes, (rows, _)) in bytes.iter().zip(&self.long) {
-            decoder.decode(bytes, *rows, universe, &mut found)?;
+        for (bytes, long) in bytes.iter().zip(&self.long) {
+            decoder.decode(bytes, long.rows, universe, &mut found)?;
         }
         self.rows_of_long = Some(found.finish()?);
         Ok(())
@@ -162,7 +172,7 @@ impl LeafMatches {
 
     /// Rows that are not in long postings.
     fn short_rows(&self) -> u64 {
-        self.runs.iter().map(|(_, rows)| u64::from(*rows)).sum::<u64>() + self.rows.len() as u64
+        self.runs.iter().map(|run| u64::from(run.length)).sum::<u64>() + self.rows.len() as u64
     }
 }
 
@@ -187,7 +197,9 @@ fn each_held<'a>(
         let Some(first) = keys.seek(head).first() else { return Ok(()) };
         let next = heads.get(number + 1);
         if next.is_some_and(|next| first.contains(head) && first.contains(next)) {
-            leaf.rows_of_segment(number)?.into_iter().try_for_each(|(rows, held)| visit(rows, held))?;
+            for CountedRows { rows, rows_in } in leaf.rows_of_segment(number)? {
+                visit(rows, rows_in)?;
+            }
             continue;
         }
         if !next.is_some_and(|next| first.begins_behind(next)) {
@@ -220,7 +232,7 @@ pub(super) fn counts(
     block: &ValueBlockRef,
     directory: &SegmentDirectory,
     keys: &mut RangeCursor<'_>,
-) -> Result<Vec<(Key, u32)>> {
+) -> Result<Vec<KeyCount>> {
     let leaf = decode_leaf(bytes, block, directory)?;
     let (mut found, mut rows_seen) = (Vec::new(), 0);
     for (number, head) in leaf.heads().iter().enumerate() {
@@ -228,10 +240,10 @@ pub(super) fn counts(
         if leaf.heads().get(number + 1).is_some_and(|next| first.begins_behind(next)) {
             continue;
         }
-        for (key, rows) in leaf.counts_of_segment(number)? {
-            rows_seen += u64::from(rows);
-            if keys.contains(&key) {
-                found.push((key, rows));
+        for count in leaf.counts_of_segment(number)? {
+            rows_seen += u64::from(count.rows);
+            if keys.contains(&count.key) {
+                found.push(count);
             }
         }
     }
@@ -258,19 +270,24 @@ fn long_range(offset: u64, length: u32, block: &ValueBlockRef) -> Result<Range<u
 pub enum EntryRows {
     /// These.
     Known(Vec<u32>),
-    /// As many as this, in the posting at this logical range.
-    Posting(u32, Range<u64>),
+    /// Those of a posting elsewhere.
+    Posting(LongPosting),
+}
+
+/// A key of a leaf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeafKey {
+    /// The key.
+    pub key: Key,
+    /// Its rows.
+    pub rows: EntryRows,
 }
 
 /// The keys of a leaf with their rows: what a verification compares.
 ///
 /// # Errors
 /// Bytes that are not such a leaf; also one of other rows than the directory says.
-pub fn entries_of_leaf(
-    bytes: &[u8],
-    block: &ValueBlockRef,
-    directory: &SegmentDirectory,
-) -> Result<Vec<(Key, EntryRows)>> {
+pub fn entries_of_leaf(bytes: &[u8], block: &ValueBlockRef, directory: &SegmentDirectory) -> Result<Vec<LeafKey>> {
     let leaf = decode_leaf(bytes, block, directory)?;
     let (mut entries, mut total) = (Vec::new(), 0u64);
     let mut decoder = Decoder::default();
@@ -284,9 +301,11 @@ pub fn entries_of_leaf(
                     decoder.decode(&posting, entry.rows, directory.universe, &mut rows)?;
                     EntryRows::Known(rows)
                 }
-                KeyRows::Long { offset, length } => EntryRows::Posting(entry.rows, long_range(offset, length, block)?),
+                KeyRows::Long { offset, length } => {
+                    EntryRows::Posting(LongPosting { rows: entry.rows, range: long_range(offset, length, block)? })
+                }
             };
-            entries.push((entry.key, rows));
+            entries.push(LeafKey { key: entry.key, rows });
         }
     }
     if total != block.rows {

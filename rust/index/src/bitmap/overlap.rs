@@ -51,6 +51,22 @@ pub(super) struct Bins {
     ends: Vec<u64>,
 }
 
+/// A bin that shares ranks with others.
+pub(super) struct BinPart {
+    /// Its number.
+    pub bin: usize,
+    /// The ranks that it shares.
+    pub ranks: Range<u64>,
+}
+
+/// A value block.
+pub(super) struct PlacedBlock<'a> {
+    pub block: &'a ValueBlockRef,
+    pub place: BlockOverlap,
+    /// The ranks of its values.
+    pub ranks: Range<u64>,
+}
+
 /// Goes through values in order and tells the bin of each.
 pub(super) struct BinCursor<'a> {
     ends: &'a [u64],
@@ -92,15 +108,15 @@ impl Bins {
         BinCursor { ends: &self.ends, rank, bin: self.ends.partition_point(|end| *end <= rank) }
     }
 
-    /// The bins that share ranks with `ranks`, and which.
-    pub(super) fn of(&self, ranks: &Range<u64>) -> impl Iterator<Item = (usize, Range<u64>)> {
+    /// The bins that share ranks with `ranks`.
+    pub(super) fn of(&self, ranks: &Range<u64>) -> impl Iterator<Item = BinPart> {
         let (start, end) = (ranks.start, ranks.end);
         let first = self.ends.partition_point(|end| *end <= start);
         let ends = self.ends.get(first..).unwrap_or_default();
         (first..).zip(ends).scan(start, move |from, (bin, bin_end)| {
             let part = *from..end.min(*bin_end);
             *from = part.end;
-            (!part.is_empty()).then_some((bin, part))
+            (!part.is_empty()).then_some(BinPart { bin, ranks: part })
         })
     }
 }
@@ -109,10 +125,10 @@ impl Bins {
 pub(super) fn blocks<'a>(
     directory: &'a SegmentDirectory,
     places: &'a [BlockOverlap],
-) -> impl Iterator<Item = (&'a ValueBlockRef, BlockOverlap, Range<u64>)> {
+) -> impl Iterator<Item = PlacedBlock<'a>> {
     directory.blocks.iter().zip(places).scan(0, |rank, (block, place)| {
         let first = std::mem::replace(rank, *rank + u64::from(block.values));
-        Some((block, *place, first..*rank))
+        Some(PlacedBlock { block, place: *place, ranks: first..*rank })
     })
 }
 

@@ -22,9 +22,16 @@ use lakemark_format::segment::{PostingRef, SegmentDirectory};
 use lakemark_format::value_block::Value;
 
 use super::coarse::{Runs, Term};
-use super::overlap::{Bins, BlockOverlap, blocks, first_ranks};
+use super::overlap::{BinPart, Bins, BlockOverlap, PlacedBlock, blocks, first_ranks};
+use super::rounds::{DecodedBlock, Planned};
 use super::slices::Program;
 use crate::ranges::KeyRanges;
+
+/// A value of a block that was read.
+struct AskedValue<'a> {
+    value: &'a Value,
+    is_asked: bool,
+}
 
 /// The values of a block that was read, each with whether it is asked for.
 struct ReadBlock {
@@ -34,17 +41,17 @@ struct ReadBlock {
 }
 
 impl ReadBlock {
-    fn all(read: Vec<(usize, Vec<Value>)>, keys: &KeyRanges) -> Vec<Self> {
+    fn all(read: Vec<DecodedBlock<Value>>, keys: &KeyRanges) -> Vec<Self> {
         let mut keys = keys.cursor();
-        let of_block = |(number, values): (usize, Vec<Value>)| {
-            let asked = values.iter().map(|value| keys.contains(&value.key)).collect();
-            Self { number, values, asked }
+        let of_block = |block: DecodedBlock<Value>| {
+            let asked = block.entries.iter().map(|value| keys.contains(&value.key)).collect();
+            Self { number: block.number, values: block.entries, asked }
         };
         read.into_iter().map(of_block).collect()
     }
 
-    fn values(&self) -> impl Iterator<Item = (&Value, bool)> {
-        self.values.iter().zip(self.asked.iter().copied())
+    fn values(&self) -> impl Iterator<Item = AskedValue<'_>> {
+        self.values.iter().zip(&self.asked).map(|(value, is_asked)| AskedValue { value, is_asked: *is_asked })
     }
 }
 
@@ -109,9 +116,9 @@ pub(super) fn first_blocks(directory: &SegmentDirectory, places: &[BlockOverlap]
     }
     let bins = Bins::new(directory);
     let mut costs = vec![Cost::default(); bins.len()];
-    for (block, place, ranks) in blocks(directory, places) {
+    for PlacedBlock { block, place, ranks } in blocks(directory, places) {
         let values = u128::from(block.values.max(1));
-        for (bin, part) in bins.of(&ranks) {
+        for BinPart { bin, ranks: part } in bins.of(&ranks) {
             let Some(cost) = costs.get_mut(bin) else { continue };
             let share = |bytes: u64| u128::from(bytes) * u128::from(part.end - part.start) / values;
             let (postings, all) =
@@ -130,8 +137,8 @@ pub(super) fn first_blocks(directory: &SegmentDirectory, places: &[BlockOverlap]
     let mut wanted: Vec<bool> = edges.collect();
     // The blocks of each bin.
     let mut touched: Vec<Option<Range<usize>>> = vec![None; bins.len()];
-    for (number, (_, place, ranks)) in blocks(directory, places).enumerate() {
-        for (bin, _) in bins.of(&ranks) {
+    for (number, PlacedBlock { place, ranks, .. }) in blocks(directory, places).enumerate() {
+        for BinPart { bin, .. } in bins.of(&ranks) {
             let needed = match yes.get(bin) {
                 Some(true) => place == BlockOverlap::Outside,
                 _ => place == BlockOverlap::Inside,
@@ -159,13 +166,13 @@ fn chosen(wanted: impl Iterator<Item = bool>) -> Vec<usize> {
 }
 
 impl Plan {
-    /// The cheapest plan with the blocks read (by ascending number), and the logical ranges of its postings and bitmaps.
+    /// The cheapest plan with the blocks read, by ascending number. It reads its postings and then its bitmaps.
     pub(super) fn new(
         directory: &SegmentDirectory,
         keys: &KeyRanges,
         places: &[BlockOverlap],
-        read: Vec<(usize, Vec<Value>)>,
-    ) -> (Self, Vec<Range<u64>>) {
+        read: Vec<DecodedBlock<Value>>,
+    ) -> Planned<Self> {
         let read = ReadBlock::all(read, keys);
         let rows = match directory.key_type.is_list() {
             // A row may have several of the keys.
@@ -192,7 +199,7 @@ impl Plan {
             let bitmap = directory.bitmaps.get(number).copied().unwrap_or_default();
             ranges.push(bitmap.offset..bitmap.offset + u64::from(bitmap.length));
         }
-        (plan, ranges)
+        Planned { plan, ranges }
     }
 
     /// Values that are asked for where the bin says no, and those that are not where it says yes.
@@ -244,17 +251,17 @@ fn exact_costs(directory: &SegmentDirectory, places: &[BlockOverlap], read: &[Re
     let bins = Bins::new(directory);
     let mut costs = vec![Cost::default(); bins.len()];
     let mut read = read.iter().peekable();
-    for (number, (_, place, ranks)) in blocks(directory, places).enumerate() {
+    for (number, PlacedBlock { place, ranks, .. }) in blocks(directory, places).enumerate() {
         if let Some(block) = read.next_if(|block| block.number == number) {
             let mut bin = bins.cursor(ranks.start);
-            for (value, is_asked) in block.values() {
+            for AskedValue { value, is_asked } in block.values() {
                 let Some(cost) = costs.get_mut(bin.next()) else { continue };
                 let side = if is_asked { &mut cost.no } else { &mut cost.yes };
                 *side += u128::from(value.posting_length);
             }
             continue;
         }
-        for (bin, _) in bins.of(&ranks) {
+        for BinPart { bin, .. } in bins.of(&ranks) {
             let Some(cost) = costs.get_mut(bin) else { continue };
             match place {
                 BlockOverlap::Inside => cost.no += NEVER,
@@ -297,6 +304,19 @@ fn cheapest_by_changes(costs: &[Cost], bitmaps: &[PostingRef]) -> Vec<bool> {
     answers
 }
 
+/// A way to the start of a bin, of which the bins before it are a run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct RunWay {
+    cost: u128,
+    /// Where the run begins.
+    start: usize,
+}
+
+impl RunWay {
+    /// There is no such way.
+    const NONE: Self = Self { cost: u128::MAX, start: 0 };
+}
+
 /// The interval level pays for each run of bins, by where it begins and ends.
 fn cheapest_by_runs(level: CoarseLevel, costs: &[Cost], bitmaps: &[PostingRef]) -> Vec<bool> {
     let bins = costs.len();
@@ -304,28 +324,28 @@ fn cheapest_by_runs(level: CoarseLevel, costs: &[Cost], bitmaps: &[PostingRef]) 
     for cost in costs {
         yes_before.push(yes_before.last().copied().unwrap_or(0) + cost.yes);
     }
-    // Cheapest ways to the start of each bin after a no, and after a run with where that began.
+    // Cheapest ways to the start of each bin after a no, and after a run.
     let mut after_no = vec![0u128];
-    let mut after_run: Vec<(u128, usize)> = vec![(u128::MAX, 0)];
+    let mut after_run = vec![RunWay::NONE];
     for (bin, cost) in costs.iter().enumerate() {
         let end = bin + 1;
         let total = yes_before.get(end).copied().unwrap_or(0);
         let ways = after_no.iter().zip(&yes_before).enumerate().map(|(start, (way, before))| {
             let bitmaps = Term::new(level, bins, start..end).bytes(bitmaps);
-            (way + (total - before) + u128::from(bitmaps), start)
+            RunWay { cost: way + (total - before) + u128::from(bitmaps), start }
         });
-        let run = ways.min().unwrap_or((u128::MAX, 0));
-        let no = after_no.last().copied().unwrap_or(0).min(after_run.last().map_or(u128::MAX, |run| run.0));
+        let run = ways.min().unwrap_or(RunWay::NONE);
+        let no = after_no.last().copied().unwrap_or(0).min(after_run.last().map_or(u128::MAX, |run| run.cost));
         after_no.push(no.saturating_add(cost.no));
         after_run.push(run);
     }
     let mut answers = vec![false; bins];
     let mut end = bins;
     while end > 0 {
-        let run = after_run.get(end).copied().unwrap_or((u128::MAX, 0));
-        if run.0 < after_no.get(end).copied().unwrap_or(0) {
-            answers.get_mut(run.1..end).unwrap_or_default().fill(true);
-            end = run.1;
+        let run = after_run.get(end).copied().unwrap_or(RunWay::NONE);
+        if run.cost < after_no.get(end).copied().unwrap_or(0) {
+            answers.get_mut(run.start..end).unwrap_or_default().fill(true);
+            end = run.start;
             // What follows a run backwards is a no, or the beginning.
         }
         end = end.saturating_sub(1);
@@ -371,7 +391,7 @@ fn ranks_asked_for(directory: &SegmentDirectory, places: &[BlockOverlap], read: 
         _ => found.push(ranks),
     };
     let mut read = read.iter().peekable();
-    for (number, (_, place, ranks)) in blocks(directory, places).enumerate() {
+    for (number, PlacedBlock { place, ranks, .. }) in blocks(directory, places).enumerate() {
         match (place, read.next_if(|block| block.number == number)) {
             (BlockOverlap::Inside, _) => add(ranks),
             (BlockOverlap::Edge, Some(block)) => {
@@ -387,10 +407,10 @@ fn ranks_asked_for(directory: &SegmentDirectory, places: &[BlockOverlap], read: 
 /// How many rows have a key of the ranges.
 fn rows_asked_for(directory: &SegmentDirectory, places: &[BlockOverlap], read: &[ReadBlock]) -> u64 {
     let inside: u64 = blocks(directory, places)
-        .filter(|(_, place, _)| *place == BlockOverlap::Inside)
-        .map(|(block, ..)| block.rows)
+        .filter(|placed| placed.place == BlockOverlap::Inside)
+        .map(|placed| placed.block.rows)
         .sum();
     let edges =
         read.iter().filter(|block| places.get(block.number) == Some(&BlockOverlap::Edge)).flat_map(ReadBlock::values);
-    inside + edges.filter(|(_, is_asked)| *is_asked).map(|(value, _)| u64::from(value.rows)).sum::<u64>()
+    inside + edges.filter(|asked| asked.is_asked).map(|asked| u64::from(asked.value.rows)).sum::<u64>()
 }

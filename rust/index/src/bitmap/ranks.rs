@@ -22,6 +22,18 @@ pub fn bitmap_ranges(directory: &SegmentDirectory) -> Option<Vec<Range<u64>>> {
     (!directory.encoding.has_postings()).then(|| directory.bitmaps.iter().map(range).collect())
 }
 
+/// A bitmap of the coarse level that was read.
+struct ReadBitmap<'a> {
+    list: PostingRef,
+    bytes: &'a [u8],
+}
+
+impl ReadBitmap<'_> {
+    fn decode(&self, universe: u32) -> Result<BitSlice> {
+        BitSlice::decode(self.bytes, self.list.rows, universe)
+    }
+}
+
 impl Mask {
     /// How many chosen rows have each rank, one number for each value of the segment; `bytes` holds what [`bitmap_ranges`] asked
     /// for. Rows that have no value must not be chosen, or are counted with any rank.
@@ -35,16 +47,15 @@ impl Mask {
         }
         let values = usize::try_from(directory.value_count)
             .map_err(|_| FormatError::invalid("the values of a segment", directory.value_count, usize::MAX))?;
-        let bitmaps = directory.bitmaps.iter().zip(bytes.iter().map(Vec::as_slice));
+        let bitmaps = directory.bitmaps.iter().zip(bytes).map(|(list, bytes)| ReadBitmap { list: *list, bytes });
         match (directory.encoding.has_fine_level(), directory.encoding.coarse_level()) {
             (false, Some(CoarseLevel::Slices)) => {
-                let slices = bitmaps.map(|(list, bytes)| BitSlice::decode(bytes, list.rows, directory.universe));
-                let slices = slices.collect::<Result<Vec<_>>>()?;
+                let slices = bitmaps.map(|read| read.decode(directory.universe)).collect::<Result<Vec<_>>>()?;
                 count_numbers(&slices, self.words(), values)
                     .ok_or_else(|| FormatError::invalid("the rank of a row", "too large", values))
             }
             (false, Some(CoarseLevel::Range)) => {
-                let up_to = bitmaps.map(|(list, bytes)| self.count(bytes, *list)).chain([Ok(self.rows())]);
+                let up_to = bitmaps.map(|read| self.count(read.bytes, read.list)).chain([Ok(self.rows())]);
                 steps(&up_to.take(values).collect::<Result<Vec<_>>>()?)
             }
             (false, Some(CoarseLevel::Interval)) => self.count_intervals(bitmaps, values, directory.universe),
@@ -58,7 +69,7 @@ impl Mask {
 
     fn count_intervals<'a>(
         &self,
-        bitmaps: impl Iterator<Item = (&'a PostingRef, &'a [u8])>,
+        bitmaps: impl Iterator<Item = ReadBitmap<'a>>,
         values: usize,
         universe: u32,
     ) -> Result<Vec<u64>> {
@@ -70,8 +81,8 @@ impl Mask {
         };
         let width = values / 2;
         let mut last: Option<(usize, BitSlice)> = None;
-        for (number, (list, bytes)) in bitmaps.enumerate() {
-            let bitmap = BitSlice::decode(bytes, list.rows, universe)?;
+        for (number, read) in bitmaps.enumerate() {
+            let bitmap = read.decode(universe)?;
             if let Some((before, earlier)) = &last {
                 set(*before, self.without(earlier, &bitmap));
                 set(before + width, self.without(&bitmap, earlier));

@@ -24,6 +24,7 @@ use super::bins::{self, BinPlan};
 use super::leaves::{LeafMatches, LeafSearch};
 use super::overlap::{BlockOverlap, overlaps};
 use super::plan::{CoarseBase, Plan, first_blocks};
+use super::rounds::{DecodedBlock, Planned};
 use super::slices::BitSlice;
 use crate::predicate::Test;
 use crate::ranges::KeyRanges;
@@ -137,18 +138,22 @@ impl<'a> Search<'a> {
         }
         if let (Encoding::Binned, SearchTest::Keys(keys, places)) = (self.directory.encoding, &self.test) {
             let read = block_bytes.iter().zip(&self.blocks);
-            let read = read.map(|(bytes, number)| Ok((*number, bins::decode_block(bytes, *number, self.directory)?)));
-            let (plan, ranges) = BinPlan::new(self.directory, keys, places, &read.collect::<Result<Vec<_>>>()?);
+            let read = read.map(|(bytes, number)| {
+                let entries = bins::decode_block(bytes, *number, self.directory)?;
+                Ok(DecodedBlock { number: *number, entries })
+            });
+            let Planned { plan, ranges } =
+                BinPlan::new(self.directory, keys, places, &read.collect::<Result<Vec<_>>>()?);
             self.bins = Some(plan);
             return Ok(ranges);
         }
         let mut read = Vec::with_capacity(self.blocks.len());
         for (bytes, &number) in block_bytes.iter().zip(&self.blocks) {
             let Some(block) = self.directory.blocks.get(number) else { continue };
-            read.push((number, decode_block(bytes, block, self.directory)?));
+            read.push(DecodedBlock { number, entries: decode_block(bytes, block, self.directory)? });
         }
         let SearchTest::Keys(keys, places) = &self.test else { return Ok(Vec::new()) };
-        let (plan, ranges) = Plan::new(self.directory, keys, places, read);
+        let Planned { plan, ranges } = Plan::new(self.directory, keys, places, read);
         self.plan = plan;
         Ok(ranges)
     }

@@ -18,6 +18,15 @@ use lakemark_format::segment::{PostingRef, SegmentDirectory};
 use super::groups::Mask;
 use super::ranks::bitmap_ranges;
 
+/// A value and how many rows have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueCount {
+    /// The value.
+    pub key: Key,
+    /// Rows that have it.
+    pub rows: u64,
+}
+
 /// A segment of slices in which every number between the least and the greatest one occurs.
 #[derive(Debug)]
 pub struct DenseSlices<'a> {
@@ -88,7 +97,7 @@ impl<'a> DenseSlices<'a> {
     ///
     /// # Errors
     /// A sum that so many rows cannot have.
-    pub fn spread(&self, rows: u64, ranks: u128) -> Result<Vec<(Key, u64)>> {
+    pub fn spread(&self, rows: u64, ranks: u128) -> Result<Vec<ValueCount>> {
         let most = u128::from(self.last) * u128::from(rows);
         if ranks > most {
             return Err(FormatError::invalid("the sum of the ranks of rows", ranks, most));
@@ -97,7 +106,8 @@ impl<'a> DenseSlices<'a> {
         let (greatest, rest) = ((ranks / last) as u64, ranks % last);
         let between = u64::from(rest > 0);
         let parts = [(0, rows - greatest - between), (rest, between), (u128::from(self.last), greatest)];
-        Ok(parts.into_iter().filter(|(_, rows)| *rows > 0).map(|(rank, rows)| (self.key(rank), rows)).collect())
+        let parts = parts.into_iter().filter(|(_, rows)| *rows > 0);
+        Ok(parts.map(|(rank, rows)| ValueCount { key: self.key(rank), rows }).collect())
     }
 
     fn slices(&self) -> &[PostingRef] {

@@ -6,13 +6,22 @@ use lakemark_format::error::{FormatError, Result};
 use lakemark_format::segment::SegmentDirectory;
 use lakemark_format::segment::encoding::CoarseLevel;
 
+/// The bitmaps that hold a row.
+#[derive(Clone, Copy, Debug, Default)]
+struct HoldingBitmaps {
+    /// The first of them; of slices, the bits of the bin.
+    first: u32,
+    /// How many there are; not counted of slices.
+    count: u32,
+}
+
 /// Gathers the bitmaps of a segment, by ascending number.
 #[derive(Debug)]
 pub struct RowBins {
     level: CoarseLevel,
     bins: u64,
-    /// For each row: slices gather the bits of the bin, the others the first bitmap and how many hold the row.
-    rows: Vec<(u32, u32)>,
+    /// For each row.
+    rows: Vec<HoldingBitmaps>,
     broken: bool,
 }
 
@@ -21,14 +30,14 @@ impl RowBins {
     #[must_use]
     pub fn new(directory: &SegmentDirectory) -> Option<Self> {
         let level = directory.encoding.coarse_level()?;
-        let rows = vec![(0, 0); directory.universe as usize];
+        let rows = vec![HoldingBitmaps::default(); directory.universe as usize];
         Some(Self { level, bins: directory.bin_count(), rows, broken: false })
     }
 
     /// Adds the rows of a bitmap.
     pub fn add(&mut self, number: u32, rows: &[u32]) {
         for row in rows {
-            let Some((first, count)) = self.rows.get_mut(*row as usize) else { continue };
+            let Some(HoldingBitmaps { first, count }) = self.rows.get_mut(*row as usize) else { continue };
             match self.level {
                 CoarseLevel::Slices => *first |= 1u32.checked_shl(number).unwrap_or(0),
                 CoarseLevel::Range | CoarseLevel::Interval => {
@@ -54,8 +63,8 @@ impl RowBins {
         let last = self.bins.saturating_sub(1);
         let width = self.bins / 2;
         let bitmaps = self.level.bitmaps(self.bins);
-        let bin = |(first, count): (u32, u32)| {
-            let (first, count) = (u64::from(first), u64::from(count));
+        let bin = |held: HoldingBitmaps| {
+            let (first, count) = (u64::from(held.first), u64::from(held.count));
             let bin = match self.level {
                 CoarseLevel::Slices => return (first <= last).then_some(first as u32),
                 _ if count == 0 => last,

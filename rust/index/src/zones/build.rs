@@ -13,7 +13,7 @@ use std::io;
 use lakemark_format::filter::{Density, FilterShape, encode, hash};
 use lakemark_format::key::{Key, KeyType};
 use lakemark_format::segment::encoding::Encoding;
-use lakemark_format::zones::{ByteFence, Fences, Filters, MAX_ZONES, Zones, slice_bytes};
+use lakemark_format::zones::{ByteFence, FencePair, Fences, Filters, MAX_ZONES, Zones, slice_bytes};
 
 use crate::chunk::ChunkSource;
 use crate::error::BuildError;
@@ -89,7 +89,7 @@ pub(crate) fn write(
 /// A zone while it is made.
 struct Zone {
     rows: u32,
-    fences: Option<(Key, Key)>,
+    fences: Option<FencePair<Key>>,
     /// A key between them.
     inner: Option<Key>,
     /// Of the distinct keys.
@@ -131,8 +131,8 @@ fn gather(mut chunk: ChunkSource, rows: u32, zone_rows: Option<u32>) -> io::Resu
                 zone.inner = Some(key.clone());
             }
             match &mut zone.fences {
-                Some((_, high)) => replace(high, &key),
-                None => zone.fences = Some((key.clone(), key.clone())),
+                Some(fences) => replace(&mut fences.high, &key),
+                None => zone.fences = Some(FencePair { low: key.clone(), high: key.clone() }),
             }
         }
     }
@@ -181,15 +181,15 @@ impl<P: FnMut(&[u8]) -> io::Result<()>> ZoneWriter<P> {
         if self.waiting_hashes >= WAITING_HASHES { self.start() } else { Ok(()) }
     }
 
-    fn take_fences(&mut self, fences: Option<(Key, Key)>) {
+    fn take_fences(&mut self, fences: Option<FencePair<Key>>) {
         match &mut self.fences {
             Fences::Fixed(all) => all.push(match fences {
-                Some((Key::Fixed(low), Key::Fixed(high))) => (low, high),
+                Some(FencePair { low: Key::Fixed(low), high: Key::Fixed(high) }) => FencePair { low, high },
                 // The upper fence before costs no bits.
-                _ => all.last().map_or((0, 0), |(_, high)| (*high, *high)),
+                _ => all.last().map(|last| FencePair { low: last.high, high: last.high }).unwrap_or_default(),
             }),
             Fences::Bytes(all) => all.push(match fences {
-                Some((Key::Bytes(low), Key::Bytes(high))) => cut_fences(low, high),
+                Some(FencePair { low: Key::Bytes(low), high: Key::Bytes(high) }) => cut_fences(low, high),
                 _ => ByteFence::default(),
             }),
         }
@@ -265,12 +265,12 @@ fn cut_fences(mut low: Vec<u8>, mut high: Vec<u8>) -> ByteFence {
             high = cut;
         }
     }
-    (low.into(), high.into())
+    ByteFence { low: low.into(), high: high.into() }
 }
 
 /// The zones with keys whose fences are `wanted`.
-fn around<T>(fences: &[(T, T)], keys: &[u32], wanted: impl Fn(&T, &T) -> bool) -> usize {
-    fences.iter().zip(keys).filter(|((low, high), keys)| **keys > 0 && wanted(low, high)).count()
+fn around<T>(fences: &[FencePair<T>], keys: &[u32], wanted: impl Fn(&T, &T) -> bool) -> usize {
+    fences.iter().zip(keys).filter(|(fence, keys)| **keys > 0 && wanted(&fence.low, &fence.high)).count()
 }
 
 /// The smallest shape with which filters of so many keys have the probability `fpp` on average.
@@ -385,10 +385,12 @@ mod tests {
 
     #[test]
     fn long_fences_are_cut_outwards() {
-        assert_eq!(cut_fences(vec![1; 70], vec![2; 70]), (vec![1; 64].into(), [vec![2; 63], vec![3]].concat().into()));
-        assert_eq!(cut_fences(vec![1], vec![255; 70]), (vec![1].into(), vec![255; 70].into()));
+        let fences = |low: Vec<u8>, high: Vec<u8>| ByteFence { low: low.into(), high: high.into() };
+        let cut = [vec![2; 63], vec![3]].concat();
+        assert_eq!(cut_fences(vec![1; 70], vec![2; 70]), fences(vec![1; 64], cut));
+        assert_eq!(cut_fences(vec![1], vec![255; 70]), fences(vec![1], vec![255; 70]));
         let high = [vec![7], vec![255; 69]].concat();
-        assert_eq!(cut_fences(vec![1], high).1, vec![8].into());
+        assert_eq!(cut_fences(vec![1], high), fences(vec![1], vec![8]));
     }
 
     #[test]

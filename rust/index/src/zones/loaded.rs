@@ -51,10 +51,10 @@ impl<'a> LoadedZones<'a> {
         match (&self.zones.fences, key) {
             (None, _) => true,
             (Some(Fences::Fixed(fences)), Key::Fixed(key)) => {
-                fences.get(zone).is_some_and(|(low, high)| low <= key && key <= high)
+                fences.get(zone).is_some_and(|fence| fence.low <= *key && *key <= fence.high)
             }
             (Some(Fences::Bytes(fences)), Key::Bytes(key)) => {
-                fences.get(zone).is_some_and(|(low, high)| **low <= **key && **key <= **high)
+                fences.get(zone).is_some_and(|fence| *fence.low <= **key && **key <= *fence.high)
             }
             _ => false,
         }

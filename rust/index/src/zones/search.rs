@@ -35,12 +35,36 @@ pub struct ZoneSearch<'a> {
 #[derive(Debug)]
 enum ZoneTest {
     IsNull,
-    /// The zones whose rows may pass, ascending, and why.
-    Filtered(Vec<(usize, FenceVerdict)>),
-    /// The hashes of all keys asked for, and the slices to read, ascending.
-    Sliced(FilterShape, Vec<u64>, Vec<u64>),
+    /// The zones whose rows may pass, ascending.
+    Filtered(Vec<JudgedZone>),
+    Sliced(SliceTest),
     /// The slices cannot tell.
     Everywhere,
+}
+
+/// A zone that its fences do not rule out.
+#[derive(Debug)]
+struct JudgedZone {
+    zone: usize,
+    verdict: FenceVerdict,
+}
+
+/// What is asked of filters in slices.
+#[derive(Debug)]
+struct SliceTest {
+    shape: FilterShape,
+    /// Of all keys asked for.
+    hashes: Vec<u64>,
+    /// The slices to read, ascending.
+    slices: Vec<u64>,
+}
+
+/// A block of a zone's filter.
+#[derive(Debug)]
+struct FilterBlock {
+    number: u32,
+    /// Its logical range.
+    range: Range<u64>,
 }
 
 /// What fences say of a zone.
@@ -48,11 +72,12 @@ enum ZoneTest {
 enum FenceVerdict {
     Inside,
     Maybe,
-    /// The filter of this shape is asked for these keys; their blocks are at these logical ranges.
+    /// The filter of this shape is asked for these keys.
     Probe {
         shape: FilterShape,
         hashes: Vec<u64>,
-        blocks: Vec<(u32, Range<u64>)>,
+        /// In which they are, ascending.
+        blocks: Vec<FilterBlock>,
     },
 }
 
@@ -79,15 +104,15 @@ impl<'a> ZoneSearch<'a> {
             self.lists().map(|list| list.offset..list.offset + u64::from(list.length)).collect();
         match (&self.question, &self.directory.zones) {
             (ZoneTest::Filtered(verdicts), _) => {
-                for (_, verdict) in verdicts {
-                    if let FenceVerdict::Probe { blocks, .. } = verdict {
-                        ranges.extend(blocks.iter().map(|(_, range)| range.clone()));
+                for judged in verdicts {
+                    if let FenceVerdict::Probe { blocks, .. } = &judged.verdict {
+                        ranges.extend(blocks.iter().map(|block| block.range.clone()));
                     }
                 }
             }
-            (ZoneTest::Sliced(_, _, slices), Some(zones)) => {
+            (ZoneTest::Sliced(test), Some(zones)) => {
                 let bytes = slice_bytes(zones.rows.len());
-                ranges.extend(slices.iter().map(|slice| {
+                ranges.extend(test.slices.iter().map(|slice| {
                     let start = zones.offset + slice * bytes;
                     start..start + bytes
                 }));
@@ -123,16 +148,15 @@ impl<'a> ZoneSearch<'a> {
             ZoneTest::IsNull => return Ok(SegmentRows { t: nulls, n: empty(), opaque: empty() }),
             ZoneTest::Filtered(verdicts) => {
                 let mut bytes = filter_bytes.iter();
-                let found: Vec<(usize, ZoneRows)> =
-                    verdicts.iter().map(|(zone, verdict)| (*zone, verdict.found(&mut bytes))).collect();
+                let found: Vec<ZoneRows> = verdicts.iter().map(|judged| judged.verdict.found(&mut bytes)).collect();
                 let rows = |wanted: ZoneRows| {
-                    let wanted = found.iter().filter(|(_, found)| *found == wanted);
-                    rows_of(self.directory, wanted.map(|(zone, _)| *zone))
+                    let wanted = verdicts.iter().zip(&found).filter(|(_, found)| **found == wanted);
+                    rows_of(self.directory, wanted.map(|(judged, _)| judged.zone))
                 };
                 (rows(ZoneRows::All), rows(ZoneRows::Some))
             }
-            ZoneTest::Sliced(shape, hashes, slices) => {
-                let zones = zones_of_slices(shape, &hashes, &slices, filter_bytes);
+            ZoneTest::Sliced(test) => {
+                let zones = zones_of_slices(&test, filter_bytes);
                 let holds = |zone: usize| zones.get(zone / 8).is_some_and(|byte| byte >> (zone % 8) & 1 == 1);
                 (empty(), rows_of(self.directory, (0..zones.len() * 8).filter(|zone| holds(*zone))))
             }
@@ -159,13 +183,13 @@ impl FenceVerdict {
             Self::Inside => ZoneRows::All,
             Self::Maybe => ZoneRows::Some,
             Self::Probe { shape, hashes, blocks } => {
-                let read: Vec<(u32, &Vec<u8>)> = blocks.iter().map(|(block, _)| *block).zip(bytes).collect();
+                let read: Vec<&Vec<u8>> = bytes.take(blocks.len()).collect();
                 let may_hold = |hash: &u64| {
-                    let block = shape.block(*hash);
-                    let found = read.binary_search_by_key(&block, |(block, _)| *block).ok();
+                    let number = shape.block(*hash);
+                    let found = blocks.binary_search_by_key(&number, |block| block.number).ok();
                     found
                         .and_then(|place| read.get(place))
-                        .is_none_or(|(_, bytes)| filter::may_contain(bytes, *shape, *hash))
+                        .is_none_or(|bytes| filter::may_contain(bytes, *shape, *hash))
                 };
                 if hashes.iter().any(may_hold) { ZoneRows::Some } else { ZoneRows::No }
             }
@@ -228,11 +252,12 @@ fn sliced(shape: FilterShape, ranges: &KeyRanges) -> ZoneTest {
     if shape.bits() == 0 {
         slices.clear();
     }
-    ZoneTest::Sliced(shape, hashes, slices)
+    ZoneTest::Sliced(SliceTest { shape, hashes, slices })
 }
 
 /// The zones that may hold one of the keys, a bit for each.
-fn zones_of_slices(shape: FilterShape, hashes: &[u64], slices: &[u64], bytes: &[Vec<u8>]) -> Vec<u8> {
+fn zones_of_slices(test: &SliceTest, bytes: &[Vec<u8>]) -> Vec<u8> {
+    let SliceTest { shape, hashes, slices } = test;
     let mut found = vec![0u8; bytes.first().map_or(0, Vec::len)];
     let slice = |position: u64| slices.binary_search(&position).ok().and_then(|place| bytes.get(place));
     for hash in hashes {
@@ -246,7 +271,7 @@ fn zones_of_slices(shape: FilterShape, hashes: &[u64], slices: &[u64], bytes: &[
 }
 
 /// The zones whose fences do not rule them out.
-fn verdicts(zones: &Zones, density: Density, fences: &Fences, ranges: &KeyRanges) -> Vec<(usize, FenceVerdict)> {
+fn verdicts(zones: &Zones, density: Density, fences: &Fences, ranges: &KeyRanges) -> Vec<JudgedZone> {
     let most = most_keys(density.fpp());
     let span = span_of(ranges);
     let mut verdicts = Vec::new();
@@ -262,22 +287,30 @@ fn verdicts(zones: &Zones, density: Density, fences: &Fences, ranges: &KeyRanges
         offset += shape.bytes();
         // Nearly all zones are ruled out here where keys are in order.
         let far = match (fences, span) {
-            (Fences::Fixed(fences), Some((first, last))) => {
-                fences.get(zone).is_none_or(|(low, high)| *high < first || *low > last)
+            (Fences::Fixed(fences), Some(span)) => {
+                fences.get(zone).is_none_or(|fence| fence.high < span.first || fence.low > span.last)
             }
             _ => false,
         };
         if *keys > 0 && !far && take_fences(fences, zone, &mut low, &mut high) {
-            verdicts.extend(verdict(ranges, &low, &high, shape, start, most).map(|verdict| (zone, verdict)));
+            let verdict = verdict(ranges, &low, &high, shape, start, most);
+            verdicts.extend(verdict.map(|verdict| JudgedZone { zone, verdict }));
         }
     }
     verdicts
 }
 
+/// Bounds of number keys.
+#[derive(Clone, Copy)]
+struct KeySpan {
+    first: u64,
+    last: u64,
+}
+
 /// Bounds of all number keys of the ranges.
-fn span_of(ranges: &KeyRanges) -> Option<(u64, u64)> {
+fn span_of(ranges: &KeyRanges) -> Option<KeySpan> {
     let ranges = ranges.ranges();
-    Some((first_key(&ranges.first()?.low)?, last_key(&ranges.last()?.high)?))
+    Some(KeySpan { first: first_key(&ranges.first()?.low)?, last: last_key(&ranges.last()?.high)? })
 }
 
 /// Puts the fences of a zone into keys that are there already.
@@ -291,12 +324,12 @@ fn take_fences(fences: &Fences, zone: usize, low: &mut Key, high: &mut Key) -> b
     };
     match fences {
         Fences::Fixed(fences) => fences.get(zone).is_some_and(|fence| {
-            (*low, *high) = (Key::Fixed(fence.0), Key::Fixed(fence.1));
+            (*low, *high) = (Key::Fixed(fence.low), Key::Fixed(fence.high));
             true
         }),
         Fences::Bytes(fences) => fences.get(zone).is_some_and(|fence| {
-            take(low, &fence.0);
-            take(high, &fence.1);
+            take(low, &fence.low);
+            take(high, &fence.high);
             true
         }),
     }
@@ -331,7 +364,7 @@ fn verdict(
     let block_bytes = u64::from(shape.block_bits / 8);
     let place = |block: u32| {
         let start = start + u64::from(block) * block_bytes;
-        (block, start..start + block_bytes)
+        FilterBlock { number: block, range: start..start + block_bytes }
     };
     Some(FenceVerdict::Probe { shape, hashes, blocks: blocks.into_iter().map(place).collect() })
 }

@@ -11,7 +11,7 @@ use lakemark_format::segment::encoding::Encoding;
 use lakemark_format::segment::{SegmentDirectory, SegmentFile};
 use lakemark_index::bitmap::{
     BuildError, ChunkBuilder, ChunkSource, CountSearch, Estimate, Search, SegmentMeta, SegmentRows, SegmentSummary,
-    merge,
+    WeightBounds, merge,
 };
 use lakemark_index::zones::ZoneOptions;
 use lakemark_index::{KeyRanges, LiteralKey, Precision, RowSet, Test, encode_literal, key_type_of, list_type_of};
@@ -156,7 +156,7 @@ impl Segment {
     /// Bounds hold, and with the edge blocks at hand the estimate is the number itself.
     fn check_estimate(&self, test: &Test, passing: usize) {
         let estimate = Estimate::new(&self.directory, test);
-        let (least, most) = estimate.bounds();
+        let WeightBounds { least, most } = estimate.bounds();
         let exactly = estimate.exactly(&self.read(&estimate.edge_ranges()));
         // Of a bin that a bound cuts, half is taken to pass.
         if self.directory.encoding == Encoding::Binned {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, Date32Array, Decimal128Array, Float64Array, Int32Array, Int64Array, UInt64Array};
 use lakemark_format::key::Key;
 use lakemark_format::segment::encoding::Encoding;
-use lakemark_index::bitmap::{DenseSlices, Mask};
+use lakemark_index::bitmap::{DenseSlices, Mask, ValueCount};
 use lakemark_index::{LiteralKey, RowSet, encode_literal};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -41,9 +41,9 @@ fn keys_of(values: &ArrayRef, rows: impl Iterator<Item = u32>) -> Vec<u128> {
 }
 
 /// Rows and sum of values with rows.
-fn total(parts: &[(Key, u64)]) -> (u64, u128) {
-    let sum = |(key, rows): &(Key, u64)| number(key).wrapping_mul(u128::from(*rows));
-    (parts.iter().map(|part| part.1).sum(), parts.iter().map(sum).fold(0, u128::wrapping_add))
+fn total(parts: &[ValueCount]) -> (u64, u128) {
+    let sum = |part: &ValueCount| number(&part.key).wrapping_mul(u128::from(part.rows));
+    (parts.iter().map(|part| part.rows).sum(), parts.iter().map(sum).fold(0, u128::wrapping_add))
 }
 
 fn check(values: &ArrayRef, rng: &mut StdRng) {
@@ -62,7 +62,7 @@ fn check(values: &ArrayRef, rng: &mut StdRng) {
         mask.insert(segment.directory.files[0].base, &RowSet::from_rows(chosen, ROWS));
         let parts = dense.spread(mask.rows(), dense.sum(&mask, &slices).unwrap()).unwrap();
         assert_eq!(total(&parts), (expected.len() as u64, expected.iter().copied().fold(0, u128::wrapping_add)));
-        let within = |(key, rows): &(Key, u64)| (least..=greatest).contains(&number(key)) && *rows > 0;
+        let within = |part: &ValueCount| (least..=greatest).contains(&number(&part.key)) && part.rows > 0;
         assert!(parts.len() <= 3 && parts.iter().all(within), "{parts:?}");
     }
 }
@@ -101,8 +101,8 @@ fn told_values_bound_those_of_the_rows() {
         let segment = segment(&(Arc::new(values.clone()) as ArrayRef), Encoding::Binary);
         let dense = DenseSlices::of(&segment.directory).unwrap();
         let first = key(&(Arc::new(values.clone()) as ArrayRef), 0).unwrap();
-        let size = |(key, rows): &(Key, u64)| {
-            (number(key) as i128 - first as i128 + i128::from(low)).unsigned_abs() * u128::from(*rows)
+        let size = |part: &ValueCount| {
+            (number(&part.key) as i128 - first as i128 + i128::from(low)).unsigned_abs() * u128::from(part.rows)
         };
         let told: u128 = dense.spread(ROWS.into(), dense.sum_of_all()).unwrap().iter().map(size).sum();
         let real: u128 = values.values().iter().map(|value| u128::from(value.unsigned_abs())).sum();
@@ -137,7 +137,7 @@ fn slices_of_another_question_and_sums_that_cannot_be_are_errors() {
     assert!(dense.sum(&mask, &slices[..3]).is_err());
     slices[1].truncate(2);
     assert!(dense.sum(&mask, &slices).is_err());
-    assert_eq!(dense.spread(3, 24), Ok(vec![(Key::Fixed((1 << 63) + 8), 3)]));
+    assert_eq!(dense.spread(3, 24), Ok(vec![ValueCount { key: Key::Fixed((1 << 63) + 8), rows: 3 }]));
     assert!(dense.spread(3, 25).is_err());
     assert!(dense.spread(0, 1).is_err());
     assert_eq!(dense.spread(0, 0), Ok(vec![]));

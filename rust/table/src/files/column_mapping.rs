@@ -10,6 +10,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use lakemark_format::column;
 use parquet::arrow::{ARROW_SCHEMA_META_KEY, PARQUET_FIELD_ID_META_KEY, encode_arrow_schema, parquet_to_arrow_schema};
+use parquet::basic::{ConvertedType, LogicalType, Repetition};
 use parquet::errors::Result as ParquetResult;
 use parquet::file::metadata::{FileMetaData, KeyValue, ParquetMetaData, ParquetMetaDataBuilder};
 use parquet::schema::types::{SchemaDescriptor, Type, TypePtr};
@@ -40,6 +41,12 @@ struct MappedColumn {
     inner: NestedMapping,
 }
 
+/// A column, and the name that it has on the other side.
+struct NamedColumn<'a> {
+    name: &'a str,
+    column: &'a MappedColumn,
+}
+
 /// Where nested fields have names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum NestedMapping {
@@ -50,11 +57,19 @@ enum NestedMapping {
 }
 
 impl ColumnMapping {
-    /// The names that the fields of a Delta table's schema say they are stored under, and the schema without that.
-    pub(crate) fn of(schema: &Schema) -> (Self, SchemaRef) {
+    /// The names that the fields of a Delta table's schema say they are stored under.
+    pub(crate) fn of(schema: &Schema) -> Self {
         let columns = columns_of(schema.fields());
         let fingerprint = fingerprint(format!("{columns:?}").as_bytes());
-        (Self { columns, fingerprint }, Arc::new(Schema::new(plain_fields(schema.fields()))))
+        Self { columns, fingerprint }
+    }
+
+    /// The names of some columns alone, chosen by the names that they show: what readers of no others need.
+    #[must_use]
+    pub fn of_columns(&self, is_read: impl Fn(&str) -> bool) -> Self {
+        let read = self.columns.iter().filter(|(_, column)| is_read(&column.shown));
+        let columns = read.map(|(stored, column)| (stored.clone(), column.clone())).collect();
+        Self { columns, fingerprint: self.fingerprint }
     }
 
     /// Changes whenever a name does.
@@ -66,20 +81,23 @@ impl ColumnMapping {
     /// The stored name of a column or field.
     pub(crate) fn physical(&self, shown: &str) -> Option<String> {
         self.walk_each(shown, |columns, name| {
-            columns.iter().find(|(_, column)| column.shown == name).map(|(stored, column)| (stored.as_str(), column))
+            let (stored, column) = columns.iter().find(|(_, column)| column.shown == name)?;
+            Some(NamedColumn { name: stored, column })
         })
     }
 
     /// The name that a stored column or field shows; none if the table has it no more.
     pub(crate) fn logical(&self, stored: &str) -> Option<String> {
-        self.walk_each(stored, |columns, name| columns.get(name).map(|column| (column.shown.as_str(), column)))
+        self.walk_each(stored, |columns, name| {
+            columns.get(name).map(|column| NamedColumn { name: &column.shown, column })
+        })
     }
 
     /// The same for each column of a composite.
     fn walk_each<'a>(
         &'a self,
         name: &str,
-        find: impl Fn(&'a MappedColumns, &str) -> Option<(&'a str, &'a MappedColumn)>,
+        find: impl Fn(&'a MappedColumns, &str) -> Option<NamedColumn<'a>>,
     ) -> Option<String> {
         let found: Option<Vec<String>> = column::columns(name).map(|name| self.walk(name, &find)).collect();
         Some(column::composite(found?.iter().map(String::as_str)))
@@ -89,7 +107,7 @@ impl ColumnMapping {
     fn walk<'a>(
         &'a self,
         name: &str,
-        find: impl Fn(&'a MappedColumns, &str) -> Option<(&'a str, &'a MappedColumn)>,
+        find: impl Fn(&'a MappedColumns, &str) -> Option<NamedColumn<'a>>,
     ) -> Option<String> {
         let (mut fields, mut is_map, mut way) = (Some(&self.columns), false, Vec::new());
         for part in column::names(name) {
@@ -97,8 +115,8 @@ impl ColumnMapping {
                 way.push(part);
                 continue;
             }
-            let (called, column) = find(fields.take()?, part)?;
-            way.push(called);
+            let NamedColumn { name, column } = find(fields.take()?, part)?;
+            way.push(name);
             match &column.inner {
                 NestedMapping::Struct(columns) => fields = Some(columns),
                 NestedMapping::Map(..) => is_map = true,
@@ -171,6 +189,11 @@ fn inner_of(data_type: &DataType) -> NestedMapping {
         },
         _ => NestedMapping::Flat,
     }
+}
+
+/// The schema of a Delta table without what its fields say of the mapping.
+pub(crate) fn plain_schema(schema: &Schema) -> SchemaRef {
+    Arc::new(Schema::new(plain_fields(schema.fields())))
 }
 
 /// Fields without what the mapping says of them, also inside.
@@ -272,14 +295,33 @@ fn renamed(field: &Type, name: &str, inner: &NestedMapping) -> ParquetResult<Typ
         NestedMapping::Map(key, value) => &[key, value],
     };
     // Lists and maps have one repeated group, in it the items.
-    let repeated = |group: &TypePtr| match group.as_ref() {
-        Type::GroupType { fields, .. } if fields.len() == inners.len() => {
+    let repeated = |group: &TypePtr| match (group.as_ref(), inner) {
+        (_, NestedMapping::List(item)) if is_item(field.name(), group) => {
+            // Readers know it by the name of the list.
+            let is_named = group.name() == format!("{}_tuple", field.name());
+            let shown = if is_named { format!("{name}_tuple") } else { group.name().to_owned() };
+            renamed(group, &shown, item)
+        }
+        (Type::GroupType { fields, .. }, _) if fields.len() == inners.len() => {
             let items = fields.iter().zip(inners).map(|(item, inner)| renamed(item, item.name(), inner));
             with_fields(group, group.name(), items.collect::<ParquetResult<_>>()?)
         }
         _ => Ok(Arc::clone(group)),
     };
     with_fields(field, name, fields.iter().map(repeated).collect::<ParquetResult<_>>()?)
+}
+
+/// Whether the repeated group of a list is the item itself, as old writers have it: the rule of the Parquet reader.
+fn is_item(list: &str, repeated: &Type) -> bool {
+    let Type::GroupType { basic_info, fields } = repeated else { return false };
+    let [only] = fields.as_slice() else { return true };
+    let is_list = match basic_info.logical_type_ref() {
+        Some(logical) => *logical == LogicalType::List,
+        None => basic_info.converted_type() == ConvertedType::LIST,
+    };
+    let only = only.get_basic_info();
+    let is_repeated = only.has_repetition() && only.repetition() == Repetition::REPEATED;
+    !is_list && !is_repeated && (repeated.name() == "array" || repeated.name() == format!("{list}_tuple"))
 }
 
 fn with_fields(group: &Type, name: &str, fields: Vec<TypePtr>) -> ParquetResult<TypePtr> {
@@ -310,4 +352,42 @@ fn renamed_leaf(leaf: &Type, name: &str) -> ParquetResult<TypePtr> {
         builder = builder.with_repetition(info.repetition());
     }
     Ok(Arc::new(builder.build()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use parquet::schema::parser::parse_message_type;
+
+    use super::*;
+
+    fn named(shown: &str, stored: &str, data_type: DataType) -> FieldRef {
+        let said = HashMap::from([(STORED_NAME.to_owned(), stored.to_owned())]);
+        Arc::new(Field::new(shown, data_type, true).with_metadata(said))
+    }
+
+    /// A list of structs in three levels, and in two as old writers have them.
+    #[test]
+    fn items_of_lists_show_their_names_however_they_are_stored() {
+        let point = DataType::Struct(vec![named("x", "cx", DataType::Int64)].into());
+        let item = Arc::new(Field::new("element", point, true));
+        let names = ColumnMapping::of(&Schema::new(vec![named("many", "c4", DataType::List(item))]));
+        for repeated in [
+            "repeated group list { optional group element { optional int64 cx; } }",
+            "repeated group array { optional int64 cx; }",
+            "repeated group c4_tuple { optional int64 cx; }",
+        ] {
+            let message = format!("message spark_schema {{ optional group c4 (LIST) {{ {repeated} }} }}");
+            let stored = Arc::new(SchemaDescriptor::new(Arc::new(parse_message_type(&message).unwrap())));
+            let footer = ParquetMetaData::new(FileMetaData::new(1, 0, None, None, stored, None), Vec::new());
+            let shown = names.logical_footer(footer).unwrap();
+            let file = shown.file_metadata();
+            let schema = parquet_to_arrow_schema(file.schema_descr(), file.key_value_metadata()).unwrap();
+            let many = schema.field_with_name("many").unwrap();
+            let DataType::List(item) = many.data_type() else { panic!("{many}") };
+            let DataType::Struct(fields) = item.data_type() else { panic!("{item}") };
+            assert_eq!(fields.iter().map(|field| field.name().as_str()).collect::<Vec<_>>(), ["x"], "{repeated}");
+        }
+    }
 }

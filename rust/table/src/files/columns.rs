@@ -104,7 +104,8 @@ pub(crate) async fn read_columns(
     let (footer, fields, name, size) = (Arc::clone(footer), fields.to_vec(), name.to_owned(), meta.size);
     let decode = move || {
         let columns = fields.iter().zip(parts);
-        columns.map(|(field, part)| decode_column(&footer, row_group, field, part, &name, size)).collect()
+        let from = RowGroupOfFile { footer: &footer, row_group, name: &name, size };
+        columns.map(|(field, part)| decode_column(from, field, part)).collect()
     };
     on_a_thread(decode).await.map_err(|error| Error::task(&error))?
 }
@@ -130,30 +131,39 @@ pub(crate) async fn hash_column(
     Ok(column_hash(parts))
 }
 
-fn decode_column(
-    footer: &Footer,
+/// A row group that is decoded, of a file by its name in errors and its size.
+#[derive(Clone, Copy)]
+struct RowGroupOfFile<'a> {
+    footer: &'a Footer,
     row_group: usize,
-    field: &FieldRef,
-    parts: Vec<Option<FetchedChunks>>,
-    name: &str,
+    name: &'a str,
     size: u64,
-) -> Result<ColumnChunk> {
+}
+
+impl RowGroupOfFile<'_> {
+    fn rows(self) -> u32 {
+        self.footer.row_groups.get(self.row_group).copied().unwrap_or_default()
+    }
+}
+
+fn decode_column(from: RowGroupOfFile<'_>, field: &FieldRef, parts: Vec<Option<FetchedChunks>>) -> Result<ColumnChunk> {
     let mut builder = ChunkBuilder::new(&key_type(field)?);
-    let rows = footer.row_groups.get(row_group).copied().unwrap_or_default();
+    let rows = from.rows();
     builder.reserve(rows as usize);
     let hash = hash_of(&parts);
     let leaf = match parts.as_slice() {
         [Some(FetchedChunks { leaves, .. })] => leaves.first().copied(),
         _ => None,
     };
-    let mut claims = leaf.and_then(|leaf| StatisticsCheck::of(footer, row_group, field.name(), leaf));
-    push_rows(&mut builder, footer, row_group, field, parts, ((name, size), claims.as_mut()), None)?;
+    let mut claims = leaf.and_then(|leaf| StatisticsCheck::of(from.footer, from.row_group, field.name(), leaf));
+    push_rows(&mut builder, from, field, parts, claims.as_mut(), None)?;
     let caught = leaf.filter(|_| claims.is_some_and(|claims| claims.are_false()));
     let caught = caught.and_then(|leaf| u32::try_from(leaf).ok());
     let chunk = builder.finish();
     if chunk.row_count() != rows {
         return Err(Error::corrupt(format!(
-            "the data file {name} has other row counts than its footer says; write it again"
+            "the data file {} has other row counts than its footer says; write it again",
+            from.name
         )));
     }
     Ok(ColumnChunk { chunk, hash, caught })
@@ -188,8 +198,8 @@ pub(crate) async fn read_sample(
             (Arc::clone(&part.footer), field.clone(), part.name.to_owned(), part.meta.size);
         let (row_group, rows) = (part.row_group, part.rows);
         let decode = move || {
-            push_rows(&mut builder, &footer, row_group, &field, bytes, ((&name, size), None), Some(rows))
-                .map(|()| builder)
+            let from = RowGroupOfFile { footer: &footer, row_group, name: &name, size };
+            push_rows(&mut builder, from, &field, bytes, None, Some(rows)).map(|()| builder)
         };
         builder = on_a_thread(decode).await.map_err(|error| Error::task(&error))??;
     }
@@ -220,16 +230,21 @@ pub(crate) fn page_rows(footer: &Footer, column: &str) -> Option<f64> {
 /// The chunks of a column's leaves.
 struct FetchedChunks {
     leaves: Vec<usize>,
-    /// Where each begins.
-    chunks: Vec<(u64, Bytes)>,
+    chunks: Vec<PlacedBytes>,
+}
+
+/// Bytes of a file from a place on.
+struct PlacedBytes {
+    start: u64,
+    bytes: Bytes,
 }
 
 impl FetchedChunks {
     /// The fingerprint of a chunk, or that of the fingerprints of several.
     fn hash(&self) -> u64 {
         match self.chunks.as_slice() {
-            [(_, bytes)] => fingerprint(bytes),
-            chunks => column_hash(chunks.iter().map(|(_, bytes)| fingerprint(bytes))),
+            [chunk] => fingerprint(&chunk.bytes),
+            chunks => column_hash(chunks.iter().map(|chunk| fingerprint(&chunk.bytes))),
         }
     }
 }
@@ -252,7 +267,7 @@ async fn fetch(
                 "the footer of {name} points behind the end of the file; write it again"
             )));
         }
-        chunks.push((range.start, read_range(store, meta, range, name).await?));
+        chunks.push(PlacedBytes { start: range.start, bytes: read_range(store, meta, range, name).await? });
     }
     Ok((!leaves.is_empty()).then_some(FetchedChunks { leaves, chunks }))
 }
@@ -285,26 +300,25 @@ fn hash_of(parts: &[Option<FetchedChunks>]) -> u64 {
 /// Adds the rows of a column or composite, or the first `limit` of them.
 fn push_rows(
     builder: &mut ChunkBuilder,
-    footer: &Footer,
-    row_group: usize,
+    from: RowGroupOfFile<'_>,
     field: &FieldRef,
     parts: Vec<Option<FetchedChunks>>,
-    (of_file, mut claims): ((&str, u64), Option<&mut StatisticsCheck>),
+    mut claims: Option<&mut StatisticsCheck>,
     limit: Option<usize>,
 ) -> Result<()> {
-    let rows = footer.row_groups.get(row_group).copied().unwrap_or_default() as usize;
+    let rows = from.rows() as usize;
     let rows = rows.min(limit.unwrap_or(rows));
     if !column::is_composite(field.name()) {
         let Some(part) = parts.into_iter().next().flatten() else {
             builder.push_nulls(u32::try_from(rows).unwrap_or(u32::MAX));
             return Ok(());
         };
-        for array in arrays_of(footer, row_group, field, part, of_file, limit)? {
+        for array in arrays_of(from, field, part, limit)? {
             let array = array?;
             if let Some(claims) = &mut claims {
                 claims.see(&array);
             }
-            builder.push(&array).map_err(|error| unreadable(field, of_file.0, error))?;
+            builder.push(&array).map_err(|error| unreadable(field, from.name, error))?;
         }
         return Ok(());
     }
@@ -312,7 +326,7 @@ fn push_rows(
     let columns = columns_of(field);
     let mut readers = Vec::with_capacity(columns.len());
     for (column, part) in columns.iter().zip(parts) {
-        let of_part = |part| arrays_of(footer, row_group, column, part, of_file, limit);
+        let of_part = |part| arrays_of(from, column, part, limit);
         readers.push((column, part.map(of_part).transpose()?));
     }
     let mut left = rows;
@@ -325,7 +339,7 @@ fn push_rows(
                 None => new_null_array(column.data_type(), step),
             });
         }
-        builder.push_rows(&arrays).map_err(|error| unreadable(field, of_file.0, error))?;
+        builder.push_rows(&arrays).map_err(|error| unreadable(field, from.name, error))?;
         left -= step;
     }
     Ok(())
@@ -339,11 +353,9 @@ fn unreadable(field: &FieldRef, file: &str, error: impl Into<Box<dyn std::error:
 
 /// The rows of a column chunk, or the first `limit` of them, as the table types them.
 fn arrays_of<'a>(
-    footer: &Footer,
-    row_group: usize,
+    RowGroupOfFile { footer, row_group, name, size }: RowGroupOfFile<'a>,
     field: &'a FieldRef,
     FetchedChunks { leaves, chunks }: FetchedChunks,
-    (name, size): (&'a str, u64),
     limit: Option<usize>,
 ) -> Result<impl Iterator<Item = Result<ArrayRef>> + use<'a>> {
     let damaged = move |error: Box<dyn std::error::Error + Send + Sync>| unreadable(field, name, error);
@@ -380,15 +392,15 @@ fn cast_to(array: &ArrayRef, data_type: &DataType) -> Result<ArrayRef, ArrowErro
 
 /// Some bytes of a file, at their places.
 struct BufferedBytes {
-    chunks: Vec<(u64, Bytes)>,
+    chunks: Vec<PlacedBytes>,
     size: u64,
 }
 
 impl BufferedBytes {
     fn from(&self, start: u64) -> Result<Bytes, ParquetError> {
-        let found = self.chunks.iter().find_map(|(offset, bytes)| {
-            let at = usize::try_from(start.checked_sub(*offset)?).ok()?;
-            (at < bytes.len()).then(|| bytes.slice(at..))
+        let found = self.chunks.iter().find_map(|chunk| {
+            let at = usize::try_from(start.checked_sub(chunk.start)?).ok()?;
+            (at < chunk.bytes.len()).then(|| chunk.bytes.slice(at..))
         });
         found.ok_or_else(|| ParquetError::General(format!("read at {start}, outside of the column chunks")))
     }
@@ -417,8 +429,16 @@ impl ChunkReader for BufferedBytes {
     }
 }
 
-/// Row groups with a chosen row, and the rows to take of them.
-pub(crate) fn selection(row_groups: &[u32], rows: &RowSet) -> (Vec<usize>, RowSelection) {
+/// Rows to read of a file.
+pub(crate) struct ReadSelection {
+    /// Row groups with a chosen row.
+    pub row_groups: Vec<usize>,
+    /// The rows to take of them.
+    pub rows: RowSelection,
+}
+
+/// What to read of a file with these row groups for its chosen rows.
+pub(crate) fn selection(row_groups: &[u32], rows: &RowSet) -> ReadSelection {
     let (mut groups, mut selectors) = (Vec::new(), Vec::new());
     let mut start = 0;
     for (place, length) in row_groups.iter().enumerate() {
@@ -440,5 +460,5 @@ pub(crate) fn selection(row_groups: &[u32], rows: &RowSet) -> (Vec<usize>, RowSe
         }
         start = end;
     }
-    (groups, RowSelection::from(selectors))
+    ReadSelection { row_groups: groups, rows: RowSelection::from(selectors) }
 }

@@ -24,7 +24,7 @@ use percent_encoding::percent_decode_str;
 use url::Url;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::column_mapping::ColumnMapping;
+use crate::files::column_mapping::{ColumnMapping, plain_schema};
 use crate::storage::location::Location;
 
 pub(crate) use self::log::DeltaLog;
@@ -62,6 +62,13 @@ pub(crate) struct DeltaFile {
     pub path: String,
     pub partition_values: Vec<ArrayRef>,
     pub vector: Option<DeletionVectorDescriptor>,
+}
+
+/// An action that removes a data file.
+pub(crate) struct Removal {
+    pub action: Remove,
+    /// The text that the log has for the path of the file.
+    pub path: String,
 }
 
 /// Deleted rows by vector.
@@ -130,8 +137,8 @@ impl DeltaState {
         let (schema, names) = match metadata.configuration().get("delta.columnMapping.mode").map(String::as_str) {
             None | Some("none") => (Arc::clone(&logged_schema), None),
             Some("name") => {
-                let (names, schema) = ColumnMapping::of(&logged_schema);
-                (schema, Some(Arc::new(names)))
+                let names = ColumnMapping::of(&logged_schema);
+                (plain_schema(&logged_schema), Some(Arc::new(names)))
             }
             Some(mode) => {
                 return Err(Error::unsupported(format!(
@@ -222,8 +229,8 @@ impl DeltaState {
         self.state.snapshot().transaction_version(self.log_store.as_ref(), application).await
     }
 
-    /// The actions that remove files, each with the text that the log has for its path, in the order of `paths`.
-    pub(crate) async fn removals(&self, paths: &[&str], time: i64) -> Result<Vec<(Remove, String)>> {
+    /// The actions that remove files, in the order of `paths`.
+    pub(crate) async fn removals(&self, paths: &[&str], time: i64) -> Result<Vec<Removal>> {
         let unreadable = |error: DeltaTableError| {
             Error::io(format!("the Delta log at version {} cannot be read", self.version)).with_source(error)
         };
@@ -247,7 +254,7 @@ impl DeltaState {
             let view = views.get(*path)?;
             let mut remove = view.remove_action(true);
             remove.deletion_timestamp = Some(time);
-            Some((remove, logged.get(*path)?.clone()))
+            Some(Removal { action: remove, path: logged.get(*path)?.clone() })
         };
         let removals: Option<Vec<_>> = paths.iter().map(removal).collect();
         removals.ok_or_else(|| Error::internal("the Delta log lacks a file of the snapshot"))

@@ -9,9 +9,10 @@ use parquet::arrow::parquet_to_arrow_schema;
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 
 use crate::error::{Error, ErrorKind, Result, kind_of_storage};
+use crate::files::file_version::FileVersion;
 use crate::files::trust::amended_footer;
 use crate::storage::damage::guarded;
-use crate::storage::file_time::{is_young, modified_ns};
+use crate::storage::file_time::is_young;
 use crate::storage::fingerprint::fingerprint;
 use crate::storage::local::of_listed;
 use crate::values::fields::hollow;
@@ -124,14 +125,6 @@ pub(crate) async fn read_range(
     Ok(bytes)
 }
 
-/// What makes a version of a data file.
-pub(crate) type FileVersion = (String, u64, i64, Option<String>);
-
-/// The key of a listed file.
-pub(crate) fn file_key(meta: &ObjectMeta) -> FileVersion {
-    (meta.location.to_string(), meta.size, modified_ns(meta), meta.e_tag.clone())
-}
-
 /// What a snapshot needs of a footer.
 #[derive(Clone, Debug)]
 pub(crate) struct FileSummary {
@@ -148,7 +141,7 @@ pub(crate) struct FooterCache(Mutex<HashMap<FileVersion, FileSummary>>);
 impl FooterCache {
     /// The shape of a file, from memory if it was read before.
     pub(crate) async fn shape(&self, store: &dyn ObjectStore, meta: &ObjectMeta, name: &str) -> Result<FileSummary> {
-        let key = file_key(meta);
+        let key = FileVersion::of(meta);
         if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Ok(known.clone());
         }

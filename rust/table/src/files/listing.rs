@@ -32,8 +32,16 @@ pub(crate) struct ListedFile {
     pub meta: ObjectMeta,
     /// Path below the root.
     pub path: String,
-    /// Names and raw values of the `k=v` folders on the way.
-    folders: Vec<(String, Option<String>)>,
+    /// The `k=v` folders on the way.
+    folders: Vec<HiveFolder>,
+}
+
+/// A folder that names a partition column and its value.
+#[derive(Clone, Debug)]
+struct HiveFolder {
+    column: String,
+    /// The raw value; none for NULL.
+    value: Option<String>,
 }
 
 /// What a listing found, by path.
@@ -68,8 +76,8 @@ impl Listing {
 
     fn sorted(mut files: Vec<ListedFile>) -> Result<Self> {
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        let (partition_columns, columns) = partitions(&files)?;
-        Ok(Self { files, partition_columns, columns })
+        let partitions = partitions(&files)?;
+        Ok(Self { files, partition_columns: partitions.fields, columns: partitions.values })
     }
 
     /// The data files that were listed, with those in the store in the place of those that migrations replaced, and as they were before
@@ -195,6 +203,20 @@ async fn many_files(location: &Location) -> Result<Vec<ListedFile>> {
     Ok(files)
 }
 
+/// A local folder that is still to be listed.
+struct FolderToList {
+    path: Path,
+    /// Whether a symbolic link is on the way to it.
+    is_linked: bool,
+}
+
+/// A local folder that was listed.
+struct ListedFolder {
+    inside: ListResult,
+    /// Whether it is a symbolic link, or one is on the way to it.
+    is_linked: bool,
+}
+
 /// What lies below the root. A local folder is walked without the hidden folders, so that listing costs the same however many
 /// indexes lie beside the data; an object store lists a thousand objects at a request, whatever folders they are in.
 pub(crate) async fn objects(location: &Location) -> Result<Vec<ObjectMeta>> {
@@ -204,28 +226,27 @@ pub(crate) async fn objects(location: &Location) -> Result<Vec<ObjectMeta>> {
         return Ok(store.list(prefix).try_collect().await?);
     }
     let mut found = Vec::new();
-    let mut level = vec![(location.prefix.clone(), false)];
+    let mut level = vec![FolderToList { path: location.prefix.clone(), is_linked: false }];
     let mut linked = 0;
     while !level.is_empty() {
-        let listed: Vec<(ListResult, bool)> = stream::iter(level)
-            .map(|(folder, is_linked): (Path, bool)| async move {
-                let is_linked = is_linked || (folder != location.prefix && is_link(&folder).await);
-                Ok::<_, Error>((store.list_with_delimiter(Some(&folder)).await?, is_linked))
+        let listed: Vec<ListedFolder> = stream::iter(level)
+            .map(|FolderToList { path, is_linked }| async move {
+                let is_linked = is_linked || (path != location.prefix && is_link(&path).await);
+                Ok::<_, Error>(ListedFolder { inside: store.list_with_delimiter(Some(&path)).await?, is_linked })
             })
             .buffered(CONCURRENT_FOLDERS)
             .try_collect()
             .await?;
         level = Vec::new();
-        for (folder, is_linked) in listed {
-            found.extend(folder.objects);
-            let inside = folder.common_prefixes.into_iter();
-            let inside = inside.filter(|path| !path.filename().is_some_and(is_hidden)).map(|path| (path, is_linked));
-            level.extend(inside);
+        for ListedFolder { inside, is_linked } in listed {
+            found.extend(inside.objects);
+            let folders = inside.common_prefixes.into_iter().filter(|path| !path.filename().is_some_and(is_hidden));
+            level.extend(folders.map(|path| FolderToList { path, is_linked }));
             linked += usize::from(is_linked);
         }
         // Each of these links may lead somewhere, and all of them together nowhere.
-        if let Some((folder, _)) = level.first().filter(|_| linked > MOST_LINKED_FOLDERS) {
-            return Err(Error::invalid(too_many(FsPath::new(folder.as_ref())).to_string()));
+        if let Some(folder) = level.first().filter(|_| linked > MOST_LINKED_FOLDERS) {
+            return Err(Error::invalid(too_many(FsPath::new(folder.path.as_ref())).to_string()));
         }
     }
     Ok(found)
@@ -243,17 +264,18 @@ fn is_hidden(part: &str) -> bool {
 }
 
 /// The partitions that a file lies in: its own name is none, whatever it looks like.
-fn folders_of(path: &str) -> Vec<(String, Option<String>)> {
+fn folders_of(path: &str) -> Vec<HiveFolder> {
     path.rsplit_once('/').map_or_else(Vec::new, |(folders, _)| folders.split('/').filter_map(hive_folder).collect())
 }
 
-fn hive_folder(part: &str) -> Option<(String, Option<String>)> {
-    let (name, value) = part.split_once('=')?;
-    if name.is_empty() {
+fn hive_folder(part: &str) -> Option<HiveFolder> {
+    let (column, value) = part.split_once('=')?;
+    if column.is_empty() {
         return None;
     }
     let value = percent_decode_str(value).decode_utf8_lossy().into_owned();
-    Some((percent_decode_str(name).decode_utf8_lossy().into_owned(), (value != HIVE_NULL).then_some(value)))
+    let column = percent_decode_str(column).decode_utf8_lossy().into_owned();
+    Some(HiveFolder { column, value: (value != HIVE_NULL).then_some(value) })
 }
 
 /// The name of the folder that a partition has: what [`hive_folder`] reads.
@@ -272,12 +294,19 @@ fn escaped(text: &str) -> String {
     text.chars().map(escape).collect()
 }
 
-fn partitions(files: &[ListedFile]) -> Result<(Vec<Field>, Vec<ArrayRef>)> {
-    let Some(first) = files.first() else { return Ok((Vec::new(), Vec::new())) };
-    let names: Vec<&str> = first.folders.iter().map(|(name, _)| name.as_str()).collect();
+/// The partition columns of some files.
+#[derive(Default)]
+struct PartitionColumns {
+    fields: Vec<Field>,
+    /// Per column, one value per file.
+    values: Vec<ArrayRef>,
+}
+
+fn partitions(files: &[ListedFile]) -> Result<PartitionColumns> {
+    let Some(first) = files.first() else { return Ok(PartitionColumns::default()) };
+    let names: Vec<&str> = first.folders.iter().map(|folder| folder.column.as_str()).collect();
     for file in files {
-        let same =
-            file.folders.len() == names.len() && file.folders.iter().zip(&names).all(|((name, _), have)| name == have);
+        let same = file.folders.iter().map(|folder| folder.column.as_str()).eq(names.iter().copied());
         if !same {
             return Err(Error::new(
                 ErrorKind::SchemaMismatch,
@@ -292,12 +321,12 @@ fn partitions(files: &[ListedFile]) -> Result<(Vec<Field>, Vec<ArrayRef>)> {
     }
     let columns: Vec<ArrayRef> = (0..names.len())
         .map(|column| {
-            let values = files.iter().map(|file| file.folders.get(column).and_then(|(_, value)| value.as_deref()));
+            let values = files.iter().map(|file| file.folders.get(column).and_then(|folder| folder.value.as_deref()));
             infer(&values.collect::<Vec<_>>())
         })
         .collect();
     let fields = names.iter().zip(&columns).map(|(name, column)| Field::new(*name, column.data_type().clone(), true));
-    Ok((fields.collect(), columns))
+    Ok(PartitionColumns { fields: fields.collect(), values: columns })
 }
 
 /// The type of a partition column with these values in its folders' names.

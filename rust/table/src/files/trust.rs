@@ -41,13 +41,13 @@ pub fn amended_footer(
     mapping: Option<&ColumnMapping>,
 ) -> Result<ParquetMetaData> {
     // Damaged types are panics of whoever makes Arrow's of them.
-    let metadata = guarded(|| -> Result<ParquetMetaData> {
-        with_places(with_row_count(believed(with_int96_timestamps(metadata)?, caught)?))
-    })??;
-    match mapping {
-        Some(mapping) => mapping.logical_footer(metadata),
-        None => Ok(metadata),
-    }
+    guarded(|| -> Result<ParquetMetaData> {
+        let metadata = with_places(with_row_count(believed(with_int96_timestamps(metadata)?, caught)?))?;
+        match mapping {
+            Some(mapping) => mapping.logical_footer(metadata),
+            None => Ok(metadata),
+        }
+    })?
 }
 
 /// The number of a row group is its place. Rows are numbered by it, where a footer may say anything.

@@ -24,7 +24,7 @@ use crate::index_kind::IndexKind;
 use crate::snapshot::{BaseTable, Snapshot};
 use crate::store::kind::{files_per_segment_of, precision_of, zones_of};
 use crate::store::recorded::{PREDICTED_BYTES, PREDICTED_ROWS, REASON};
-use kinds::KindChoice;
+use kinds::{KindChoice, KindReason, SegmentRows};
 use sample::Sampler;
 
 pub use queries::{ConditionUse, JoinedKeys, QueryUse};
@@ -55,14 +55,16 @@ pub(crate) async fn choose_encoding(table: &BaseTable, snapshot: &Snapshot, inde
 async fn predict(table: &BaseTable, snapshot: &Snapshot, index: &mut ManifestIndex, open: bool) -> Result<()> {
     let sampler = Sampler::new(table, snapshot).await?;
     let column = sampler.binned_column(&index.column, precision_of(&index.options)?).await?;
-    let bitmap_rows = sampler.segment_rows(files_per_segment_of(IndexKind::Bitmap, &index.options))?;
-    let key_rows = sampler.segment_rows(files_per_segment_of(IndexKind::Key, &index.options))?;
-    let kinds = KindChoice::new(&sampler, &column, (&bitmap_rows, &key_rows), &WEIGHTS);
+    let rows = SegmentRows {
+        bitmap: sampler.segment_rows(files_per_segment_of(IndexKind::Bitmap, &index.options))?,
+        key: sampler.segment_rows(files_per_segment_of(IndexKind::Key, &index.options))?,
+    };
+    let kinds = KindChoice::new(&sampler, &column, &rows, &WEIGHTS);
     if open {
-        let because = if let Some((kind, because)) = kinds.better() {
+        let because = if let Some(KindReason { kind, reason }) = kinds.better() {
             kind.name().clone_into(&mut index.kind);
             kind.encoding().name().clone_into(&mut index.encoding);
-            because
+            reason
         } else {
             index.encoding = kinds.choice.encoding.name().to_owned();
             kinds.choice.reason.clone()
@@ -76,7 +78,7 @@ async fn predict(table: &BaseTable, snapshot: &Snapshot, index: &mut ManifestInd
     let unique = kinds.is_unique();
     let predicted = match Encoding::from_name(&index.encoding) {
         Some(Encoding::Packed) => kinds.packed,
-        Some(Encoding::Binned) => column.binned_bytes(&bitmap_rows),
+        Some(Encoding::Binned) => column.binned_bytes(&rows.bitmap),
         // How many values a zone has is known where every row has its own.
         Some(encoding) if encoding.has_zones() => {
             let kind = IndexKind::of_encoding(encoding);

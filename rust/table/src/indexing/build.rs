@@ -18,7 +18,8 @@ pub(crate) mod group;
 mod lost;
 mod part;
 mod plan;
-mod spill;
+pub(crate) mod segment;
+pub(crate) mod spill;
 mod task;
 
 use std::sync::Arc;

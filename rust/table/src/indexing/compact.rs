@@ -12,18 +12,19 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::ops::Range;
 use std::time::Instant;
 
 use lakemark_format::segment::BASE_ALIGNMENT;
 use lakemark_format::{Manifest, ManifestFile, ManifestIndex, ManifestSegment, SegmentFile};
-use lakemark_index::bitmap::{ChunkSource, SegmentMeta, coarse_memory_bytes};
+use lakemark_index::bitmap::{ChunkSource, SegmentMeta, ValueRows, coarse_memory_bytes};
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::index_kind::IndexKind;
-use crate::indexing::build::group::{Group, GroupResult, build_group, encoding_of, write};
+use crate::indexing::build::group::{Group, GroupResult, build_group, encoding_of};
+use crate::indexing::build::segment::write;
+use crate::indexing::build::spill::ReservedSource;
 use crate::indexing::build::{BuildContext, built_of, selected_indexes};
 use crate::options::BuildOptions;
 use crate::report::CompactReport;
@@ -31,15 +32,21 @@ use crate::snapshot::{BaseTable, Snapshot};
 use crate::store::Store;
 use crate::store::kind::{files_per_segment, precision_of, zones_of};
 use crate::store::locks::BuildLock;
-use crate::store::segment_cursor::{FolderWalk, read_rows, remapped};
+use crate::store::segment_cursor::{SegmentCursor, MovedRows, read_rows, remapped};
 use crate::store::segments::{Damage, ReadCounter, Segment};
 use crate::store::transaction::{BuiltSegments, Edit, commit};
 
 /// Segments of an index that become one.
 struct Merge<'a> {
     index: &'a ManifestIndex,
-    /// With the ordinals of the files that are still there.
-    segments: Vec<(&'a ManifestSegment, Vec<u32>)>,
+    segments: Vec<MergedSegment<'a>>,
+}
+
+/// A segment that becomes part of another.
+struct MergedSegment<'a> {
+    segment: &'a ManifestSegment,
+    /// The ordinals of its files that are still there.
+    files: Vec<u32>,
 }
 
 /// Compacts, with a commit for each new segment.
@@ -71,7 +78,7 @@ pub(crate) async fn compact(table: &BaseTable, snapshot: &Snapshot, options: Bui
         let Some(built) = built else { continue };
         let [ManifestSegment { length, .. }] = built.segments.as_slice() else { continue };
         let length = *length;
-        let replaced = merge.segments.iter().map(|(segment, _)| segment.id).collect();
+        let replaced = merge.segments.iter().map(|merged| merged.segment.id).collect();
         // Unless somebody else compacted or dropped the index meanwhile: what was written here is removed then.
         if commit(&context.store, &Edit::ReplaceSegments { replaced, built }).await?.changed {
             report.indexes.push(merge.index.name.clone());
@@ -107,11 +114,11 @@ fn merges<'a>(snapshot: &Snapshot, manifest: &'a Manifest, indexes: &'a [Manifes
             }
             files += held.len();
             space += rows;
-            open.segments.push((segment, held));
+            open.segments.push(MergedSegment { segment, files: held });
         }
         merges.push(open);
     }
-    merges.retain(|merge| merge.segments.len() > 1 && merge.segments.iter().any(|(_, files)| !files.is_empty()));
+    merges.retain(|merge| merge.segments.len() > 1 && merge.segments.iter().any(|merged| !merged.files.is_empty()));
     merges
 }
 
@@ -127,11 +134,11 @@ impl Merge<'_> {
     /// Whether the newest manifest does without some of the segments: the index was dropped, or others merged or mended it.
     async fn is_outdated(&self, store: &Store) -> bool {
         let named = store.named_segments().await;
-        named.is_ok_and(|named| self.segments.iter().any(|(segment, _)| !named.contains(&segment.id)))
+        named.is_ok_and(|named| self.segments.iter().any(|merged| !named.contains(&merged.segment.id)))
     }
 
     fn rows(&self, manifest: &Manifest) -> u64 {
-        let files = self.segments.iter().flat_map(|(_, files)| files);
+        let files = self.segments.iter().flat_map(|merged| &merged.files);
         files.filter_map(|file| manifest.files.get(*file as usize)).map(ManifestFile::rows).sum()
     }
 
@@ -150,7 +157,7 @@ impl Merge<'_> {
 
     /// Filters say nothing of the keys in them: they are made from the column, once for all files.
     async fn build_again(&self, context: &BuildContext, snapshot: &Snapshot) -> Result<Option<BuiltSegments>> {
-        let wanted: HashSet<u32> = self.segments.iter().flat_map(|(_, files)| files.iter().copied()).collect();
+        let wanted: HashSet<u32> = self.segments.iter().flat_map(|merged| merged.files.iter().copied()).collect();
         let marks = snapshot.files().iter().zip(snapshot.index_states.iter());
         let files = marks.filter(|(_, mark)| mark.ordinal.is_some_and(|ordinal| wanted.contains(&ordinal)));
         let group = Group::of(snapshot, files.map(|(file, _)| file), vec![self.index.clone()])?;
@@ -172,8 +179,8 @@ impl Merge<'_> {
     /// Merges the values of the segments.
     async fn merge(&self, context: &BuildContext, manifest: &Manifest) -> Result<BuiltSegments> {
         let encoding = encoding_of(self.index)?;
-        let rows =
-            self.segments.iter().flat_map(|(_, files)| files).filter_map(|file| manifest.files.get(*file as usize));
+        let files = self.segments.iter().flat_map(|merged| &merged.files);
+        let rows = files.filter_map(|file| manifest.files.get(*file as usize));
         let memory = coarse_memory_bytes(encoding, rows.map(aligned_rows).sum());
         if memory > context.budget.limit() {
             return Err(Error::unsupported(format!(
@@ -185,7 +192,7 @@ impl Merge<'_> {
         }
         let mut built = BuiltSegments { schemas: manifest.schemas.clone(), ..BuiltSegments::default() };
         let (mut files, mut sources, mut base) = (Vec::new(), Vec::new(), 0u32);
-        for (segment, held) in &self.segments {
+        for MergedSegment { segment, files: held } in &self.segments {
             let damaged = |damage: Damage| match damage.is_unread {
                 true => Error::io(format!(
                     "the segment {} cannot be read, so that nothing was merged: {}; mend the store, and try again",
@@ -207,13 +214,14 @@ impl Merge<'_> {
                 let Some(ordinal) = names.get(entry.path.as_str()) else { continue };
                 let Some(known) = manifest.files.get(*ordinal as usize) else { continue };
                 let rows = u32::try_from(entry.rows()).unwrap_or(u32::MAX);
-                places.push((entry.base..entry.base.saturating_add(rows), Some(base)));
+                places.push(MovedRows { rows: entry.base..entry.base.saturating_add(rows), to: Some(base) });
                 files.push(SegmentFile { base, ..entry.clone() });
                 built.files.push(known.clone());
                 base = base.saturating_add(rows);
                 base = base.checked_next_multiple_of(BASE_ALIGNMENT).unwrap_or(u32::MAX);
             }
-            sources.push(source(&opened, places).await.map_err(damaged)?);
+            let source = source(&opened, places).await.map_err(damaged)?;
+            sources.push(ReservedSource { source, memory: None });
         }
         let id = Uuid::new_v4().into_bytes();
         let meta = SegmentMeta {
@@ -227,28 +235,28 @@ impl Merge<'_> {
             precision: precision_of(&self.index.options)?,
             zones: zones_of(self.index, context.budget.limit()),
         };
-        let (segment, _) = write(context, meta, move || Ok((sources, Vec::new()))).await?;
+        let written = write(context, meta, move || Ok(sources)).await?;
         let ordinals = (0..).take(built.files.len()).collect();
-        built.segments.push(ManifestSegment { files: ordinals, ..segment });
+        built.segments.push(ManifestSegment { files: ordinals, ..written.segment });
         Ok(built)
     }
 }
 
 /// The values of a segment as a chunk of a merge, with their rows where they will be.
-async fn source(segment: &Segment, places: Vec<(Range<u32>, Option<u32>)>) -> Result<ChunkSource, Damage> {
+async fn source(segment: &Segment, places: Vec<MovedRows>) -> Result<ChunkSource, Damage> {
     let counter = ReadCounter::default();
     let nulls = remapped(read_rows(segment, segment.directory.nulls, &counter).await?, &places);
     let opaque = remapped(read_rows(segment, segment.directory.opaque, &counter).await?, &places);
-    let mut walk = FolderWalk::new(segment, &counter).await?;
+    let mut walk = SegmentCursor::new(segment, &counter).await?;
     let handle = Handle::current();
     // Called by the merge, on a thread that may block.
     let next = move || loop {
         match handle.block_on(walk.next(&counter)) {
             Ok(None) => return Ok(None),
-            Ok(Some((key, rows))) => {
+            Ok(Some(ValueRows { key, rows })) => {
                 let rows = remapped(rows, &places);
                 if !rows.is_empty() {
-                    return Ok(Some((key, rows)));
+                    return Ok(Some(ValueRows { key, rows }));
                 }
             }
             Err(Damage { is_unread: true, problem, .. }) => return Err(io::Error::other(problem)),

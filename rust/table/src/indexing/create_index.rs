@@ -13,7 +13,7 @@ use crate::index_kind::IndexKind;
 use crate::indexing::advise;
 use crate::options::IndexSpec;
 use crate::snapshot::{BaseTable, Snapshot};
-use crate::store::kind::{self, precision_of};
+use crate::store::kind::{self, CheckedOptions, precision_of};
 use crate::store::transaction::{Edit, commit};
 use crate::values::fields::{indexable, indexed_field, key_type_in, key_type_of_field};
 
@@ -46,7 +46,7 @@ fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
     let typed = indexed_field(&snapshot.schema(), &name).and_then(|field| Some((key_type_of_field(&field)?, field)));
     let Some((key_type, field)) = typed else { return Err(unknown_column(&name, snapshot)) };
     let shown = snapshot.display_name(&name);
-    let (encoding, options) = kind.check_options(&spec.options)?;
+    let CheckedOptions { encoding, others: options } = kind.check_options(&spec.options)?;
     if let Some(precision) = precision_of(&options)? {
         precision.check(&key_type).map_err(|error| Error::invalid(format!("{shown}: {error}")))?;
     }

@@ -6,13 +6,12 @@
 
 mod zones;
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::FieldRef;
 use lakemark_format::segment::BASE_ALIGNMENT;
-use lakemark_format::{Encoding, Key, Manifest, ManifestIndex, ManifestSegment, SegmentFile, column};
-use lakemark_index::bitmap::{ChunkSource, SegmentMeta, merge};
+use lakemark_format::{Encoding, Manifest, ManifestIndex, ManifestSegment, SegmentFile, column};
+use lakemark_index::bitmap::{ChunkSource, SegmentMeta, ValueRows, merge};
 use lakemark_index::zones::ZoneOptions;
 use object_store::memory::InMemory;
 use object_store::path::Path;
@@ -28,7 +27,7 @@ use crate::snapshot::Snapshot;
 use crate::snapshot::identity::is_same_data;
 use crate::storage::location::StorePlace;
 use crate::store::Store;
-use crate::store::segment_cursor::{FolderWalk, read_rows, remapped};
+use crate::store::segment_cursor::{SegmentCursor, MovedRows, read_rows, remapped};
 use crate::store::segments::{Damage, ReadCounter, Segment};
 use zones::compare_zones;
 
@@ -84,7 +83,7 @@ async fn verify_segment(
         verdict.stale.push(Finding { path, problem: "the column is gone or has another type".to_owned() });
         return Ok(());
     };
-    let mut fresh: Vec<(usize, &SegmentFile)> = Vec::new();
+    let mut fresh: Vec<FreshFile<'_>> = Vec::new();
     for ordinal in &segment.files {
         let Some(known) = manifest.files.get(*ordinal as usize) else { continue };
         let Some(entry) = stored.directory.files.iter().find(|entry| entry.path == known.path) else {
@@ -92,17 +91,25 @@ async fn verify_segment(
             continue;
         };
         match freshness(snapshot, &known.path, entry, segment, &stored).await {
-            Ok(file) => fresh.push((file, entry)),
+            Ok(file) => fresh.push(FreshFile { file, entry }),
             Err(problem) => verdict.stale.push(Finding { path: known.path.clone(), problem: problem.to_owned() }),
         }
     }
-    fresh.sort_by_key(|(_, entry)| entry.base);
+    fresh.sort_by_key(|fresh| fresh.entry.base);
     let derived = derive(snapshot, index, &field, &fresh).await?;
     match compare(&stored, &derived, &counter).await {
         Ok(()) => verdict.files_ok += fresh.len() as u64,
         Err(damage) => verdict.damaged.push(damaged(damage.problem)),
     }
     Ok(())
+}
+
+/// A data file that is still what was indexed.
+struct FreshFile<'a> {
+    /// Its number in the snapshot.
+    file: usize,
+    /// What the segment says of it.
+    entry: &'a SegmentFile,
 }
 
 /// The file of the snapshot that a segment's entry is about, if it is still the same.
@@ -128,11 +135,11 @@ async fn derive(
     snapshot: &Snapshot,
     index: &ManifestIndex,
     field: &FieldRef,
-    fresh: &[(usize, &SegmentFile)],
+    fresh: &[FreshFile<'_>],
 ) -> Result<Segment> {
     let data = snapshot.object_store();
     let (mut files, mut chunks, mut base) = (Vec::with_capacity(fresh.len()), Vec::new(), 0u32);
-    for (file, entry) in fresh {
+    for FreshFile { file, entry } in fresh {
         let Some(data_file) = snapshot.files().get(*file) else { continue };
         let footer = Arc::new(Footer::read(data.as_ref(), &data_file.meta, &data_file.path).await?);
         let mut row = base;
@@ -193,18 +200,18 @@ async fn compare(stored: &Segment, derived: &Segment, counter: &ReadCounter) -> 
     if stored.directory.encoding.has_zones() {
         return compare_zones(stored, derived, &places, counter).await;
     }
-    let mut have = FolderWalk::new(stored, counter).await?;
-    let mut want = FolderWalk::new(derived, counter).await?;
+    let mut have = SegmentCursor::new(stored, counter).await?;
+    let mut want = SegmentCursor::new(derived, counter).await?;
     loop {
         let expected = want.next(counter).await?;
         let found = loop {
             match have.next(counter).await? {
                 None => break None,
-                Some((key, rows)) => {
+                Some(ValueRows { key, rows }) => {
                     let rows = remapped(rows, &places);
                     // A value that only files had which changed since.
                     if !rows.is_empty() {
-                        break Some((key, rows));
+                        break Some(ValueRows { key, rows });
                     }
                 }
             }
@@ -213,8 +220,8 @@ async fn compare(stored: &Segment, derived: &Segment, counter: &ReadCounter) -> 
             (None, None) => return Ok(()),
             (found, expected) if found == expected => {}
             (found, expected) => {
-                let key = |value: Option<(Key, Vec<u32>)>| {
-                    value.map_or("no value".to_owned(), |(key, rows)| format!("{key:?} in {} rows", rows.len()))
+                let key = |value: Option<ValueRows>| {
+                    value.map_or("no value".to_owned(), |value| format!("{:?} in {} rows", value.key, value.rows.len()))
                 };
                 return Err(Damage::corrupt(format!("{} is stored where the data has {}", key(found), key(expected))));
             }
@@ -223,11 +230,11 @@ async fn compare(stored: &Segment, derived: &Segment, counter: &ReadCounter) -> 
 }
 
 /// Where the rows of each stored file are among the derived ones; none for files that are not compared.
-fn places(stored: &Segment, derived: &Segment) -> Vec<(Range<u32>, Option<u32>)> {
+fn places(stored: &Segment, derived: &Segment) -> Vec<MovedRows> {
     let place = |file: &SegmentFile| {
         let rows = u32::try_from(file.rows()).unwrap_or(u32::MAX);
         let to = derived.directory.files.iter().find(|other| other.path == file.path).map(|other| other.base);
-        (file.base..file.base.saturating_add(rows), to)
+        MovedRows { rows: file.base..file.base.saturating_add(rows), to }
     };
     stored.directory.files.iter().map(place).collect()
 }

@@ -22,16 +22,31 @@ pub(crate) async fn history(table: &BaseTable, limit: usize) -> Result<Vec<Versi
     }
 }
 
+/// A version of which it is known when it was made.
+#[derive(Clone, Copy)]
+struct DatedVersion {
+    version: u64,
+    /// In milliseconds since 1970-01-01 UTC.
+    made_ms: i64,
+}
+
+impl DatedVersion {
+    /// Whether it was made until a moment, in microseconds.
+    fn is_until(self, micros: i64) -> bool {
+        self.made_ms.saturating_mul(1000) <= micros
+    }
+}
+
 /// The newest version that was made until a moment: versions are read from the newest on, as far as needed.
 pub(crate) async fn version_at(table: &BaseTable, micros: i64) -> Result<u64> {
     let found = retry_if_gone(table.location(), || async {
-        let mut oldest = None;
+        let mut oldest: Option<DatedVersion> = None;
         match (table.format, table.store.as_ref()) {
             (TableFormat::Delta, _) => {
                 for (version, meta) in DeltaLog::list(&table.location).await?.commits.iter().rev() {
                     let Some(info) = of_log_file(table, *version, meta).await? else { return Ok(None) };
-                    oldest = info.time_ms.map(|made| (*version, made));
-                    if is_until(oldest, micros) {
+                    oldest = info.time_ms.map(|made_ms| DatedVersion { version: *version, made_ms });
+                    if oldest.is_some_and(|found| found.is_until(micros)) {
                         break;
                     }
                 }
@@ -40,8 +55,9 @@ pub(crate) async fn version_at(table: &BaseTable, micros: i64) -> Result<u64> {
                 for (version, meta) in store.manifests().await?.into_iter().rev() {
                     // One that cannot be read may be the one that is wanted.
                     let Some(manifest) = store.read_manifest(version, &meta).await? else { return Ok(None) };
-                    oldest = Some((version, manifest.created_ms));
-                    if is_until(oldest, micros) {
+                    let found = DatedVersion { version, made_ms: manifest.created_ms };
+                    oldest = Some(found);
+                    if found.is_until(micros) {
                         break;
                     }
                 }
@@ -51,10 +67,10 @@ pub(crate) async fn version_at(table: &BaseTable, micros: i64) -> Result<u64> {
         Ok(Some(oldest))
     });
     let oldest = found.await?;
-    if let Some((version, _)) = oldest.filter(|found| is_until(Some(*found), micros)) {
-        return Ok(version);
+    if let Some(found) = oldest.filter(|found| found.is_until(micros)) {
+        return Ok(found.version);
     }
-    let known = oldest.and_then(|(version, made)| Some((version, DateTime::from_timestamp_millis(made)?)));
+    let known = oldest.and_then(|found| Some((found.version, DateTime::from_timestamp_millis(found.made_ms)?)));
     let rest = match known {
         Some((version, made)) => {
             let made = made.to_rfc3339_opts(SecondsFormat::Millis, true);
@@ -63,11 +79,6 @@ pub(crate) async fn version_at(table: &BaseTable, micros: i64) -> Result<u64> {
         None => "no version has its time written down".to_owned(),
     };
     Err(Error::expired(format!("{} has no version that is so old; {rest}", table.location())))
-}
-
-/// Whether a version was made until a moment.
-fn is_until(version: Option<(u64, i64)>, micros: i64) -> bool {
-    version.is_some_and(|(_, made)| made.saturating_mul(1000) <= micros)
 }
 
 /// One version for each commit whose file is still there.
@@ -202,7 +213,7 @@ fn step_of_updates(before: &ManifestUpdates, after: &ManifestUpdates) -> Option<
     let removed = before.data.iter().filter(|file| !after.data.contains(file)).count() as u64;
     let replaced = after.replaced.len().saturating_sub(before.replaced.len()) as u64;
     let slices = before.migration.iter().flat_map(|migration| &migration.ranges);
-    let folded: u64 = slices.map(|(_, start, end)| u64::from(end - start)).sum();
+    let folded: u64 = slices.map(|range| u64::from(range.rows.end - range.rows.start)).sum();
     if before.migration.is_some() && after.migration.is_none() {
         if before.runs.iter().map(|run| &run.migrated).eq(after.runs.iter().map(|run| &run.migrated)) {
             return Some(VersionStep::of(format!("abandon migration {}", before.migrations)));

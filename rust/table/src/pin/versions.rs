@@ -19,10 +19,10 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use crate::error::{Error, Result};
 use crate::files::delta::{DeltaLog, DeltaState};
 use crate::files::listing::{ListedFile, moved_of, objects};
-use crate::snapshot::{BaseTable, Snapshot, listing_of, newest_listing};
+use crate::snapshot::{BaseTable, ManifestAndListing, Snapshot, listing_of, newest_listing};
 use crate::storage::location::TableFormat;
 use crate::store::Store;
-use crate::updates::{UpdatableTable, UpdateContext, UpdateScope};
+use crate::updates::{ManifestState, UpdatableTable, UpdateContext, UpdateScope};
 
 /// The state of a version.
 pub(crate) async fn pin(table: &UpdatableTable, version: u64) -> Result<Snapshot> {
@@ -45,12 +45,12 @@ async fn pin_folder(table: &UpdatableTable, version: u64) -> Result<Snapshot> {
         return Err(no_manifest(&table.base, version, &store.manifests().await?));
     };
     // Publications move files, so that the listing goes with what the newest manifest says of them.
-    let (newest, files) = newest_listing(&table.base).await?;
+    let ManifestAndListing { manifest: newest, files } = newest_listing(&table.base).await?;
     let publications = publications(newest.as_deref());
     let updates = manifest.updates.clone().unwrap_or_default();
     let later = after(publications, version);
     let marked = with_marks_of(newest.as_deref(), manifest);
-    let pinned = pin_listed(table, store, (version, marked), &later, files).await;
+    let pinned = pin_listed(table, store, version, marked, &later, files).await;
     // Whatever a vacuum took, before or meanwhile, is looked for at the end.
     if let Some(gone) = first_gone(store, &updates, &later).await? {
         let rest = readable(store, &numbered, version, publications).await?;
@@ -63,16 +63,17 @@ async fn pin_folder(table: &UpdatableTable, version: u64) -> Result<Snapshot> {
 async fn pin_listed(
     table: &UpdatableTable,
     store: &Store,
-    (version, marked): (u64, Arc<Manifest>),
+    version: u64,
+    marked: Arc<Manifest>,
     later: &[&ManifestPublication],
     files: Vec<ListedFile>,
 ) -> Result<Snapshot> {
     let listing = listing_of(&table.base, marked.updates.as_ref(), later, files).await?;
     let mut snapshot = Snapshot::pin_listing(&table.base, Some(Arc::clone(&marked)), listing).await?;
     if let Some(updates) = &marked.updates {
+        let state = ManifestState { number: version, migration_done: false };
         let updated =
-            UpdateContext::of(&mut snapshot, (store, &table.overlays), updates, (version, false), UpdateScope::Runs)
-                .await?;
+            UpdateContext::of(&mut snapshot, store, &table.overlays, updates, state, UpdateScope::Runs).await?;
         let overlay = updated.merged_view_of_runs(&snapshot, &table.overlays).await?;
         snapshot.apply_updates(&overlay.deleted, &overlay.buffered, overlay.next);
     }

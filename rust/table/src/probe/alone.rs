@@ -62,13 +62,14 @@ async fn tally_alone(snapshot: &Snapshot, leaf: &Leaf, most_bytes: u64) -> Resul
     let is_text = !data_type.is_primitive();
     let most_values = (most_bytes / VALUE_BYTES).min(if is_text { MOST_TEXTS } else { MOST_VALUES });
     let Some(planned) = planned(covers, ranges, most_values).await? else { return Ok(None) };
-    let jobs = planned.into_iter().map(|(cover, groups)| {
+    let jobs = planned.into_iter().map(|PlannedCount { cover, groups }| {
         let (data_type, counter) = (data_type.clone(), Arc::clone(&counter));
         async move { count(cover, groups, &data_type, &counter).await }
     });
     let mut tally = GroupCounts { answered: vec![false; wanted.len()], ..GroupCounts::default() };
     tally.gather(jobs.collect(), &column::display(&leaf.column)).await?;
-    (tally.index_reads, tally.index_bytes) = counter.totals();
+    let totals = counter.totals();
+    (tally.index_reads, tally.index_bytes) = (totals.reads, totals.bytes);
     Ok(Some(tally).filter(|tally| !tally.answered.contains(&false)))
 }
 
@@ -78,22 +79,28 @@ fn is_whole(cover: &CoveringSegment) -> bool {
     cover.files.len() == directory.files.len() && directory.opaque.rows == 0
 }
 
+/// What is to be read of a segment.
+struct PlannedCount {
+    cover: CoveringSegment,
+    groups: ValueGroups,
+}
+
 /// What is to be read of each segment; none if reading rows is no worse, or if it would be too much to hold.
 async fn planned(
     covers: Vec<CoveringSegment>,
     ranges: &KeyRanges,
     most_values: u64,
-) -> Result<Option<Vec<(CoveringSegment, ValueGroups)>>> {
+) -> Result<Option<Vec<PlannedCount>>> {
     let jobs = covers.into_iter().map(|cover| {
         let ranges = ranges.clone();
         async move {
             let groups = ValueGroups::new(&cover.segment.directory, ranges);
-            (cover, groups)
+            PlannedCount { cover, groups }
         }
     });
     let planned = at_once(jobs, CONCURRENT_COUNTS.max(*CORES)).await.map_err(|error| Error::task(&error))?;
     let mut values = 0u64;
-    let is_worth = planned.iter().all(|(cover, groups)| {
+    let is_worth = planned.iter().all(|PlannedCount { cover, groups }| {
         values = values.saturating_add(groups.value_limit());
         values <= most_values && is_worth_reading(cover, groups)
     });

@@ -1,37 +1,22 @@
 //! What is known of every leaf in every file.
 
 use std::collections::HashMap;
-use std::ops::Range;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use arrow::array::Array;
-use lakemark_format::{ManifestIndex, ManifestSegment, SegmentFile};
-use lakemark_index::bitmap::{LeafMatches, LeafSearch, Search, SegmentRows};
-use lakemark_index::zones::ZoneSearch;
+use lakemark_format::{ManifestIndex, SegmentFile};
 use lakemark_index::{Candidates, Leaf, LiteralKey, Predicate, Reason, Test, Truth, encode_literal};
 use tokio::task::JoinSet;
 
 use super::conjunct_order::first_probed;
 use super::cost::SearchPlan;
-use super::parts::{LEAST_BLOCKS_OF_PART, in_parts};
+use super::segment_search::{ReadContext, SegmentCandidates, SegmentRequest, probe_segment, remembered};
 use crate::error::{Error, Result};
 use crate::report::LeafReport;
 use crate::snapshot::Snapshot;
 use crate::snapshot::identity::is_same_data;
-use crate::storage::cache::Cache;
-use crate::store::Store;
-use crate::store::segments::{Damage, ReadCounter, Segment, SegmentKey, segment_key};
+use crate::store::segments::Damage;
 use crate::values::fields::{Presence, has_other_calendar, indexed_field, key_type_of_field};
-
-/// Bytes of rows found that the process remembers.
-const CACHE_BYTES: u64 = 256 << 20;
-
-/// A test of a segment.
-type CandidatesKey = (SegmentKey, Test);
-
-/// The candidates of a test in each file of a segment. A segment never changes, so they stay true; whether the data files are
-/// still the indexed ones is asked each time.
-static FOUND: LazyLock<Cache<CandidatesKey, Arc<Vec<Candidates>>>> = LazyLock::new(|| Cache::new(CACHE_BYTES));
 
 /// What partition columns are called in reports.
 const PARTITION: &str = "partition";
@@ -80,16 +65,6 @@ pub(crate) struct LeafCandidates {
     sources: Vec<Option<String>>,
 }
 
-/// A segment to be asked one leaf.
-pub(super) struct SegmentRequest {
-    pub leaf: usize,
-    pub test: Test,
-    pub index: ManifestIndex,
-    pub segment: ManifestSegment,
-    /// Files of the snapshot that it may answer for.
-    pub files: Vec<usize>,
-}
-
 impl LeafCandidates {
     /// Answers every leaf for every file that was not counted already; of leaves that the choice leaves out no segment is searched.
     pub(crate) async fn gather(
@@ -97,18 +72,18 @@ impl LeafCandidates {
         predicate: &Predicate,
         counted: &[Option<u64>],
         choice: &SearchPlan,
-        (counter, use_cache): (&Arc<ReadCounter>, bool),
+        reads: &ReadContext,
     ) -> Result<Self> {
         let leaves = predicate.leaves();
         let mut answers = Self { leaves: Vec::with_capacity(leaves.len()), sources: vec![None; leaves.len()] };
         for (place, leaf) in leaves.iter().enumerate() {
-            let (mut constants, source) = constants(snapshot, leaf);
-            for (answer, rows) in constants.iter_mut().zip(counted) {
+            let LeafConstants { mut candidates, source } = constants(snapshot, leaf);
+            for (answer, rows) in candidates.iter_mut().zip(counted) {
                 if rows.is_some() {
                     *answer = FileCandidates::Counted(rows.filter(|_| matches!(predicate, Predicate::Leaf(_))));
                 }
             }
-            answers.leaves.push(constants);
+            answers.leaves.push(candidates);
             if let Some(slot) = answers.sources.get_mut(place) {
                 *slot = source;
             }
@@ -128,10 +103,10 @@ impl LeafCandidates {
             let only = questions.iter_mut().enumerate();
             let only = only.map(|(place, of_leaf)| if place == first { std::mem::take(of_leaf) } else { Vec::new() });
             let only = only.collect();
-            answers.ask_all(snapshot, &leaves, only, (counter, use_cache)).await?;
+            answers.ask_all(snapshot, &leaves, only, reads).await?;
             answers.leave_out_needless(predicate, &mut questions);
         }
-        answers.ask_all(snapshot, &leaves, questions, (counter, use_cache)).await?;
+        answers.ask_all(snapshot, &leaves, questions, reads).await?;
         Ok(answers)
     }
 
@@ -165,23 +140,22 @@ impl LeafCandidates {
         snapshot: &Snapshot,
         leaves: &[&Leaf],
         questions: Vec<Vec<SegmentRequest>>,
-        (counter, use_cache): (&Arc<ReadCounter>, bool),
+        reads: &ReadContext,
     ) -> Result<()> {
         let mut tasks = JoinSet::new();
         for (leaf, questions) in leaves.iter().zip(questions) {
-            let questions = self.probe_zones_first(snapshot, leaf, questions, (counter, use_cache)).await;
+            let questions = self.probe_zones_first(snapshot, leaf, questions, reads).await;
             for question in questions {
                 // What is remembered needs no task, whose start would take longer.
-                let known =
-                    snapshot.store.as_ref().filter(|_| use_cache).and_then(|store| remembered(store, &question));
-                if let Some(known) = known {
+                let store = snapshot.store.as_ref().filter(|_| reads.use_cache);
+                if let Some(known) = store.and_then(|store| remembered(store, &question)) {
                     self.take(snapshot, question, Ok(known)).await;
                     continue;
                 }
-                let (store, counter) = (snapshot.store.clone(), Arc::clone(counter));
+                let (store, reads) = (snapshot.store.clone(), reads.clone());
                 tasks.spawn(async move {
                     let asked = match &store {
-                        Some(store) => probe_segment(store, &question, &counter, use_cache).await,
+                        Some(store) => probe_segment(store, &question, &reads).await,
                         None => Err(Damage::corrupt("no store")),
                     };
                     (question, asked)
@@ -215,7 +189,7 @@ impl LeafCandidates {
         question: SegmentRequest,
         asked: Result<SegmentCandidates, Damage>,
     ) {
-        let (segment, rows) = match asked {
+        let SegmentCandidates { segment, candidates } = match asked {
             Ok(asked) => asked,
             Err(damage) => {
                 let (index, path, reason) = (&question.index.name, &question.segment.path, damage.reason.code());
@@ -236,7 +210,7 @@ impl LeafCandidates {
             .directory
             .files
             .iter()
-            .zip(rows.iter())
+            .zip(candidates.iter())
             .map(|(entry, candidates)| (entry.path.as_str(), (entry, candidates)))
             .collect();
         for file in &question.files {
@@ -361,8 +335,15 @@ pub(super) fn segment_requests(
     questions
 }
 
-/// What is known of a leaf without any index, and the reason where nothing is.
-fn constants(snapshot: &Snapshot, leaf: &Leaf) -> (Vec<FileCandidates>, Option<String>) {
+/// What is known of a leaf without any index.
+struct LeafConstants {
+    /// By file; the reason where nothing is known.
+    candidates: Vec<FileCandidates>,
+    /// What tells it, for reports.
+    source: Option<String>,
+}
+
+fn constants(snapshot: &Snapshot, leaf: &Leaf) -> LeafConstants {
     let files = snapshot.files();
     if let Some(place) = snapshot.partition_columns().iter().position(|field| *field.name() == leaf.column) {
         let of_file =
@@ -370,8 +351,8 @@ fn constants(snapshot: &Snapshot, leaf: &Leaf) -> (Vec<FileCandidates>, Option<S
                 Some(truth) => FileCandidates::Constant(truth),
                 None => FileCandidates::Unknown(Reason::TypeNotIndexed),
             };
-        let answers = files.iter().map(|file| of_file(file.partition_values.get(place))).collect();
-        return (answers, Some(PARTITION.to_owned()));
+        let candidates = files.iter().map(|file| of_file(file.partition_values.get(place))).collect();
+        return LeafConstants { candidates, source: Some(PARTITION.to_owned()) };
     }
     let has_index = !snapshot.indexes_for(leaf).is_empty();
     let (table, name) = (snapshot.file_schema(), leaf.column.as_str());
@@ -385,7 +366,7 @@ fn constants(snapshot: &Snapshot, leaf: &Leaf) -> (Vec<FileCandidates>, Option<S
         _ if mark.size_changed => FileCandidates::Unknown(Reason::FileChanged),
         _ => FileCandidates::Unknown(Reason::FileNotCovered),
     });
-    (answers.collect(), None)
+    LeafConstants { candidates: answers.collect(), source: None }
 }
 
 /// The truth of a test of a constant.
@@ -400,73 +381,4 @@ fn test_value(value: &dyn Array, test: &Test) -> Option<Truth> {
         (LiteralKey::Key(key), Test::Ranges(ranges)) if ranges.contains(&key) => Truth::True,
         (LiteralKey::Key(_), Test::Ranges(_)) => Truth::False,
     })
-}
-
-/// A segment, and for each of its files the candidates of a test.
-pub(super) type SegmentCandidates = (Segment, Arc<Vec<Candidates>>);
-
-/// What the process remembers of a segment's answer.
-pub(super) fn remembered(store: &Arc<Store>, question: &SegmentRequest) -> Option<SegmentCandidates> {
-    let rows = FOUND.get(&(segment_key(store, &question.segment), question.test.clone()))?;
-    Some((Segment::remembered(store, &question.segment)?, rows))
-}
-
-/// What a segment says: one round of reads if it has zones, else two.
-async fn search(segment: &Segment, test: &Test, counter: &Arc<ReadCounter>) -> Result<SegmentRows, Damage> {
-    if segment.directory.encoding.has_zones() {
-        let search = ZoneSearch::new(&segment.directory, test);
-        let read = segment.read(&search.ranges(), counter).await?;
-        return search.finish(&read).map_err(Damage::corrupt);
-    }
-    let mut search = Search::new(&segment.directory, test);
-    let leaves = search.split_leaves(LEAST_BLOCKS_OF_PART);
-    let first = segment.read(&search.first_ranges(), counter).await?;
-    let wanted = search.second_ranges(&first).map_err(Damage::corrupt)?;
-    if let Some(leaves) = leaves.map(Arc::new) {
-        let parts = search_leaves(segment, &leaves, counter).await?;
-        return search.finish_parts(&leaves, &parts).map_err(Damage::corrupt);
-    }
-    let second = segment.read(&wanted, counter).await?;
-    search.finish(&second).map_err(Damage::corrupt)
-}
-
-/// What all leaves say that a search of a packed tree reads.
-async fn search_leaves(
-    segment: &Segment,
-    leaves: &Arc<LeafSearch>,
-    counter: &Arc<ReadCounter>,
-) -> Result<Vec<LeafMatches>, Damage> {
-    let run = |part: Range<usize>| {
-        let (segment, leaves, counter) = (segment.clone(), Arc::clone(leaves), Arc::clone(counter));
-        async move {
-            let directory = &segment.directory;
-            let bytes = segment.read(&leaves.ranges(directory, part.clone()), &counter).await?;
-            let mut found = leaves.find(directory, part, &bytes).map_err(Damage::corrupt)?;
-            let long = segment.read(&found.long_ranges(), &counter).await?;
-            found.take_long(&long, directory.universe).map_err(Damage::corrupt)?;
-            Ok(found)
-        }
-    };
-    in_parts(segment, leaves.leaf_count(), run).await
-}
-
-/// Opens a segment and asks it.
-pub(super) async fn probe_segment(
-    store: &Arc<Store>,
-    question: &SegmentRequest,
-    counter: &Arc<ReadCounter>,
-    use_cache: bool,
-) -> Result<SegmentCandidates, Damage> {
-    let segment = Segment::open(store, &question.segment, &question.index, counter).await?;
-    let key = (segment_key(store, &question.segment), question.test.clone());
-    let found = search(&segment, &question.test, counter).await?;
-    let of_file = |file: &SegmentFile| found.candidates(file.base, file.base.saturating_add(file.rows() as u32));
-    let rows: Vec<Candidates> = segment.directory.files.iter().map(of_file).collect();
-    let rows = Arc::new(rows);
-    if use_cache {
-        let sets: usize = rows.iter().map(|candidates| size_of::<Candidates>() + candidates.memory_bytes()).sum();
-        let bytes = (sets + key.1.memory_bytes() + size_of_val(&key)) as u64;
-        FOUND.insert(key, Arc::clone(&rows), bytes);
-    }
-    Ok((segment, rows))
 }

@@ -8,7 +8,7 @@ use lakemark_format::key::Key;
 use lakemark_index::bitmap::Mask;
 use lakemark_index::{LiteralKey, decode_keys, is_ambiguous};
 
-use super::sources::{CoveringSegment, ValueSources};
+use super::sources::{ConstantFile, CoveringSegment, ValueSources};
 use super::tally::{exact_rows, has_nothing, list_range};
 use crate::error::Result;
 use crate::snapshot::{FileProbe, Snapshot};
@@ -60,7 +60,7 @@ impl Snapshot {
         for request in columns {
             let mut found = Vec::new();
             if let Some(sources) = ValueSources::find(self, &request.column, &known, &counter).await {
-                found.extend(sources.constants.iter().filter_map(|(file, value)| constant(files, *file, value)));
+                found.extend(sources.constants.iter().filter_map(|constant| of_constant(files, constant)));
                 for cover in &sources.covers {
                     match of_cover(cover, files, request.extremes, &sources.data_type, &counter).await {
                         Ok(bounds) => found.extend(bounds),
@@ -75,8 +75,8 @@ impl Snapshot {
         }
         let mut answered: Vec<bool> = vec![true; files.len()];
         while keep_common(&mut parts, files, &mut answered) {}
-        let (index_reads, index_bytes) = counter.totals();
-        Ok(MinMax { answered, columns: parts, index_reads, index_bytes })
+        let totals = counter.totals();
+        Ok(MinMax { answered, columns: parts, index_reads: totals.reads, index_bytes: totals.bytes })
     }
 }
 
@@ -101,11 +101,12 @@ fn keep_common(parts: &mut [Vec<ColumnMinMax>], files: &[FileProbe], answered: &
     dropped
 }
 
-fn constant(files: &[FileProbe], file: usize, value: &ArrayRef) -> Option<ColumnMinMax> {
-    let rows = u64::from(files.get(file).and_then(exact_rows)?.len());
+fn of_constant(files: &[FileProbe], constant: &ConstantFile) -> Option<ColumnMinMax> {
+    let ConstantFile { file, value } = constant;
+    let rows = u64::from(files.get(*file).and_then(exact_rows)?.len());
     let nulls = if value.is_null(0) { rows } else { 0 };
     (rows > 0).then(|| ColumnMinMax {
-        files: vec![file],
+        files: vec![*file],
         rows,
         nulls,
         least: Arc::clone(value),

@@ -149,10 +149,14 @@ fn a_limit_that_a_few_batches_satisfy_needs_no_search() {
     assert_eq!(of(0.001, 1_000.0), [false]);
 }
 
+fn bounds_of(least: Option<LeafEstimate>, most: Option<LeafEstimate>) -> Option<EstimateBounds> {
+    Some(EstimateBounds { least: least?, most: most? })
+}
+
 #[test]
 fn bounds_between_which_the_choice_is_the_same_tell_enough() {
     let of = |least: f64, most: f64| {
-        let bounds = [Some((spread(least).unwrap(), spread(most).unwrap()))];
+        let bounds = [bounds_of(spread(least), spread(most))];
         decided(&bounds, |guesses| left_out(&leaf("a"), guesses, &columns(4.0, 4.0)))
     };
     assert_eq!([of(0.0, 0.01), of(0.1, 0.3)], [Some(vec![false]), Some(vec![true])]);
@@ -162,8 +166,7 @@ fn bounds_between_which_the_choice_is_the_same_tell_enough() {
     // If `a` is true of few rows, `b` need not be searched, and which of them that is may be what the bounds do not tell.
     let both = Predicate::And(vec![leaf("a"), leaf("b")]);
     let of = |least: f64, most: f64| {
-        let bounds = [(sorted(least), sorted(most)), (spread(0.0), spread(0.02))];
-        let bounds = bounds.map(|(least, most)| least.zip(most));
+        let bounds = [bounds_of(sorted(least), sorted(most)), bounds_of(spread(0.0), spread(0.02))];
         decided(&bounds, |guesses| left_out(&both, guesses, &columns(4.0, 8.0)))
     };
     assert_eq!([of(0.0, 1.0), of(0.3, 1.0)], [None, Some(vec![false, false])]);

@@ -128,7 +128,7 @@ impl<'a> Composite<'a> {
         let (mut places, mut sets, mut texts) = (Vec::new(), Vec::new(), Vec::new());
         let mut ranges = 1_usize;
         for column in column::columns(&self.name) {
-            let Some((place, set, text)) = condition_on(parts, column) else { break };
+            let Some(ColumnCondition { place, set, text }) = condition_on(parts, column) else { break };
             ranges = ranges.saturating_mul(set.ranges().len());
             if ranges > MOST_RANGES || self.is_outdone(column) {
                 break;
@@ -161,11 +161,18 @@ impl<'a> Composite<'a> {
     }
 }
 
-/// The place of the condition on a column, its set of keys, and its text.
-fn condition_on<'a>(parts: &'a [Predicate], column: &str) -> Option<(usize, &'a KeyRanges, &'a str)> {
+/// A condition on a column, among the parts of a conjunction.
+struct ColumnCondition<'a> {
+    place: usize,
+    /// The keys that meet it.
+    set: &'a KeyRanges,
+    text: &'a str,
+}
+
+fn condition_on<'a>(parts: &'a [Predicate], column: &str) -> Option<ColumnCondition<'a>> {
     parts.iter().enumerate().find_map(|(place, part)| match part {
         Predicate::Leaf(Leaf { column: tested, test: Test::Ranges(set), text }) if tested == column => {
-            Some((place, set, text.as_str()))
+            Some(ColumnCondition { place, set, text })
         }
         _ => None,
     })

@@ -11,7 +11,8 @@
 
 use lakemark_index::{Leaf, Predicate, Test, Truth};
 
-use super::answers::{FileCandidates, LeafCandidates, SegmentRequest};
+use super::answers::{FileCandidates, LeafCandidates};
+use super::segment_search::SegmentRequest;
 use crate::index_kind::IndexKind;
 
 /// To ask so many segments takes no longer than to wait for others first.
@@ -104,15 +105,22 @@ pub(super) fn first_probed(
         let has_keys = |question: &SegmentRequest| IndexKind::of(&question.index) == Some(IndexKind::Key);
         questions.get(*place).is_some_and(|questions| questions.iter().any(has_keys))
     };
-    let by_test = |place: &usize| (leaves.get(*place).map(|leaf| width(&leaf.test)), !finds_keys(place));
+    let by_test = |place: &usize| RankByTest {
+        width: leaves.get(*place).map(|leaf| TestWidth::of(&leaf.test)),
+        lacks_keys: !finds_keys(place),
+    };
     let by_estimate = |place: &usize| {
         // A single key is in few rows, however many the leaf has that it is in.
-        let is_key = by_test(place) == (Some((false, 1)), false);
-        if is_estimated { (!is_key, share(place).unwrap_or(1.0)) } else { (false, 1.0) }
+        let is_key = by_test(place) == RankByTest { width: Some(TestWidth::SINGLE_KEY), lacks_keys: false };
+        match is_estimated {
+            true => RankByEstimate { is_no_key: !is_key, share: share(place).unwrap_or(1.0) },
+            false => RankByEstimate { is_no_key: false, share: 1.0 },
+        }
     };
     let order = |one: &&usize, other: &&usize| {
-        let ((no_key, share), (no_other_key, other_share)) = (by_estimate(one), by_estimate(other));
-        let by_estimate = no_key.cmp(&no_other_key).then(share.total_cmp(&other_share));
+        let (rank, other_rank) = (by_estimate(one), by_estimate(other));
+        let by_key = rank.is_no_key.cmp(&other_rank.is_no_key);
+        let by_estimate = by_key.then(rank.share.total_cmp(&other_rank.share));
         by_estimate.then_with(|| by_test(one).cmp(&by_test(other)))
     };
     let first = conjuncts.iter().min_by(order)?;
@@ -120,9 +128,39 @@ pub(super) fn first_probed(
     (others > FEW_SEGMENTS).then_some(*first)
 }
 
-/// The more, the more rows a test is likely true of.
-fn width(test: &Test) -> (bool, usize) {
-    test.ranges().map_or((true, 1), |ranges| (!ranges.are_points(), ranges.ranges().len()))
+/// How wide a test is: the wider, the more rows it is likely true of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct TestWidth {
+    /// Whether it is of more than single keys.
+    is_wide: bool,
+    ranges: usize,
+}
+
+impl TestWidth {
+    const SINGLE_KEY: Self = Self { is_wide: false, ranges: 1 };
+
+    fn of(test: &Test) -> Self {
+        test.ranges().map_or(Self { is_wide: true, ranges: 1 }, |ranges| Self {
+            is_wide: !ranges.are_points(),
+            ranges: ranges.ranges().len(),
+        })
+    }
+}
+
+/// How soon a leaf is asked by its test: the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct RankByTest {
+    width: Option<TestWidth>,
+    /// Whether no index that finds single keys would be asked.
+    lacks_keys: bool,
+}
+
+/// How soon a leaf is asked by what was estimated: the least first.
+#[derive(Clone, Copy, Debug)]
+struct RankByEstimate {
+    is_no_key: bool,
+    /// The share of the rows that it is true of.
+    share: f64,
 }
 
 /// The leaves that must be true of each chosen row, by their places.
@@ -231,6 +269,6 @@ mod tests {
         let both = Predicate::Or(vec![leaf(), leaf()]);
         assert_eq!(conjuncts(&Predicate::And(vec![leaf(), both, unknown(), leaf()])), [0, 3]);
         let point = Test::Ranges(KeyRanges::point(lakemark_format::key::Key::Fixed(7)));
-        assert!(width(&point) < width(&Test::IsNull));
+        assert!(TestWidth::of(&point) < TestWidth::of(&Test::IsNull));
     }
 }

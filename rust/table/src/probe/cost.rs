@@ -18,7 +18,7 @@
 
 use futures::{StreamExt, stream};
 use lakemark_format::{Encoding, ManifestIndex, ManifestSegment};
-use lakemark_index::bitmap::{Estimate, Weight};
+use lakemark_index::bitmap::{Estimate, Weight, WeightBounds};
 use lakemark_index::{KeyRanges, Leaf, Predicate, Test, Truth};
 
 use super::CORES;
@@ -104,18 +104,33 @@ pub(super) struct LeafEstimate {
     pub packed: bool,
 }
 
-impl LeafEstimate {
+/// What is known of a leaf if the fewest rows pass that may, and if the most do.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct EstimateBounds {
+    pub least: LeafEstimate,
+    pub most: LeafEstimate,
+}
+
+impl EstimateBounds {
     /// Between the least and the most that may pass.
-    fn between((least, most): (Self, Self), part: f64) -> Self {
+    fn between(&self, part: f64) -> LeafEstimate {
+        let (least, most) = (self.least.passing, self.most.passing);
         let mix = |least: f64, most: f64| least + (most - least) * part;
         let passing = Weight {
-            rows: mix(least.passing.rows, most.passing.rows),
-            bytes: mix(least.passing.bytes, most.passing.bytes),
-            postings: mix(least.passing.postings, most.passing.postings),
+            rows: mix(least.rows, most.rows),
+            bytes: mix(least.bytes, most.bytes),
+            postings: mix(least.postings, most.postings),
         };
-        Self { passing, ..most }
+        LeafEstimate { passing, ..self.most }
     }
 
+    /// Whether the bounds on the share are too far apart to tell enough.
+    fn are_apart(&self) -> bool {
+        self.most.share() - self.least.share() > NEAR
+    }
+}
+
+impl LeafEstimate {
     fn share(&self) -> f64 {
         if self.rows > 0.0 { (self.passing.rows / self.rows).clamp(0.0, 1.0) } else { 1.0 }
     }
@@ -177,9 +192,10 @@ impl Snapshot {
     pub async fn may_be_worth(&self, column: &str, values: f64, reading: &ReadCost) -> Result<bool> {
         let Some(known) = self.distinct_values(column).await? else { return Ok(true) };
         let leaf = Leaf { column: column.to_owned(), test: Test::Ranges(KeyRanges::none()), text: String::new() };
-        let Some((none, _)) = guess(self, &searched(self, &leaf), &ReadCounter::default(), false).await else {
+        let Some(bounds) = guess(self, &searched(self, &leaf), &ReadCounter::default(), false).await else {
             return Ok(true);
         };
+        let none = bounds.least;
         let share = (values / (known as f64).max(1.0)).min(1.0);
         let guesses = [Some(LeafEstimate { passing: none.all.times(share), ..none })];
         let predicate = Predicate::Leaf(leaf);
@@ -206,7 +222,7 @@ pub(super) async fn choose(
     for (leaf, segments) in leaves.iter().zip(&searched) {
         // A partition column has one value in a file: that costs nothing and is certain.
         let partition = snapshot.partition_columns().iter().any(|field| *field.name() == leaf.column);
-        let known = if partition { Some(<(LeafEstimate, LeafEstimate)>::default()) } else { None };
+        let known = if partition { Some(EstimateBounds::default()) } else { None };
         bounds.push(known.or(guess(snapshot, segments, counter, false).await));
     }
     let cores = *CORES as f64;
@@ -217,19 +233,19 @@ pub(super) async fn choose(
         SearchPlan { skipped: left_out, shares, share_left }
     };
     if let Some(left_out) = decided(&bounds, left_out) {
-        let most = bounds.iter().map(|bounds| bounds.map(|(_, most)| most.share()));
-        let half: Vec<_> =
-            bounds.iter().map(|bounds| bounds.map(|bounds| LeafEstimate::between(bounds, 0.5))).collect();
+        let most = bounds.iter().map(|bounds| bounds.map(|bounds| bounds.most.share()));
+        let half: Vec<_> = bounds.iter().map(|bounds| bounds.map(|bounds| bounds.between(0.5))).collect();
         return choice(left_out, most.collect(), &half);
     }
     let mut guesses = Vec::with_capacity(leaves.len());
     for (segments, bounds) in searched.iter().zip(bounds) {
         guesses.push(match bounds {
             // The blocks at the edges of the ranges hold so much that they are read.
-            Some((least, most)) if most.share() - least.share() > NEAR && most.rows >= MIN_ROWS => {
-                guess(snapshot, segments, counter, true).await.map(|(exactly, _)| exactly).or(Some(most))
+            Some(bounds) if bounds.are_apart() && bounds.most.rows >= MIN_ROWS => {
+                let exactly = guess(snapshot, segments, counter, true).await;
+                Some(exactly.map_or(bounds.most, |exactly| exactly.least))
             }
-            other => other.map(|(_, most)| most),
+            other => other.map(|bounds| bounds.most),
         });
     }
     let shares = guesses.iter().map(|guess| guess.as_ref().map(LeafEstimate::share)).collect();
@@ -239,18 +255,16 @@ pub(super) async fn choose(
 /// What is left out, if that is the same between the bounds: where all conditions are true of more and more rows, and where each is true of
 /// as few rows as may be while the others are of as many, and the other way round.
 fn decided(
-    bounds: &[Option<(LeafEstimate, LeafEstimate)>],
+    bounds: &[Option<EstimateBounds>],
     left_out: impl Fn(&[Option<LeafEstimate>]) -> Vec<bool>,
 ) -> Option<Vec<bool>> {
     let at = |part: &dyn Fn(usize) -> f64| {
         let guesses = bounds.iter().enumerate();
-        let guesses: Vec<_> = guesses.map(|(leaf, of)| of.map(|of| LeafEstimate::between(of, part(leaf)))).collect();
+        let guesses: Vec<_> = guesses.map(|(leaf, of)| of.map(|of| of.between(part(leaf)))).collect();
         left_out(&guesses)
     };
     let most = at(&|_| 1.0);
-    let is_open = |bounds: &Option<(LeafEstimate, LeafEstimate)>| {
-        bounds.is_some_and(|(least, most)| most.share() - least.share() > NEAR)
-    };
+    let is_open = |bounds: &Option<EstimateBounds>| bounds.is_some_and(|bounds| bounds.are_apart());
     let open: Vec<usize> = (0..).zip(bounds).filter(|(_, bounds)| is_open(bounds)).map(|(leaf, _)| leaf).collect();
     // There are as many corners as conditions, each as dear as they are many.
     if open.len() > MOST_OPEN {
@@ -288,25 +302,25 @@ async fn guess(
     segments: &[SegmentToSearch<'_>],
     counter: &ReadCounter,
     exactly: bool,
-) -> Option<(LeafEstimate, LeafEstimate)> {
+) -> Option<EstimateBounds> {
     let store = snapshot.store.as_ref()?;
     // By number, since a closure over borrowed items would make the future one that cannot change threads.
-    let found: Vec<(LeafEstimate, LeafEstimate)> = stream::iter(0..segments.len())
+    let found: Vec<EstimateBounds> = stream::iter(0..segments.len())
         .map(|number| async move {
             let SegmentToSearch { leaf, index, segment } = segments.get(number)?;
             let opened = Segment::open(store, segment, index, counter).await.ok()?;
             let estimate = Estimate::new(&opened.directory, &leaf.test);
-            let (least, most) = if exactly {
+            let WeightBounds { least, most } = if exactly {
                 let edges = opened.read(&estimate.edge_ranges(), counter).await.ok()?;
                 let passing = estimate.exactly(&edges);
-                (passing, passing)
+                WeightBounds { least: passing, most: passing }
             } else {
                 estimate.bounds()
             };
             let packed = opened.directory.encoding == Encoding::Packed;
             let (all, nulls, rows) = (estimate.all(), estimate.nulls(), estimate.rows());
             let guess = |passing| LeafEstimate { passing, all, nulls, rows, segments: 1, packed };
-            Some((guess(least), guess(most)))
+            Some(EstimateBounds { least: guess(least), most: guess(most) })
         })
         .buffer_unordered(CONCURRENT_SEGMENTS)
         .filter_map(|found| async move { found })
@@ -322,7 +336,7 @@ async fn guess(
     };
     found
         .into_iter()
-        .reduce(|(least, most), (other_least, other_most)| (sum(least, other_least), sum(most, other_most)))
+        .reduce(|one, other| EstimateBounds { least: sum(one.least, other.least), most: sum(one.most, other.most) })
 }
 
 /// What has to be decided, with a guess for each leaf that an index could answer.

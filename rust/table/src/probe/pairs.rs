@@ -12,9 +12,9 @@ use arrow::compute::{concat, take};
 use arrow::datatypes::DataType;
 use lakemark_format::column;
 use lakemark_index::bitmap::{Codes, GroupValue, MAX_CODES, Mask, each_posting, posting_ranges};
-use lakemark_index::{LiteralKey, RowSet, decode_keys, is_ambiguous};
+use lakemark_index::{LiteralKey, decode_keys, is_ambiguous};
 
-use super::sources::{CoveringSegment, IndexedFile, ValueSources, shared_files};
+use super::sources::{ChosenRows, CoveringSegment, IndexedFile, ValueSources, shared_files};
 use super::tally::{
     AllowedValues, CHEAP_ROWS, GroupCountRequest, GroupCounts, ROWS_PER_VALUE, SegmentCounts, ValueCounts, batches,
     drop_opaque, exact_rows, list_range, total_of, touched_rows, values_of,
@@ -87,7 +87,7 @@ struct PairJob {
     numbered: Numbered,
     /// The counted column is the first of the two that were asked for.
     counted_first: bool,
-    chosen: Vec<(IndexedFile, RowSet)>,
+    chosen: Vec<ChosenRows>,
 }
 
 /// What can be counted: constants of either column with segments of the other, and segments with segments.
@@ -95,12 +95,13 @@ fn jobs(sides: &[PairSide<'_>; 2], request: &GroupCountRequest<'_>) -> Vec<PairJ
     let [first, second] = sides;
     let rows = |covered: &IndexedFile| {
         let rows = request.files.get(covered.file).and_then(exact_rows)?;
-        (rows.universe() == covered.rows && !rows.is_empty()).then(|| (covered.clone(), rows.clone()))
+        let is_chosen = rows.universe() == covered.rows && !rows.is_empty();
+        is_chosen.then(|| ChosenRows { covered: covered.clone(), rows: rows.clone() })
     };
     let mut jobs = Vec::new();
     for (counted, other, counted_first) in [(second, first, false), (first, second, true)] {
         let constants: HashMap<usize, &ArrayRef> =
-            other.sources.constants.iter().map(|(file, value)| (*file, value)).collect();
+            other.sources.constants.iter().map(|constant| (constant.file, &constant.value)).collect();
         for cover in &counted.sources.covers {
             let fixed = cover
                 .files
@@ -143,7 +144,7 @@ impl PairJob {
             return Ok(None);
         };
         let mut mask = Mask::new(self.counted.segment.directory.universe);
-        self.chosen.iter().for_each(|(covered, rows)| mask.insert(covered.base, rows));
+        self.chosen.iter().for_each(|chosen| mask.insert(chosen.covered.base, &chosen.rows));
         let Some(numbers) = self.numbers(&mask, &values, counter).await? else { return Ok(None) };
         self.count(&values, &numbers, counter).await
     }
@@ -182,7 +183,7 @@ impl PairJob {
                 if !self.is_worth_it(values.len(), counted, &[]) {
                     return Ok(None);
                 }
-                for ((covered, _), code) in self.chosen.iter().zip(0..) {
+                for (ChosenRows { covered, .. }, code) in self.chosen.iter().zip(0..) {
                     codes.assign_range(covered.base..covered.base.saturating_add(covered.rows), code);
                 }
                 let values: Vec<&dyn Array> = values.iter().map(AsRef::as_ref).collect();
@@ -211,7 +212,7 @@ impl PairJob {
         let pairs = (counted.len() as u64 + 1) * numbers as u64;
         let few = numbers <= MAX_CODES && pairs <= CHEAP_PAIRS.max(total_of(&self.chosen) / ROWS_PER_PAIR);
         let index_rows: u64 = counted.iter().chain(numbered).map(|value| u64::from(value.rows)).sum();
-        let touched: u64 = self.chosen.iter().map(|(_, rows)| touched_rows(rows)).sum();
+        let touched: u64 = self.chosen.iter().map(|chosen| touched_rows(&chosen.rows)).sum();
         let has_postings = counted.iter().chain(numbered).all(|value| !value.posting.is_empty());
         few && has_postings && index_rows <= touched.saturating_mul(4).max(CHEAP_ROWS)
     }
@@ -252,7 +253,7 @@ impl PairJob {
         let counted = decode_keys(&pairs.keys, &self.counted.data_type).map_err(Damage::corrupt)?;
         let numbered = take(&numbers.values, &UInt32Array::from(pairs.numbers), None).map_err(Damage::corrupt)?;
         let values = if self.counted_first { vec![counted, numbered] } else { vec![numbered, counted] };
-        let files = self.chosen.iter().map(|(covered, _)| covered.file).collect();
+        let files = self.chosen.iter().map(|chosen| chosen.covered.file).collect();
         Ok(Some(SegmentCounts { files, part: ValueCounts { values, rows: pairs.rows } }))
     }
 }

@@ -7,6 +7,7 @@ use arrow::array::{ArrayRef, new_null_array};
 use arrow::datatypes::DataType;
 use futures::{StreamExt, stream};
 use lakemark_format::{ManifestIndex, ManifestSegment, SegmentFile, column};
+use lakemark_index::RowSet;
 
 use crate::index_kind::IndexKind;
 use crate::snapshot::Snapshot;
@@ -50,6 +51,13 @@ pub(crate) struct IndexedFile {
     pub rows: u32,
 }
 
+/// The chosen rows of a data file in an open segment.
+#[derive(Clone, Debug)]
+pub(crate) struct ChosenRows {
+    pub covered: IndexedFile,
+    pub rows: RowSet,
+}
+
 /// An open segment and the files that it speaks for.
 #[derive(Clone, Debug)]
 pub(crate) struct CoveringSegment {
@@ -57,13 +65,30 @@ pub(crate) struct CoveringSegment {
     pub files: Vec<IndexedFile>,
 }
 
+/// A file in which a column has one value for all rows.
+#[derive(Clone, Debug)]
+pub(crate) struct ConstantFile {
+    /// Its place in the snapshot.
+    pub file: usize,
+    /// An array of length 1.
+    pub value: ArrayRef,
+}
+
 /// What tells the values of one column, each file at most once.
 #[derive(Debug)]
 pub(crate) struct ValueSources {
     pub data_type: DataType,
     /// Files in which the column has one value for all rows: partition columns, and NULL where a file lacks the column.
-    pub constants: Vec<(usize, ArrayRef)>,
+    pub constants: Vec<ConstantFile>,
     pub covers: Vec<CoveringSegment>,
+}
+
+/// Files that are no partition's.
+struct OpenFiles {
+    /// By their ordinal in the manifest.
+    by_ordinal: HashMap<u32, usize>,
+    /// Those that lack the column, which are NULL throughout whether or not a segment says so.
+    lacking: Vec<usize>,
 }
 
 impl ValueSources {
@@ -76,7 +101,7 @@ impl ValueSources {
     ) -> Option<Self> {
         let data_type = snapshot.field(column)?.data_type().clone();
         let mut sources = Self { data_type, constants: Vec::new(), covers: Vec::new() };
-        let (open, lacking) = sources.take_constants(snapshot, column, wanted);
+        let OpenFiles { by_ordinal: open, lacking } = sources.take_constants(snapshot, column, wanted);
         let mut taken = HashSet::new();
         let mut indexes = snapshot.exact_indexes_of(column);
         // The values of a packed tree are not listed by its directory.
@@ -108,18 +133,12 @@ impl ValueSources {
         }
         let null = new_null_array(&sources.data_type, 1);
         let uncovered = lacking.into_iter().filter(|file| !taken.contains(file));
-        sources.constants.extend(uncovered.map(|file| (file, Arc::clone(&null))));
+        sources.constants.extend(uncovered.map(|file| ConstantFile { file, value: Arc::clone(&null) }));
         Some(sources)
     }
 
-    /// Enters what is constant, and gives the other files by their ordinal in the manifest; also the files that lack the
-    /// column, which are NULL throughout whether or not a segment says so.
-    fn take_constants(
-        &mut self,
-        snapshot: &Snapshot,
-        column: &str,
-        wanted: &[bool],
-    ) -> (HashMap<u32, usize>, Vec<usize>) {
+    /// Enters what is constant, and gives the other files.
+    fn take_constants(&mut self, snapshot: &Snapshot, column: &str, wanted: &[bool]) -> OpenFiles {
         let partition = snapshot.partition_columns().iter().position(|field| field.name() == column);
         let (mut open, mut lacking, table) = (HashMap::new(), Vec::new(), snapshot.file_schema());
         for (file, mark) in snapshot.index_states.iter().enumerate() {
@@ -128,7 +147,7 @@ impl ValueSources {
             }
             if let Some(place) = partition {
                 let value = snapshot.files().get(file).and_then(|file| file.partition_values.get(place));
-                self.constants.extend(value.map(|value| (file, Arc::clone(value))));
+                self.constants.extend(value.map(|value| ConstantFile { file, value: Arc::clone(value) }));
                 continue;
             }
             let presence = mark.schema.as_ref().map(|schema| Presence::of(schema, &table, column));
@@ -137,7 +156,7 @@ impl ValueSources {
             }
             open.extend(mark.ordinal.map(|ordinal| (ordinal, file)));
         }
-        (open, lacking)
+        OpenFiles { by_ordinal: open, lacking }
     }
 
     /// Enters a cover, for the files that no other cover has taken.

@@ -18,9 +18,9 @@ use arrow::datatypes::DataType;
 use lakemark_format::column;
 use lakemark_format::value_block::MAX_BLOCK_VALUES;
 use lakemark_index::bitmap::{DenseSlices, GroupValue, Mask, ValueGroups, each_posting, posting_ranges};
-use lakemark_index::{LiteralKey, RowSet, decode_keys, is_ambiguous};
+use lakemark_index::{LiteralKey, decode_keys, is_ambiguous};
 
-use super::sources::{IndexedFile, ValueSources, shared_files};
+use super::sources::{ChosenRows, IndexedFile, ValueSources, shared_files};
 use super::tally::{
     AllowedValues, BITMAP_BYTES, CHEAP_ROWS, GroupCountRequest, GroupCounts, ROWS_PER_VALUE, SegmentCounts,
     ValueCounts, batches, drop_opaque, exact_rows, list_range, total_of, touched_rows, values_of,
@@ -54,7 +54,8 @@ pub(super) async fn add_sums(
         None => None,
     };
     let group_allowed = group.map(|group| AllowedValues::by(&request.predicate.clone().simplify(), group));
-    let jobs = jobs(request, &sources, groups.as_ref().zip(group_allowed.as_ref()));
+    let groups = groups.as_ref().zip(group_allowed.as_ref());
+    let jobs = jobs(request, &sources, groups.map(|(sources, allowed)| GroupSources { sources, allowed }));
     let summed_first = request.columns.first().is_some_and(|column| column == summed);
     let jobs = jobs.into_iter().map(|job| {
         let counter = Arc::clone(counter);
@@ -74,6 +75,13 @@ pub(super) async fn add_sums(
     Ok(())
 }
 
+/// Who tells the values that sums are grouped by, and which of them may be chosen.
+#[derive(Clone, Copy)]
+struct GroupSources<'a> {
+    sources: &'a ValueSources,
+    allowed: &'a AllowedValues,
+}
+
 /// What the rows of a sum are grouped by.
 enum Grouping {
     /// Nothing: one sum.
@@ -88,33 +96,30 @@ enum Grouping {
 struct SumJob {
     segment: Segment,
     data_type: DataType,
-    chosen: Vec<(IndexedFile, RowSet)>,
+    chosen: Vec<ChosenRows>,
     grouping: Grouping,
 }
 
-fn jobs(
-    request: &GroupCountRequest<'_>,
-    sources: &ValueSources,
-    groups: Option<(&ValueSources, &AllowedValues)>,
-) -> Vec<SumJob> {
+fn jobs(request: &GroupCountRequest<'_>, sources: &ValueSources, groups: Option<GroupSources<'_>>) -> Vec<SumJob> {
     let rows = |covered: &IndexedFile| {
         let rows = request.files.get(covered.file).and_then(exact_rows)?;
-        (rows.universe() == covered.rows && !rows.is_empty()).then(|| (covered.clone(), rows.clone()))
+        let is_chosen = rows.universe() == covered.rows && !rows.is_empty();
+        is_chosen.then(|| ChosenRows { covered: covered.clone(), rows: rows.clone() })
     };
     let mut jobs = Vec::new();
     for cover in sources.covers.iter().filter(|cover| DenseSlices::of(&cover.segment.directory).is_some()) {
-        let mut add = |chosen: Vec<(IndexedFile, RowSet)>, grouping: Grouping| {
+        let mut add = |chosen: Vec<ChosenRows>, grouping: Grouping| {
             if !chosen.is_empty() {
                 let (segment, data_type) = (cover.segment.clone(), sources.data_type.clone());
                 jobs.push(SumJob { segment, data_type, chosen, grouping });
             }
         };
-        let Some((groups, allowed)) = groups else {
+        let Some(GroupSources { sources: groups, allowed }) = groups else {
             add(cover.files.iter().filter_map(rows).collect(), Grouping::None);
             continue;
         };
         let constants: HashMap<usize, &ArrayRef> =
-            groups.constants.iter().map(|(file, value)| (*file, value)).collect();
+            groups.constants.iter().map(|constant| (constant.file, &constant.value)).collect();
         let fixed = cover.files.iter().filter_map(|covered| {
             let value = constants.get(&covered.file)?;
             Some((rows(covered)?, Arc::clone(value)))
@@ -149,8 +154,8 @@ impl Sums {
 
     /// Rows with values, whose ranks have a sum.
     fn add_spread(&mut self, group: u32, dense: &DenseSlices<'_>, rows: u64, ranks: u128) -> Result<(), Damage> {
-        for (key, rows) in dense.spread(rows, ranks).map_err(Damage::corrupt)? {
-            self.add(group, LiteralKey::Key(key), rows);
+        for value in dense.spread(rows, ranks).map_err(Damage::corrupt)? {
+            self.add(group, LiteralKey::Key(value.key), value.rows);
         }
         Ok(())
     }
@@ -222,7 +227,7 @@ impl SumJob {
 
     /// Whether rows are dearer to read than the slices.
     fn is_worth_it(&self, dense: &DenseSlices<'_>) -> bool {
-        let touched: u64 = self.chosen.iter().map(|(_, rows)| touched_rows(rows)).sum();
+        let touched: u64 = self.chosen.iter().map(|chosen| touched_rows(&chosen.rows)).sum();
         let rows = u64::from(self.segment.directory.universe);
         !self.chosen.is_empty() && dense.bytes() <= BITMAP_BYTES && rows <= touched.saturating_mul(2).max(CHEAP_ROWS)
     }
@@ -242,7 +247,7 @@ impl SumJob {
         let mut bytes = self.segment.read(&wanted, counter).await?.into_iter();
         let null_bytes = bytes.next().ok_or_else(|| Damage::corrupt("lists are missing"))?;
         let mut valued = Mask::new(self.segment.directory.universe);
-        self.chosen.iter().for_each(|(covered, rows)| valued.insert(covered.base, rows));
+        self.chosen.iter().for_each(|chosen| valued.insert(chosen.covered.base, &chosen.rows));
         let nulls_of = valued.among(&null_bytes, nulls.rows).map_err(Damage::corrupt)?;
         valued.remove(&null_bytes, nulls).map_err(Damage::corrupt)?;
         Ok(SelectedSlices { dense, valued, nulls: nulls_of, bytes: bytes.collect() })
@@ -262,7 +267,7 @@ impl SumJob {
                 Ok(None)
             }
             Grouping::Constants(values) => {
-                for ((covered, rows), group) in self.chosen.iter().zip(0..) {
+                for (ChosenRows { covered, rows }, group) in self.chosen.iter().zip(0..) {
                     let mut file = Mask::new(self.segment.directory.universe);
                     file.insert(covered.base, rows);
                     slices.add(sums, group, |rows| Ok(rows.both(&file)))?;
@@ -307,7 +312,7 @@ impl SumJob {
         if let Some(groups) = groups {
             values.push(take(&groups, &UInt32Array::from(sums.groups), None).map_err(Damage::corrupt)?);
         }
-        let files = self.chosen.iter().map(|(covered, _)| covered.file).collect();
+        let files = self.chosen.iter().map(|chosen| chosen.covered.file).collect();
         Ok(Some(SegmentCounts { files, part: ValueCounts { values, rows: sums.rows } }))
     }
 }

@@ -23,7 +23,7 @@ use lakemark_index::{KeyRanges, Leaf, LiteralKey, Predicate, RowSet, Test, decod
 
 use super::pairs::add_pairs;
 use super::parts::{all_at_once, at_once, in_parts};
-use super::sources::{CoveringSegment, IndexedFile, ValueSources};
+use super::sources::{ChosenRows, ConstantFile, CoveringSegment, IndexedFile, ValueSources};
 use super::sums::add_sums;
 use crate::error::{Error, Result};
 use crate::snapshot::{FileProbe, Snapshot};
@@ -104,7 +104,8 @@ impl Snapshot {
             [first, second] => add_pairs(self, request, [first, second], &left, &counter, &mut tally).await?,
             _ => {}
         }
-        (tally.index_reads, tally.index_bytes) = counter.totals();
+        let totals = counter.totals();
+        (tally.index_reads, tally.index_bytes) = (totals.reads, totals.bytes);
         Ok(tally)
     }
 }
@@ -182,9 +183,9 @@ impl GroupCounts {
         files: &[FileProbe],
     ) -> Result<()> {
         let others: Option<HashMap<usize, &ArrayRef>> =
-            second.map(|second| second.constants.iter().map(|(file, value)| (*file, value)).collect());
+            second.map(|second| second.constants.iter().map(|other| (other.file, &other.value)).collect());
         let (mut values, mut rows): ([Vec<&dyn Array>; 2], Vec<u64>) = Default::default();
-        for (file, value) in &first.constants {
+        for ConstantFile { file, value } in &first.constants {
             let other = match &others {
                 None => None,
                 Some(others) => match others.get(file) {
@@ -282,7 +283,7 @@ struct CountJob {
     allowed: AllowedValues,
     /// The rows with these values are just the chosen ones.
     by_value: bool,
-    chosen: Vec<(IndexedFile, RowSet)>,
+    chosen: Vec<ChosenRows>,
     /// How many rows there have to be for each value.
     rows_per_value: u64,
 }
@@ -298,9 +299,9 @@ impl CountJob {
         let CoveringSegment { segment, files: covered } = cover;
         let of_file = |covered: IndexedFile| {
             let rows = files.get(covered.file).and_then(exact_rows)?;
-            (rows.universe() == covered.rows).then(|| (covered, rows.clone()))
+            (rows.universe() == covered.rows).then(|| ChosenRows { covered, rows: rows.clone() })
         };
-        let chosen: Vec<(IndexedFile, RowSet)> = covered.into_iter().filter_map(of_file).collect();
+        let chosen: Vec<ChosenRows> = covered.into_iter().filter_map(of_file).collect();
         let directory = &segment.directory;
         let total = total_of(&chosen);
         let whole = total == directory.rows();
@@ -326,8 +327,8 @@ impl CountJob {
             return Ok(None);
         }
         let mut mask = Mask::new(self.segment.directory.universe);
-        for (covered, rows) in &self.chosen {
-            mask.insert(covered.base, rows);
+        for chosen in &self.chosen {
+            mask.insert(chosen.covered.base, &chosen.rows);
         }
         let nulls = if self.allowed.nulls { mask.remove(nulls, lists[0]).map_err(Damage::corrupt)? } else { 0 };
         self.count_by_postings(mask, nulls, counter).await
@@ -354,7 +355,7 @@ impl CountJob {
             return Ok(None);
         };
         let index_rows: u64 = values.iter().map(|value| u64::from(value.rows)).sum();
-        let touched: u64 = self.chosen.iter().map(|(_, rows)| touched_rows(rows)).sum();
+        let touched: u64 = self.chosen.iter().map(|chosen| touched_rows(&chosen.rows)).sum();
         if index_rows > touched.saturating_mul(2).max(CHEAP_ROWS) {
             return Ok(None);
         }
@@ -423,7 +424,7 @@ impl CountJob {
             rows.push(nulls);
         }
         let values = decode_keys(&keys, &self.data_type).map_err(Damage::corrupt)?;
-        let files = self.chosen.iter().map(|(covered, _)| covered.file).collect();
+        let files = self.chosen.iter().map(|chosen| chosen.covered.file).collect();
         Ok(Some(SegmentCounts { files, part: ValueCounts { values: vec![values], rows } }))
     }
 }
@@ -437,7 +438,7 @@ pub(super) fn rows_per_value(is_summed: bool) -> u64 {
 pub(super) async fn values_of(
     segment: &Segment,
     allowed: &AllowedValues,
-    chosen: &[(IndexedFile, RowSet)],
+    chosen: &[ChosenRows],
     rows_per_value: u64,
     counter: &Arc<ReadCounter>,
 ) -> Result<Option<Vec<GroupValue>>, Damage> {
@@ -468,7 +469,7 @@ pub(super) async fn read_values(
 
 /// Leaves files out whose chosen rows hold values that the index does not know; `bytes` is the list of such rows.
 pub(super) fn drop_opaque(
-    chosen: &mut Vec<(IndexedFile, RowSet)>,
+    chosen: &mut Vec<ChosenRows>,
     bytes: &[u8],
     list: PostingRef,
     directory: &SegmentDirectory,
@@ -478,7 +479,7 @@ pub(super) fn drop_opaque(
     }
     let mut opaque: Vec<u32> = Vec::new();
     posting::decode(bytes, list.rows, directory.universe, &mut opaque).map_err(Damage::corrupt)?;
-    chosen.retain(|(covered, rows)| {
+    chosen.retain(|ChosenRows { covered, rows }| {
         let first = opaque.partition_point(|row| *row < covered.base);
         let own = opaque.get(first..).unwrap_or_default().iter().map(|row| row - covered.base);
         !own.take_while(|row| *row < covered.rows).any(|row| rows.contains(row))
@@ -491,8 +492,8 @@ pub(super) fn list_range(list: PostingRef) -> Range<u64> {
     list.offset..list.offset + u64::from(list.length)
 }
 
-pub(super) fn total_of(chosen: &[(IndexedFile, RowSet)]) -> u64 {
-    chosen.iter().map(|(_, rows)| u64::from(rows.len())).sum()
+pub(super) fn total_of(chosen: &[ChosenRows]) -> u64 {
+    chosen.iter().map(|chosen| u64::from(chosen.rows.len())).sum()
 }
 
 /// Values in runs whose postings fit into memory.

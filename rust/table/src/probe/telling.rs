@@ -71,14 +71,21 @@ impl Snapshot {
             return None;
         }
         let cores = parts.iter().map(|part| part.cores).sum::<f64>().min(*CORES as f64);
-        let (index_reads, index_bytes) = counter.totals();
+        let totals = counter.totals();
         Some(IndexOnlyCost {
             nanoseconds: parts.iter().map(|part| part.work).sum::<f64>() / cores.max(1.0),
             least_share: parts.iter().map(|part| part.least_share).fold(0.0, f64::max),
-            index_reads,
-            index_bytes,
+            index_reads: totals.reads,
+            index_bytes: totals.bytes,
         })
     }
+}
+
+/// What is known of the slices of a segment.
+#[derive(Clone, Copy)]
+struct SliceLimits {
+    count: usize,
+    bytes: u64,
 }
 
 /// What is known of the values of a segment.
@@ -89,8 +96,8 @@ struct Limits {
     posting_bytes: u64,
     /// How many rows there have to be for each value.
     rows_per_value: f64,
-    /// Slices whose bits are counted, where only a sum is asked for, and their bytes.
-    slices: Option<(usize, u64)>,
+    /// Slices whose bits are counted, where only a sum is asked for.
+    slices: Option<SliceLimits>,
     has_postings: bool,
 }
 
@@ -106,15 +113,15 @@ impl Limits {
             values: values as f64,
             posting_bytes: directory.blocks.iter().map(|block| block.postings_length).sum(),
             rows_per_value: rows_per_value(is_summed) as f64,
-            slices: slices.map(|dense| (dense.slice_ranges().len(), dense.bytes())),
+            slices: slices.map(|dense| SliceLimits { count: dense.slice_ranges().len(), bytes: dense.bytes() }),
             has_postings: directory.encoding.has_postings(),
         }
     }
 
     /// Telling the values of so many files.
     fn alone(self, files: usize) -> Option<SegmentCost> {
-        if let Some((_, bytes)) = self.slices {
-            return Some(SegmentCost { files, least_share: 0.0, work: bytes as f64 * TELL_BYTE, cores: 1.0 });
+        if let Some(slices) = self.slices {
+            return Some(SegmentCost { files, least_share: 0.0, work: slices.bytes as f64 * TELL_BYTE, cores: 1.0 });
         }
         let is_cheap = self.values <= CHEAP_VALUES as f64;
         let least_share = if is_cheap { 0.0 } else { self.values * self.rows_per_value / self.rows.max(1.0) };
@@ -125,8 +132,8 @@ impl Limits {
 
     /// Telling pairs of these values and others.
     fn beside(self, other: Self, files: usize) -> Option<SegmentCost> {
-        let by_slices = |slices: Option<(usize, u64)>, groups: Self| {
-            let (count, bytes) = slices.filter(|_| groups.has_postings)?;
+        let by_slices = |slices: Option<SliceLimits>, groups: Self| {
+            let SliceLimits { count, bytes } = slices.filter(|_| groups.has_postings)?;
             let few = (groups.values + 1.0) * count as f64 <= SLICES_OF_ALL_GROUPS as f64;
             let work = groups.work() + (groups.values + 1.0) * bytes as f64 * TELL_BYTE;
             few.then_some(SegmentCost { files, least_share: 0.0, work, cores: 1.0 })

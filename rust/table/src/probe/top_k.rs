@@ -91,17 +91,18 @@ impl Snapshot {
         // If the rows of the plan are anywhere, there are enough of them among so many.
         let mut wanted = request.rows.max(1).saturating_mul(all.div_ceil(certain).max(1));
         let mut asked = None;
-        while let Some((bound, _)) = steps.bound(wanted, &counter).await.filter(|(_, rows)| *rows <= most) {
+        while let Some(bound) = steps.bound(wanted, &counter).await.filter(|bound| bound.rows <= most) {
+            let bound = bound.key;
             wanted = wanted.saturating_mul(GROWTH);
             if asked.as_ref() == Some(&bound) {
                 continue;
             }
             let first = self.probe(&request.up_to(Some(bound.clone())), options).await?;
             if common_rows(planned, &first) >= request.rows {
-                let (reads, bytes) = counter.totals();
+                let totals = counter.totals();
                 let mut cut = self.with_runtime_filter(planned, &first);
-                cut.report.index_reads += reads;
-                cut.report.index_bytes += bytes;
+                cut.report.index_reads += totals.reads;
+                cut.report.index_bytes += totals.bytes;
                 return Ok(Some(cut));
             }
             asked = Some(bound);
@@ -123,6 +124,12 @@ impl Snapshot {
             .await;
         ValueBlocks::of(opened.into_iter().collect::<Option<_>>()?, request.descending)
     }
+}
+
+/// A value, and how many rows are told to have it or one before it.
+struct RowsUpTo {
+    key: Key,
+    rows: u64,
 }
 
 /// The blocks of values of all segments, in the order of a request.
@@ -166,8 +173,8 @@ impl ValueBlocks {
         self.blocks.iter().map(|step| step.rows).sum()
     }
 
-    /// A value up to which there are so many rows at least, and how many are told to be there.
-    async fn bound(&self, wanted: u64, counter: &Arc<ReadCounter>) -> Option<(Key, u64)> {
+    /// A value up to which there are so many rows at least.
+    async fn bound(&self, wanted: u64, counter: &Arc<ReadCounter>) -> Option<RowsUpTo> {
         let (mut before, mut previous) = (0, None);
         for step in &self.blocks {
             let rest = wanted - before;
@@ -177,20 +184,20 @@ impl ValueBlocks {
             }
             let is_coarse = step.rows > rest.saturating_mul(GROWTH);
             let value = if is_coarse { self.value(step, rest, counter).await } else { None };
-            let (value, rows) = value.unwrap_or_else(|| (step.last.clone(), step.rows));
+            let RowsUpTo { key, rows } = value.unwrap_or_else(|| RowsUpTo { key: step.last.clone(), rows: step.rows });
             // Blocks of other segments that end before this one may have values behind this value.
-            let last = match previous {
-                Some(previous) if self.descending => value.min(previous.clone()),
-                Some(previous) => value.max(previous.clone()),
-                None => value,
+            let key = match previous {
+                Some(previous) if self.descending => key.min(previous.clone()),
+                Some(previous) => key.max(previous.clone()),
+                None => key,
             };
-            return Some((last, before + rows));
+            return Some(RowsUpTo { key, rows: before + rows });
         }
         None
     }
 
     /// The value of a block up to which the block has so many rows; none if it does not tell values apart, or cannot be read.
-    async fn value(&self, step: &ValueBlockRows, wanted: u64, counter: &Arc<ReadCounter>) -> Option<(Key, u64)> {
+    async fn value(&self, step: &ValueBlockRows, wanted: u64, counter: &Arc<ReadCounter>) -> Option<RowsUpTo> {
         let segment = self.segments.get(step.segment)?;
         let blocks = &segment.directory.blocks;
         let low = Bound::Included(blocks.get(step.block)?.first_key.clone());
@@ -206,7 +213,7 @@ impl ValueBlocks {
         let mut rows = 0;
         values.into_iter().find_map(|value| {
             rows += u64::from(value.rows);
-            (rows >= wanted).then_some((value.key, rows))
+            (rows >= wanted).then_some(RowsUpTo { key: value.key, rows })
         })
     }
 }

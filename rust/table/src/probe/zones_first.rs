@@ -6,15 +6,14 @@
 //! ```
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use futures::{StreamExt, stream};
 use lakemark_index::{Leaf, Test};
 
-use super::answers::{FileCandidates, LeafCandidates, SegmentRequest, probe_segment, remembered, segment_requests};
+use super::answers::{FileCandidates, LeafCandidates, segment_requests};
+use super::segment_search::{ReadContext, SegmentRequest, probe_segment, remembered};
 use crate::index_kind::IndexKind;
 use crate::snapshot::Snapshot;
-use crate::store::segments::ReadCounter;
 
 /// So many segments are asked at once: about as long as asking others first.
 const FEW_SEGMENTS: usize = 8;
@@ -29,7 +28,7 @@ impl LeafCandidates {
         snapshot: &Snapshot,
         leaf: &Leaf,
         questions: Vec<SegmentRequest>,
-        (counter, use_cache): (&Arc<ReadCounter>, bool),
+        reads: &ReadContext,
     ) -> Vec<SegmentRequest> {
         let (Some(store), Some(place)) = (&snapshot.store, questions.first().map(|question| question.leaf)) else {
             return questions;
@@ -42,7 +41,7 @@ impl LeafCandidates {
         if !has_zones || exact <= FEW_SEGMENTS || !of_points {
             return questions;
         }
-        let known = |question: &SegmentRequest| use_cache && remembered(store, question).is_some();
+        let known = |question: &SegmentRequest| reads.use_cache && remembered(store, question).is_some();
         if questions.iter().all(known) {
             return questions;
         }
@@ -58,7 +57,7 @@ impl LeafCandidates {
             .map(|number| async move {
                 let question = asked.get(number)?;
                 // What is wrong with an index that is not needed is for a verification to say.
-                probe_segment(store, question, counter, use_cache).await.ok().map(|found| (number, found))
+                probe_segment(store, question, reads).await.ok().map(|found| (number, found))
             })
             .buffer_unordered(CONCURRENT_SEGMENTS)
             .filter_map(|found| async { found })

@@ -17,6 +17,8 @@ pub struct TableInfo {
     pub format: String,
     /// Where the indexes are; none for a glob or a single file opened without a store.
     pub store: Option<String>,
+    /// The version that was asked for, if one was: how updates stand is known of the newest state alone.
+    pub version: Option<u64>,
     /// Version of the Delta table, if it is one.
     pub delta_version: Option<u64>,
     /// Number of the manifest, if there is one.
@@ -71,6 +73,7 @@ impl Report for TableInfo {
         }
         match &self.updates {
             Some(updates) => said.facts.extend(updates.describe().facts),
+            None if self.version.is_some() => {}
             None => said = said.fact("updates", "none"),
         }
         said

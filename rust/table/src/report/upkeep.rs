@@ -1,11 +1,11 @@
 //! What builds, compactions, verifications and vacuums did and found.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::report::description::{Description, Report, bytes, count, time};
 
 /// What a build did.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BuildReport {
     /// Names of the indexes that got segments.
     pub indexes: Vec<String>,
@@ -146,7 +146,7 @@ pub struct IndexVerdict {
 }
 
 /// A file and what is wrong with it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Finding {
     /// The segment or data file, relative to the store or the table.
     pub path: String,

@@ -39,8 +39,17 @@ pub(crate) struct ApplicationTransaction {
     pub id: String,
     /// Grows from commit to commit.
     pub version: i64,
-    /// Another transaction that is committed with it: a name and a number.
-    pub through: Option<(String, i64)>,
+    /// Another application's version that is committed with it.
+    pub through: Option<ApplicationVersion>,
+}
+
+/// The version of an application that a log has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ApplicationVersion {
+    /// The application's name.
+    pub id: String,
+    /// Grows from commit to commit.
+    pub version: i64,
 }
 
 /// What became of a migration.
@@ -78,7 +87,7 @@ pub(super) async fn migrate_then(
     let log = Log { location, transaction, lock: fold.lock.clone() };
     log.check_since(snapshot, &state).await?;
     check_writable(&state)?;
-    let (schema, partition_columns) = stored_columns(&state);
+    let StoredColumns { in_files: schema, partition: partition_columns } = stored_columns(&state);
     let path = |number: usize, replaces: Option<&DataFile>, partition: &[ArrayRef]| {
         // A new file lies beside the one that it replaces, wherever that is.
         let beside = replaces.map(|file| file.path.rsplit_once('/').map_or(String::new(), |(at, _)| format!("{at}/")));
@@ -148,8 +157,15 @@ fn commit_info(operation: &str, read_version: Option<u64>, now: i64, metrics: &V
     }})
 }
 
-/// The columns of the files and those of partitions, as they are stored.
-fn stored_columns(state: &DeltaState) -> (SchemaRef, Vec<Field>) {
+/// The columns of a table as they are stored.
+struct StoredColumns {
+    /// Columns of the files.
+    in_files: SchemaRef,
+    /// Partition columns.
+    partition: Vec<Field>,
+}
+
+fn stored_columns(state: &DeltaState) -> StoredColumns {
     let stored = physical_fields(state.logged_schema.fields());
     let shown = || state.schema.fields().iter().zip(&stored);
     let is_partition = |name: &str| state.partition_columns.iter().any(|column| column.name() == name);
@@ -159,7 +175,7 @@ fn stored_columns(state: &DeltaState) -> (SchemaRef, Vec<Field>) {
         let (_, stored) = shown().find(|(field, _)| field.name() == column.name())?;
         Some(stored.as_ref().clone())
     });
-    (Arc::new(Schema::new(in_files)), partition.collect())
+    StoredColumns { in_files: Arc::new(Schema::new(in_files)), partition: partition.collect() }
 }
 
 /// The lines of the commit.
@@ -180,13 +196,14 @@ async fn actions(
     let replaced: Vec<&str> =
         folded.replaced.iter().filter_map(|file| Some(snapshot.files().get(*file)?.path.as_str())).collect();
     let removed = state.removals(&replaced, now).await?;
+    let known = replaced.iter().zip(&removed);
     let partition_of: HashMap<&str, _> =
-        replaced.iter().zip(&removed).map(|(path, (remove, _))| (*path, remove.partition_values.clone())).collect();
-    for (remove, logged_path) in &removed {
-        let mut line = to_json(&Action::Remove(remove.clone()))?;
+        known.map(|(path, removal)| (*path, removal.action.partition_values.clone())).collect();
+    for removal in &removed {
+        let mut line = to_json(&Action::Remove(removal.action.clone()))?;
         // Readers know a file by the text of its path, however its first writer escaped that.
         if let Some(path) = line.pointer_mut("/remove/path") {
-            *path = Value::from(logged_path.as_str());
+            *path = Value::from(removal.path.as_str());
         }
         lines.push(line);
     }
@@ -210,7 +227,7 @@ async fn actions(
         }))?);
     }
     // With a time, since tables that forget old transactions forget those without one at once.
-    let through = transaction.through.as_ref().map(|(id, version)| (id, *version));
+    let through = transaction.through.as_ref().map(|through| (&through.id, through.version));
     for (id, version) in std::iter::once((&transaction.id, transaction.version)).chain(through) {
         lines.push(to_json(&Action::Txn(Transaction::new_with_last_update(id, version, Some(now))))?);
     }

@@ -10,7 +10,7 @@ use crate::files::delta::partition_text;
 use crate::files::listing::inferred_type;
 use crate::rewrite::RewriteOutput;
 use crate::snapshot::Snapshot;
-use crate::values::schema::merge;
+use crate::values::schema::{FileSchema, merge};
 
 /// The files of which nothing is left and that need a successor without rows, by number: one for each partition that they
 /// had. None if what stays and what is new shows the same columns.
@@ -45,7 +45,7 @@ fn columns_stay(snapshot: &Snapshot, folded: &RewriteOutput) -> Result<bool> {
     }
     let schemas = staying(snapshot, folded).filter_map(|file| {
         let schema = snapshot.index_states.get(file)?.schema.as_ref()?;
-        Some((schema, snapshot.files().get(file)?.path.as_str()))
+        Some(FileSchema { file: &snapshot.files().get(file)?.path, schema })
     });
     let left = merge(schemas)?;
     let stays = |name: &str| left.field_with_name(name).ok().map(|field| field.data_type().clone());

@@ -16,6 +16,7 @@ use crate::rewrite::copy::CopiedColumn;
 use crate::rewrite::file::{OldFile, RowGroupSpan, unreadable};
 use crate::rewrite::reader::{self, BATCH_ROWS};
 use crate::rewrite::row_block::NumberedRows;
+use crate::rewrite::rows::TakenPlace;
 use crate::rewrite::unfit;
 use crate::rewrite::writer::unwritten;
 use crate::values::conform::{Match, conform_batch};
@@ -46,24 +47,24 @@ pub(super) async fn rewrite(
     }
     let schema = &source.stored;
     let mut places = old.positions_in(&piece.rows);
-    let numbers: Vec<u32> = places.iter().map(|(_, new)| *new).collect();
+    let numbers: Vec<u32> = places.iter().map(|place| place.new_row).collect();
     let new = source.gather(&numbers).await?;
     let mut taken = 0;
     let mut encoder = Encoder::new(factory, schema)?;
     let unreadable = |error| unreadable(&old.file.path, error);
     let is_wanted = |column: &str| schema.field_with_name(column).is_ok();
-    let groups = (piece.row_groups.clone().collect(), None);
+    let (store, row_groups) = (Arc::clone(&old.store), piece.row_groups.clone().collect());
     let mut batches =
-        reader::open(Arc::clone(&old.store), &old.file.meta, &old.footer, groups, is_wanted).map_err(unreadable)?;
+        reader::open(store, &old.file.meta, &old.footer, row_groups, None, is_wanted).map_err(unreadable)?;
     let mut start = piece.rows.start;
     while let Some(batch) = batches.try_next().await.map_err(unreadable)? {
         let batch =
             conform_batch(&batch, schema, Match::Name).map_err(|error| unfit(&old.file.path).with_source(error))?;
         let rows = start..start + batch.num_rows() as u32;
         start = rows.end;
-        let (here, later) = places.split_at(places.partition_point(|(place, _)| *place < rows.end));
+        let (here, later) = places.split_at(places.partition_point(|place| place.position < rows.end));
         places = later;
-        encoder.write(&replaced(&batch, &rows, old, here, (&new, taken))?)?;
+        encoder.write(&replaced(&batch, &rows, old, here, &new, taken)?)?;
         taken += here.len();
     }
     if start != piece.rows.end {
@@ -72,13 +73,14 @@ pub(super) async fn rewrite(
     encoder.finish()
 }
 
-/// A batch without its hidden rows, with new rows, from one of them on, in the places that they take.
+/// A batch without its hidden rows, with new rows in the places that they take: those of `new` from the row `next` on.
 fn replaced(
     batch: &RecordBatch,
     rows: &Range<u32>,
     old: &OldFile,
-    places: &[(u32, u32)],
-    (new, mut next): (&RecordBatch, usize),
+    places: &[TakenPlace],
+    new: &RecordBatch,
+    mut next: usize,
 ) -> Result<RecordBatch> {
     if old.deleted.count_in(rows.start, rows.end) == 0 {
         return Ok(batch.clone());
@@ -91,7 +93,7 @@ fn replaced(
     }
     let mut chosen = Vec::with_capacity(batch.num_rows());
     let mut hidden = hidden.iter().peekable();
-    let mut places = places.iter().map(|(place, _)| place - rows.start).peekable();
+    let mut places = places.iter().map(|place| place.position - rows.start).peekable();
     for row in 0..batch.num_rows() as u32 {
         let is_hidden = hidden.next_if_eq(&row).is_some();
         if places.next_if_eq(&row).is_some() {

@@ -11,10 +11,10 @@ use object_store::ObjectStore;
 use parquet::errors::ParquetError;
 
 use crate::error::{Error, ErrorKind, Result, kind_of_parquet};
-use crate::files::columns::selection;
+use crate::files::columns::{ReadSelection, selection};
 use crate::files::footer::Footer;
 use crate::rewrite::copy::Copying;
-use crate::rewrite::rows::NewRows;
+use crate::rewrite::rows::{NewRows, TakenPlace};
 use crate::rewrite::{FileTarget, reader, unfit};
 use crate::snapshot::{DataFile, Snapshot};
 use crate::storage::damage::damaged;
@@ -28,8 +28,8 @@ pub(super) struct OldFile {
     pub footer: Footer,
     /// Rows that are not in the new file: replaced, deleted, or hidden by a deletion vector.
     pub deleted: RowSet,
-    /// Positions of hidden rows with the numbers of the new rows that take their places, in order.
-    pub places: Vec<(u32, u32)>,
+    /// The places that new rows take, in the order of the file.
+    pub places: Vec<TakenPlace>,
     /// How row groups get into the new file as they are; none if they cannot.
     pub copying: Option<Copying>,
 }
@@ -75,12 +75,12 @@ impl OldFile {
     async fn keys(&self, rows: &RowSet, new: &NewRows) -> Result<RecordBatch> {
         let schema = new.key_schema();
         let unreadable = |error| unreadable(&self.file.path, error);
-        let (row_groups, selection) = selection(&self.footer.row_groups, rows);
-        let chosen = (row_groups, Some(selection));
+        let ReadSelection { row_groups, rows: chosen } = selection(&self.footer.row_groups, rows);
         let is_key = |column: &str| schema.field_with_name(column).is_ok();
         let mut batches = Vec::new();
+        let store = Arc::clone(&self.store);
         let mut read =
-            reader::open(Arc::clone(&self.store), &self.file.meta, &self.footer, chosen, is_key).map_err(unreadable)?;
+            reader::open(store, &self.file.meta, &self.footer, row_groups, Some(chosen), is_key).map_err(unreadable)?;
         while let Some(batch) = read.try_next().await.map_err(unreadable)? {
             let batch = conform_batch(&batch, schema, Match::Name);
             batches.push(batch.map_err(|error| unfit(&self.file.path).with_source(error))?);
@@ -127,8 +127,8 @@ impl OldFile {
     }
 
     /// The new rows that take places among these rows.
-    pub(super) fn positions_in(&self, rows: &Range<u32>) -> &[(u32, u32)] {
-        let at = |row: u32| self.places.partition_point(|(place, _)| *place < row);
+    pub(super) fn positions_in(&self, rows: &Range<u32>) -> &[TakenPlace] {
+        let at = |row: u32| self.places.partition_point(|place| place.position < row);
         self.places.get(at(rows.start)..at(rows.end)).unwrap_or_default()
     }
 }

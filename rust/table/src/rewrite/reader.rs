@@ -15,12 +15,13 @@ use crate::storage::damage::Guarded;
 /// Rows that are read and written at a time.
 pub(super) const BATCH_ROWS: usize = 8 * 1024;
 
-/// Opens row groups of a file, or chosen rows of them, with those of its columns that `wanted` names.
+/// Opens row groups of a file, or the rows of them that `selection` chooses, with those of its columns that `wanted` names.
 pub(super) fn open(
     store: Arc<dyn ObjectStore>,
     meta: &ObjectMeta,
     footer: &Footer,
-    (row_groups, selection): (Vec<usize>, Option<RowSelection>),
+    row_groups: Vec<usize>,
+    selection: Option<RowSelection>,
     wanted: impl Fn(&str) -> bool,
 ) -> ParquetResult<Guarded<ParquetRecordBatchStream<AmendedReader>>> {
     let file = AmendedReader::of(store, meta);

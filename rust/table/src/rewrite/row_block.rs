@@ -53,6 +53,13 @@ pub(super) struct NumberedRows {
     pub(super) stored: SchemaRef,
 }
 
+/// Where a row is.
+struct PlaceInPart {
+    part: usize,
+    /// Its number in the part.
+    row: u32,
+}
+
 impl NumberedRows {
     pub(super) fn new(parts: &[Arc<dyn RowBlock>], shown: &Fields, stored: &SchemaRef) -> Result<Self> {
         let mut starts = Vec::with_capacity(parts.len());
@@ -77,7 +84,7 @@ impl NumberedRows {
         }
         let mut wanted: Vec<Vec<u32>> = vec![Vec::new(); self.parts.len()];
         for row in rows {
-            let (part, row) = self.place(*row);
+            let PlaceInPart { part, row } = self.place(*row);
             wanted.get_mut(part).ok_or_else(|| Error::internal("a row out of range"))?.push(row);
         }
         // The batch that has the rows of a part, by its number.
@@ -91,7 +98,7 @@ impl NumberedRows {
             }
         }
         let places = rows.iter().map(|row| {
-            let (part, row) = self.place(*row);
+            let PlaceInPart { part, row } = self.place(*row);
             let at = wanted.get(part).and_then(|rows| rows.binary_search(&row).ok());
             Some((*batch_of.get(part)?, at?))
         });
@@ -103,10 +110,10 @@ impl NumberedRows {
         interleave_record_batch(&batches.iter().collect::<Vec<_>>(), &places).map_err(incomparable)
     }
 
-    /// The part of a row and its number there.
-    fn place(&self, row: u32) -> (usize, u32) {
+    /// Where the row of this number is.
+    fn place(&self, row: u32) -> PlaceInPart {
         let part = self.starts.partition_point(|start| *start <= row).saturating_sub(1);
-        (part, row - self.starts.get(part).copied().unwrap_or_default())
+        PlaceInPart { part, row: row - self.starts.get(part).copied().unwrap_or_default() }
     }
 }
 

@@ -27,6 +27,15 @@ pub(super) struct NewRows {
     partition_of: Vec<u32>,
 }
 
+/// A new row that takes the place of a row of a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TakenPlace {
+    /// The row of the file.
+    pub position: u32,
+    /// The number of the new row.
+    pub new_row: u32,
+}
+
 /// The columns of the key, and what makes them comparable.
 struct ComparableKey {
     columns: Vec<KeyColumn>,
@@ -107,14 +116,14 @@ impl NewRows {
 
     /// Gives shadowed rows of a file to the new rows of the same keys, if those are of the file's partition and have no place
     /// yet. `keys` has the columns of [`key_schema`](Self::key_schema) of the rows at the positions `shadowed`. Tells
-    /// positions with the numbers of new rows, in order.
+    /// the places that were taken, in order.
     pub(super) fn assign_positions(
         &mut self,
         keys: &RecordBatch,
         shadowed: &[u32],
         partition_values: &[ArrayRef],
         partition: u32,
-    ) -> Result<Vec<(u32, u32)>> {
+    ) -> Result<Vec<TakenPlace>> {
         let first = UInt32Array::from(vec![0; shadowed.len()]);
         let constant = |place: usize| take(partition_values.get(place)?, &first, None).ok();
         let columns = self.key.columns(keys, constant)?;
@@ -126,7 +135,7 @@ impl NewRows {
             let is_here = self.partition_of.get(row as usize) == Some(&partition);
             if let Some(placed) = self.placed.get_mut(row as usize).filter(|placed| is_here && !**placed) {
                 *placed = true;
-                found.push((*place, row));
+                found.push(TakenPlace { position: *place, new_row: row });
             }
         }
         Ok(found)

@@ -72,16 +72,23 @@ pub(crate) fn check_writable(state: &DeltaState) -> Result<()> {
         return refuse(format!("it has a CHECK constraint ({constraint})"));
     }
     match state.logged_schema.fields().iter().find_map(|field| marked(field)) {
-        Some((column, what)) => refuse(format!("its column {column} {what}")),
+        Some(MarkedColumn { column, what }) => refuse(format!("its column {column} {what}")),
         None => Ok(()),
     }
 }
 
 /// A column, or a field inside of it, that asks for more than its values.
-fn marked(field: &Field) -> Option<(String, &'static str)> {
+struct MarkedColumn {
+    column: String,
+    /// What it asks for, in words.
+    what: &'static str,
+}
+
+/// Finds what asks for more than its values: the column itself, or a field inside of it.
+fn marked(field: &Field) -> Option<MarkedColumn> {
     let mark = COLUMN_MARKS.iter().find(|(key, _)| field.metadata().keys().any(|have| have.starts_with(key)));
     if let Some((_, what)) = mark {
-        return Some((field.name().clone(), what));
+        return Some(MarkedColumn { column: field.name().clone(), what });
     }
     match field.data_type() {
         DataType::Struct(fields) => fields.iter().find_map(|field| marked(field)),

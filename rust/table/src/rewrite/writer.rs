@@ -165,15 +165,22 @@ pub(super) struct FileWriter {
     with_nan: BTreeSet<usize>,
 }
 
+/// A file that was begun.
+pub(super) struct StartedFile {
+    pub writer: FileWriter,
+    /// What encodes its row groups.
+    pub factory: Arc<ArrowRowGroupWriterFactory>,
+}
+
 impl FileWriter {
-    /// Begins a file; the other one is what encodes its row groups.
+    /// Begins a file.
     pub(super) fn start(
         target: &FileTarget<'_>,
         number: usize,
         replaces: Option<&DataFile>,
         partition_values: &[ArrayRef],
         properties: &WriterProperties,
-    ) -> Result<(Self, ArrowRowGroupWriterFactory)> {
+    ) -> Result<StartedFile> {
         let path = (target.path)(number, replaces, partition_values)?;
         let output = Output::new(target, &path)?;
         let waiting = EncodedBytes::default();
@@ -186,7 +193,8 @@ impl FileWriter {
         }
         let partition_values = partition_values.to_vec();
         let with_nan = BTreeSet::new();
-        Ok((Self { path, partition_values, parquet, waiting, output, bytes: 0, with_nan }, factory))
+        let writer = Self { path, partition_values, parquet, waiting, output, bytes: 0, with_nan };
+        Ok(StartedFile { writer, factory: Arc::new(factory) })
     }
 
     /// Adds a row group.

@@ -84,12 +84,21 @@ impl BufferedRun {
     }
 }
 
+/// The bounds of a page in the first column of the key.
+#[derive(Debug)]
+struct KeyPage {
+    rows: Range<u32>,
+    /// The least key of the rows.
+    low: Key,
+    /// The greatest one.
+    high: Key,
+}
+
 /// The bounds of a run's pages in the first column of its key.
 #[derive(Debug)]
 pub(crate) struct KeyPages {
     column: String,
-    /// Rows of a page, the least and the greatest key among them.
-    pages: Vec<(Range<u32>, Key, Key)>,
+    pages: Vec<KeyPage>,
     /// Whether neither ever falls, as both may where bounds of texts are cut.
     ascend: bool,
 }
@@ -100,25 +109,25 @@ impl KeyPages {
         let (low, high) = (encode_literals(low)?, encode_literals(high)?);
         let is_whole = [low.len(), high.len()] == [rows.len(); 2];
         let ascend = low.is_sorted() && high.is_sorted();
-        let pages = rows.into_iter().zip(low).zip(high).map(|((rows, low), high)| (rows, low, high));
+        let pages = rows.into_iter().zip(low).zip(high).map(|((rows, low), high)| KeyPage { rows, low, high });
         is_whole.then(|| Self { column: column.to_owned(), pages: pages.collect(), ascend })
     }
 
     fn rows_with(&self, keys: &KeyRanges, universe: u32) -> RowSet {
         let mut rows = RowSetBuilder::new(universe);
-        let met = self.within(keys).iter().filter(|(_, low, high)| keys.meets(low, high));
-        met.for_each(|(page, ..)| rows.insert_range(page.clone()));
+        let met = self.within(keys).iter().filter(|page| keys.meets(&page.low, &page.high));
+        met.for_each(|page| rows.insert_range(page.rows.clone()));
         rows.finish()
     }
 
     /// The pages from the first to the last that may have keys.
-    fn within(&self, keys: &KeyRanges) -> &[(Range<u32>, Key, Key)] {
+    fn within(&self, keys: &KeyRanges) -> &[KeyPage] {
         let (Some(first), Some(last)) = (keys.ranges().first(), keys.ranges().last()) else { return &[] };
         if !self.ascend {
             return &self.pages;
         }
-        let from = self.pages.partition_point(|(_, _, high)| !first.begins_at_or_before(high));
-        let to = self.pages.partition_point(|(_, low, _)| !last.ends_before(low));
+        let from = self.pages.partition_point(|page| !first.begins_at_or_before(&page.high));
+        let to = self.pages.partition_point(|page| !last.ends_before(&page.low));
         self.pages.get(from..to).unwrap_or_default()
     }
 }

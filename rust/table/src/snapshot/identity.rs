@@ -7,17 +7,32 @@ use lakemark_format::{ManifestSegment, SegmentDirectory, SegmentFile};
 
 use crate::error::Result;
 use crate::files::columns::hash_column;
-use crate::files::footer::{FileVersion, Footer, file_key};
-use crate::snapshot::Snapshot;
+use crate::files::file_version::FileVersion;
+use crate::files::footer::Footer;
+use crate::snapshot::{DataFile, Snapshot};
 use crate::storage::file_time::is_young;
 
 /// Verdicts that the process remembers.
 const CACHE_ENTRIES: usize = 100_000;
 
-/// The root of a table, a version of a data file, and a segment.
-type VerdictKey = (String, FileVersion, [u8; 16]);
+/// What a verdict is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct VerdictKey {
+    /// The root of the table.
+    root: String,
+    file: FileVersion,
+    /// The id of the segment.
+    segment: [u8; 16],
+}
 
 static VERDICTS: LazyLock<Mutex<HashMap<VerdictKey, bool>>> = LazyLock::new(Mutex::default);
+
+impl DataFile {
+    /// The version of the file, by its path below the table's root.
+    pub(crate) fn version(&self) -> FileVersion {
+        FileVersion::of_path(self.path.clone(), &self.meta)
+    }
+}
 
 /// Whether the segment's postings of `file` (one that its directory lists as `entry`) hold for the file as it is now.
 pub(crate) async fn is_same_data(
@@ -38,7 +53,11 @@ pub(crate) async fn is_same_data(
     if !mark.unverified {
         return true;
     }
-    let key = (snapshot.root_url().to_string(), file_key(&data_file.meta), segment.id);
+    let key = VerdictKey {
+        root: snapshot.root_url().to_string(),
+        file: FileVersion::of(&data_file.meta),
+        segment: segment.id,
+    };
     if let Some(verdict) = VERDICTS.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
         return *verdict;
     }

@@ -21,12 +21,21 @@ use crate::files::trust::FalseStatistics;
 use crate::storage::file_time::{is_young, modified_ns, was_young};
 use crate::storage::location::TableFormat;
 use crate::store::Store;
-use crate::values::schema;
+use crate::values::schema::{self, FileSchema};
 
 /// Footers that are read at a time.
 const CONCURRENT_READS: usize = 32;
 /// How often a state is pinned that moves under the reader.
 const ATTEMPTS: usize = 10;
+
+/// Rows of a data file that pending changes hide.
+#[derive(Clone, Debug)]
+pub(crate) struct DeletedPositions {
+    /// Rows of the file per row group.
+    pub row_groups: Vec<u32>,
+    /// The rows that are hidden.
+    pub rows: Arc<RowSet>,
+}
 
 impl Snapshot {
     /// The number of the last change that it has.
@@ -37,16 +46,16 @@ impl Snapshot {
     /// Hides what pending changes hide, and adds what they add.
     pub(crate) fn apply_updates(
         &mut self,
-        shadow: &[Option<(Vec<u32>, Arc<RowSet>)>],
+        shadow: &[Option<DeletedPositions>],
         pending: &Arc<BufferedRows>,
         next: u64,
     ) {
         let shadows = || shadow.iter().enumerate().filter_map(|(file, shadow)| Some((file, shadow.as_ref()?)));
-        for (place, (row_groups, hidden)) in shadows() {
+        for (place, hidden) in shadows() {
             let Some(file) = Arc::make_mut(&mut self.files).get_mut(place) else { continue };
-            let deleted = file.deleted.as_ref().map(|deleted| Arc::new(deleted.or(hidden)));
-            file.deleted = Some(deleted.unwrap_or_else(|| Arc::clone(hidden)));
-            file.row_groups.get_or_insert_with(|| row_groups.clone());
+            let deleted = file.deleted.as_ref().map(|deleted| Arc::new(deleted.or(&hidden.rows)));
+            file.deleted = Some(deleted.unwrap_or_else(|| Arc::clone(&hidden.rows)));
+            file.row_groups.get_or_insert_with(|| hidden.row_groups.clone());
         }
         self.pending = Some(Arc::clone(pending)).filter(|pending| pending.row_count() > 0);
         self.sequence = Some(next.saturating_sub(1));
@@ -56,7 +65,7 @@ impl Snapshot {
     pub(crate) async fn pin_base(table: &BaseTable) -> Result<Self> {
         match table.format {
             TableFormat::Parquet => {
-                let (manifest, files) = newest_listing(table).await?;
+                let ManifestAndListing { manifest, files } = newest_listing(table).await?;
                 let updates = manifest.as_ref().and_then(|manifest| manifest.updates.as_ref());
                 let later: Vec<_> = updates.and_then(under_way).into_iter().collect();
                 let is_plain = later.is_empty() && !updates.is_some_and(has_moved);
@@ -75,7 +84,7 @@ impl Snapshot {
                 Ok(snapshot)
             }
             TableFormat::Delta => {
-                let (manifest, state) = newest_delta(table).await?;
+                let ManifestAndLog { manifest, state } = newest_delta(table).await?;
                 if let Some(same) = table.last.get(manifest.as_ref(), |source| source.has_read(&state)) {
                     return Ok(same);
                 }
@@ -107,14 +116,16 @@ impl Snapshot {
         let mut marks = match_manifest(&mut files, manifest.as_deref())?;
         let unknown: Vec<usize> =
             (0..files.len()).filter(|file| marks.get(*file).is_none_or(|mark| mark.schema.is_none())).collect();
-        for (file, shape) in read_shapes(table, &files, unknown).await? {
+        for SummaryOfFile { file, summary } in read_shapes(table, &files, unknown).await? {
             if let (Some(mark), Some(data_file)) = (marks.get_mut(file), files.get_mut(file)) {
-                mark.schema = Some(shape.schema);
-                data_file.row_groups = Some(shape.row_groups);
+                mark.schema = Some(summary.schema);
+                data_file.row_groups = Some(summary.row_groups);
             }
         }
-        let schemas =
-            marks.iter().zip(&files).filter_map(|(mark, file)| Some((mark.schema.as_ref()?, file.path.as_str())));
+        let schemas = marks
+            .iter()
+            .zip(&files)
+            .filter_map(|(mark, file)| Some(FileSchema { file: &file.path, schema: mark.schema.as_ref()? }));
         let merged = schema::merge(schemas)?;
         // Some writers store partition columns in the files too; the folder's name is what counts.
         let is_partition = |name: &str| listing.partition_columns.iter().any(|field| field.name() == name);
@@ -170,10 +181,10 @@ impl Snapshot {
         let unknown = vectors()
             .map(|(file, _)| file)
             .filter(|file| files.get(*file).is_some_and(|file| file.row_groups.is_none()));
-        for (file, shape) in read_shapes(table, &files, unknown.collect()).await? {
+        for SummaryOfFile { file, summary } in read_shapes(table, &files, unknown.collect()).await? {
             if let (Some(mark), Some(data_file)) = (marks.get_mut(file), files.get_mut(file)) {
-                mark.schema = Some(shown(shape.schema));
-                data_file.row_groups = Some(shape.row_groups);
+                mark.schema = Some(shown(summary.schema));
+                data_file.row_groups = Some(summary.row_groups);
             }
         }
         let wanted = vectors().filter_map(|(file, vector)| Some((file, vector, files.get(file)?)));
@@ -287,9 +298,15 @@ pub(crate) async fn listing_of(
     }
 }
 
+/// A manifest and a listing that go together.
+pub(crate) struct ManifestAndListing {
+    pub manifest: Option<Arc<Manifest>>,
+    pub files: Vec<ListedFile>,
+}
+
 /// The newest manifest and a listing that go together: no file of ours was moved into the folder, or out of it, while it was listed.
 /// Migrations of a folder move nothing, so that any listing goes with them.
-pub(crate) async fn newest_listing(table: &BaseTable) -> Result<(Option<Arc<Manifest>>, Vec<ListedFile>)> {
+pub(crate) async fn newest_listing(table: &BaseTable) -> Result<ManifestAndListing> {
     fn publications(manifest: Option<&Arc<Manifest>>) -> Option<&[ManifestPublication]> {
         Some(&manifest?.updates.as_ref()?.publications)
     }
@@ -302,31 +319,37 @@ pub(crate) async fn newest_listing(table: &BaseTable) -> Result<(Option<Arc<Mani
     for _ in 0..ATTEMPTS {
         let files = listed(&table.location).await?;
         if was_newest && before.as_ref().is_none_or(|manifest| manifest.updates.is_none()) {
-            return Ok((before, files));
+            return Ok(ManifestAndListing { manifest: before, files });
         }
         let now = newest_manifest(table).await?;
         if publications(now.as_ref()) == publications(before.as_ref()) {
-            return Ok((now, files));
+            return Ok(ManifestAndListing { manifest: now, files });
         }
         (before, was_newest) = (now, true);
     }
     Err(moves_too_fast(table))
 }
 
+/// A manifest and a version of a Delta table that go together.
+struct ManifestAndLog {
+    manifest: Option<Arc<Manifest>>,
+    state: Arc<DeltaState>,
+}
+
 /// The newest manifest and a version of the Delta table that go together: no migration began after the manifest was read, so that the
 /// version has nothing that is later than what the manifest and its log say is pending.
-async fn newest_delta(table: &BaseTable) -> Result<(Option<Arc<Manifest>>, Arc<DeltaState>)> {
+async fn newest_delta(table: &BaseTable) -> Result<ManifestAndLog> {
     let migrations = |manifest: &Option<Arc<Manifest>>| Some(manifest.as_ref()?.updates.as_ref()?.migrations);
     let mut manifest = newest_manifest(table).await?;
     for _ in 0..ATTEMPTS {
         let state = table.log.read(&table.location).await?;
         if manifest.as_ref().is_none_or(|manifest| manifest.updates.is_none()) {
-            return Ok((manifest, state));
+            return Ok(ManifestAndLog { manifest, state });
         }
         // It may say of a migration that it is done which the log did not have yet.
         let now = newest_manifest(table).await?;
         if migrations(&now) == migrations(&manifest) {
-            return Ok((manifest, state));
+            return Ok(ManifestAndLog { manifest, state });
         }
         manifest = now;
     }
@@ -431,18 +454,25 @@ fn match_manifest(files: &mut [DataFile], manifest: Option<&Manifest>) -> Result
     Ok(files.iter_mut().map(match_file).collect())
 }
 
+/// What the footer of a data file says.
+pub(crate) struct SummaryOfFile {
+    /// The number of the file in the snapshot.
+    pub file: usize,
+    pub summary: FileSummary,
+}
+
 /// Reads the footers of the listed files, some at a time.
 pub(crate) async fn read_shapes(
     table: &BaseTable,
     files: &[DataFile],
     wanted: Vec<usize>,
-) -> Result<Vec<(usize, FileSummary)>> {
+) -> Result<Vec<SummaryOfFile>> {
     let store = &table.location.object_store;
     stream::iter(wanted.into_iter().filter(|&file| file < files.len()))
         .map(|file| async move {
             let Some(data_file) = files.get(file) else { return Err(Error::internal("a file out of range")) };
-            let shape = table.footers.shape(store.as_ref(), &data_file.meta, &data_file.path).await?;
-            Ok((file, shape))
+            let summary = table.footers.shape(store.as_ref(), &data_file.meta, &data_file.path).await?;
+            Ok(SummaryOfFile { file, summary })
         })
         .buffered(CONCURRENT_READS)
         .try_collect()

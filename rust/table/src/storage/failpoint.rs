@@ -7,14 +7,21 @@ pub(crate) fn reach(name: &str) {
     use std::sync::LazyLock;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    static ASKED: LazyLock<Option<(String, AtomicU32)>> = LazyLock::new(|| {
+    /// Where a test wants the process to end.
+    struct CrashPoint {
+        name: String,
+        /// The times that the point is still to be reached.
+        left: AtomicU32,
+    }
+
+    static ASKED: LazyLock<Option<CrashPoint>> = LazyLock::new(|| {
         let text = std::env::var("LAKEMARK_CRASH_AT").ok()?;
         let (name, times) = text.split_once(':').unwrap_or((&text, "1"));
-        Some((name.to_owned(), AtomicU32::new(times.parse().ok()?)))
+        Some(CrashPoint { name: name.to_owned(), left: AtomicU32::new(times.parse().ok()?) })
     });
-    if let Some((asked, left)) = &*ASKED
-        && asked == name
-        && left.fetch_sub(1, Ordering::SeqCst) == 1
+    if let Some(asked) = &*ASKED
+        && asked.name == name
+        && asked.left.fetch_sub(1, Ordering::SeqCst) == 1
     {
         std::process::abort();
     }

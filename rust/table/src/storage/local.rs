@@ -36,7 +36,7 @@ use object_store::{
 };
 
 pub use files::of_listed;
-pub(crate) use files::{changed_ns, is_listed_version, of_any, open, open_with, tag};
+pub(crate) use files::{OpenedFile, changed_ns, is_listed_version, of_any, open, open_with, tag};
 pub(crate) use folder_walk::{MOST_LINKED_FOLDERS, too_many};
 
 /// Files of a listing that are waited for at a time.
@@ -63,28 +63,32 @@ impl LocalFiles {
 
     fn walk(&self, prefix: Option<&Path>, after: Option<Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let walk = match self.folder_of(prefix) {
-            Ok(folder) => folder_walk::SegmentCursor::of(folder, after),
+            Ok(folder) => folder_walk::FolderWalk::of(folder, after),
             Err(error) => return stream::once(async { Err(error) }).boxed(),
         };
         if tokio::runtime::Handle::try_current().is_err() {
             return stream::iter(walk).boxed();
         }
-        let state = (walk, VecDeque::new());
-        stream::try_unfold(
-            state,
-            |(mut walk, mut found): (folder_walk::SegmentCursor, VecDeque<Result<ObjectMeta>>)| async move {
-                if found.is_empty() {
-                    (walk, found) = tokio::task::spawn_blocking(move || {
-                        found.extend(walk.by_ref().take(LISTED_AT_ONCE));
-                        (walk, found)
-                    })
-                    .await?;
-                }
-                found.pop_front().transpose().map(|next| next.map(|meta| (meta, (walk, found))))
-            },
-        )
+        let state = WalkInParts { walk, found: VecDeque::new() };
+        stream::try_unfold(state, |mut state: WalkInParts| async move {
+            if state.found.is_empty() {
+                state = tokio::task::spawn_blocking(move || {
+                    state.found.extend(state.walk.by_ref().take(LISTED_AT_ONCE));
+                    state
+                })
+                .await?;
+            }
+            state.found.pop_front().transpose().map(|next| next.map(|meta| (meta, state)))
+        })
         .boxed()
     }
+}
+
+/// A walk whose files are waited for some at a time.
+struct WalkInParts {
+    walk: folder_walk::FolderWalk,
+    /// What the walk found and nobody has taken yet.
+    found: VecDeque<Result<ObjectMeta>>,
 }
 
 /// Runs what may wait for the disk.
@@ -121,7 +125,7 @@ fn check(location: &Path, metadata: &Metadata, listed: Option<&str>) -> Result<(
 }
 
 fn get(path: PathBuf, location: Path, options: &GetOptions, listed: Option<&str>) -> Result<GetResult> {
-    let (file, metadata) = open(&path).map_err(|error| unopened(&location, error))?;
+    let OpenedFile { file, metadata } = open(&path).map_err(|error| unopened(&location, error))?;
     check(&location, &metadata, listed)?;
     let last_modified = metadata.modified().map_err(|error| unread(&location, error))?.into();
     let (size, e_tag) = (metadata.len(), Some(tag(&metadata)));

@@ -103,7 +103,7 @@ impl Location {
                 let Some(path) = path.to_str() else {
                     return Err(Error::invalid(format!("the path {text} is not UTF-8")));
                 };
-                let (folder, pattern) = split_glob(path, text)?;
+                let SplitGlob { folder, pattern } = split_glob(path, text)?;
                 (PathBuf::from(folder), FileSet::Glob(pattern))
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -121,10 +121,10 @@ impl Location {
     async fn remote(text: &str, url: &Url, options: &HashMap<String, String>, layer: StoreLayer<'_>) -> Result<Self> {
         let decoded = percent_encoding::percent_decode_str(url.path()).decode_utf8_lossy().into_owned();
         if has_wildcard(&decoded) {
-            let (folder, pattern) = split_glob(&decoded, text)?;
+            let SplitGlob { folder, pattern } = split_glob(&decoded, text)?;
             let mut root = url.clone();
             root.set_path(&format!("{folder}/"));
-            let (object_store, prefix) = object_store_for(&root, options, layer)?;
+            let RemotePlace { object_store, prefix } = object_store_for(&root, options, layer)?;
             return Ok(Self {
                 text: text.to_owned(),
                 root,
@@ -134,7 +134,7 @@ impl Location {
                 object_store,
             });
         }
-        let (object_store, prefix) = object_store_for(url, options, layer)?;
+        let RemotePlace { object_store, prefix } = object_store_for(url, options, layer)?;
         let mut root = url.clone();
         // Spark gives folders names that end in .parquet too: ask.
         let is_file = decoded.ends_with(".parquet") && object_store.head(&prefix).await.is_ok();
@@ -211,7 +211,7 @@ impl StorePlace {
                 Ok(Self { text: path.display().to_string(), prefix, local: Some(path), object_store })
             }
             Address::Remote(url) => {
-                let (object_store, prefix) = object_store_for(&url, options, layer)?;
+                let RemotePlace { object_store, prefix } = object_store_for(&url, options, layer)?;
                 Ok(Self { text: text.to_owned(), prefix, local: None, object_store })
             }
         }
@@ -255,17 +255,19 @@ fn without_parents(path: &FsPath) -> PathBuf {
     })
 }
 
-fn object_store_for(
-    url: &Url,
-    options: &HashMap<String, String>,
-    layer: StoreLayer<'_>,
-) -> Result<(Arc<dyn ObjectStore>, Path)> {
+/// A place in an object store.
+struct RemotePlace {
+    object_store: Arc<dyn ObjectStore>,
+    prefix: Path,
+}
+
+fn object_store_for(url: &Url, options: &HashMap<String, String>, layer: StoreLayer<'_>) -> Result<RemotePlace> {
     let options = environment(url).into_iter().chain(options.iter().map(|(key, value)| (key.clone(), value.clone())));
-    let (object_store, path) = object_store::parse_url_opts(url, options).map_err(|error| {
+    let (object_store, prefix) = object_store::parse_url_opts(url, options).map_err(|error| {
         Error::unsupported(format!("no storage for {url}; this build may lack it, or an option is wrong"))
             .with_source(error)
     })?;
-    Ok((layer(Arc::from(object_store)), path))
+    Ok(RemotePlace { object_store: layer(Arc::from(object_store)), prefix })
 }
 
 /// Credentials and settings of the environment, such as `AWS_ACCESS_KEY_ID`; options that are given come after them.
@@ -285,15 +287,22 @@ fn has_wildcard(path: &str) -> bool {
     path.contains(['*', '?', '['])
 }
 
-/// Splits a glob into the longest folder without wildcards and the pattern below it.
-fn split_glob(path: &str, text: &str) -> Result<(String, glob::Pattern)> {
+/// A glob in two parts.
+struct SplitGlob {
+    /// The longest folder without wildcards.
+    folder: String,
+    /// The pattern below it.
+    pattern: glob::Pattern,
+}
+
+fn split_glob(path: &str, text: &str) -> Result<SplitGlob> {
     let parts: Vec<&str> = path.split('/').collect();
     let first = parts.iter().position(|part| has_wildcard(part)).unwrap_or(parts.len());
     let (folder, rest) = parts.split_at(first);
     let pattern = glob::Pattern::new(&rest.join("/"))
         .map_err(|error| Error::invalid(format!("{text} is not a glob: {error}; [ ] * ? are wildcards")))?;
     let folder = folder.join("/");
-    Ok((if folder.is_empty() { "/".to_owned() } else { folder }, pattern))
+    Ok(SplitGlob { folder: if folder.is_empty() { "/".to_owned() } else { folder }, pattern })
 }
 
 /// The place of a file by its path below a root. Other than with [`Path::join`], a percent sign in the path is one in

@@ -25,6 +25,14 @@ const PAGE_ROWS: u32 = 20_000;
 /// Rows of a zone of a summary: a row group of usual writers, or a part of a large one.
 const SUMMARY_ROWS: u32 = 65_536;
 
+/// Options that an index can have.
+#[derive(Debug)]
+pub(crate) struct CheckedOptions {
+    pub encoding: Encoding,
+    /// What is stored beside the encoding: names and values.
+    pub others: Vec<(String, String)>,
+}
+
 impl IndexKind {
     /// The kind of an index; none for one that a newer release declared.
     pub(crate) fn of(index: &ManifestIndex) -> Option<Self> {
@@ -59,8 +67,8 @@ impl IndexKind {
         }
     }
 
-    /// The encoding, and the options to be stored beside it.
-    pub(crate) fn check_options(self, options: &BTreeMap<String, String>) -> Result<(Encoding, Vec<(String, String)>)> {
+    /// Checks the options that a user gives an index.
+    pub(crate) fn check_options(self, options: &BTreeMap<String, String>) -> Result<CheckedOptions> {
         for (option, value) in options {
             if !self.options().contains(&option.as_str()) {
                 let (names, kind) = (self.options().join(", "), self.name());
@@ -83,7 +91,8 @@ impl IndexKind {
         }
         let encoding = if self == Self::Bitmap { bitmap_encoding(options)? } else { self.encoding() };
         let others = options.iter().filter(|(key, _)| *key != ENCODING);
-        Ok((encoding, others.map(|(key, value)| (key.clone(), value.clone())).collect()))
+        let others = others.map(|(key, value)| (key.clone(), value.clone())).collect();
+        Ok(CheckedOptions { encoding, others })
     }
 }
 

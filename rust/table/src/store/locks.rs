@@ -28,7 +28,7 @@ impl Drop for FileLock {
 
 impl FileLock {
     fn open(path: &Path) -> io::Result<File> {
-        open_with(File::options().create(true).truncate(false).write(true), path).map(|(file, _)| file)
+        open_with(File::options().create(true).truncate(false).write(true), path).map(|opened| opened.file)
     }
 
     /// Waits for the lock.

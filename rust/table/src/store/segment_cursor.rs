@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use lakemark_format::posting::{self, RowSink};
 use lakemark_format::{Encoding, Key, PostingRef, value_block};
-use lakemark_index::bitmap::{EntryRows, entries_of_leaf};
+use lakemark_index::bitmap::{EntryRows, LeafKey, ValueRows, entries_of_leaf};
 
 use crate::store::segments::{Damage, ReadCounter, Segment};
 use bins::BinWalk;
@@ -26,36 +26,44 @@ fn decode_rows(bytes: &[u8], count: u32, segment: &Segment) -> Result<Vec<u32>, 
     Ok(rows.0)
 }
 
+/// The rows of a file in a segment, and where they are in another one.
+#[derive(Clone, Debug)]
+pub(crate) struct MovedRows {
+    pub rows: Range<u32>,
+    /// The first of them in the other segment; none if that does without the file.
+    pub to: Option<u32>,
+}
+
 /// Rows of a segment where they are in another one; those of files that it has not are left out. `places` has the rows of files, ascending.
-pub(crate) fn remapped(rows: Vec<u32>, places: &[(Range<u32>, Option<u32>)]) -> Vec<u32> {
+pub(crate) fn remapped(rows: Vec<u32>, places: &[MovedRows]) -> Vec<u32> {
     let place = |row: u32| {
-        let (range, to) = places.get(places.partition_point(|(range, _)| range.end <= row))?;
-        let to = (*to)?;
+        let moved = places.get(places.partition_point(|moved| moved.rows.end <= row))?;
+        let to = moved.to?;
         // Below the range it is a row of a file that is left out.
-        range.contains(&row).then(|| to + (row - range.start))
+        moved.rows.contains(&row).then(|| to + (row - moved.rows.start))
     };
     rows.into_iter().filter_map(place).collect()
 }
 
 /// Goes through the values of a segment, a block at a time, and bins of several values one by one.
-pub(crate) struct FolderWalk {
+pub(crate) struct SegmentCursor {
     segment: Segment,
     block: usize,
     bins: Option<BinWalk>,
     /// The last key that was given.
     last: Option<Key>,
-    values: VecDeque<(Key, Vec<u32>)>,
+    values: VecDeque<ValueRows>,
     coarse: Option<CoarseRows>,
 }
 
-impl FolderWalk {
+impl SegmentCursor {
     pub(crate) async fn new(segment: &Segment, counter: &ReadCounter) -> Result<Self, Damage> {
         let coarse = CoarseRows::read(segment, counter).await?;
         Ok(Self { segment: segment.clone(), block: 0, bins: None, last: None, values: VecDeque::new(), coarse })
     }
 
-    /// The next value with its rows, ascending.
-    pub(crate) async fn next(&mut self, counter: &ReadCounter) -> Result<Option<(Key, Vec<u32>)>, Damage> {
+    /// The next value.
+    pub(crate) async fn next(&mut self, counter: &ReadCounter) -> Result<Option<ValueRows>, Damage> {
         while self.values.is_empty() {
             if let Some(bins) = &mut self.bins {
                 match bins.next()? {
@@ -84,15 +92,16 @@ impl FolderWalk {
                 continue;
             }
             if self.segment.directory.encoding == Encoding::Packed {
-                for (key, rows) in entries_of_leaf(&head, block, &self.segment.directory).map_err(Damage::corrupt)? {
+                let leaf = entries_of_leaf(&head, block, &self.segment.directory).map_err(Damage::corrupt)?;
+                for LeafKey { key, rows } in leaf {
                     let rows = match rows {
                         EntryRows::Known(rows) => rows,
-                        EntryRows::Posting(count, range) => {
-                            let read = self.segment.read(&[range], counter).await?.pop().unwrap_or_default();
-                            decode_rows(&read, count, &self.segment)?
+                        EntryRows::Posting(posting) => {
+                            let read = self.segment.read(&[posting.range], counter).await?.pop().unwrap_or_default();
+                            decode_rows(&read, posting.rows, &self.segment)?
                         }
                     };
-                    self.values.push_back((key, rows));
+                    self.values.push_back(ValueRows { key, rows });
                 }
                 continue;
             }
@@ -109,12 +118,12 @@ impl FolderWalk {
                     Some(coarse) => coarse.next(fine, value.rows)?,
                     None => fine.unwrap_or_default(),
                 };
-                self.values.push_back((value.key, rows));
+                self.values.push_back(ValueRows { key: value.key, rows });
                 rest = later;
             }
         }
         let next = self.values.pop_front();
-        self.last = next.as_ref().map(|(key, _)| key.clone());
+        self.last = next.as_ref().map(|next| next.key.clone());
         Ok(next)
     }
 }

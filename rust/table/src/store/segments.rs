@@ -40,10 +40,19 @@ impl ReadCounter {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Reads and their bytes.
-    pub(crate) fn totals(&self) -> (u64, u64) {
-        (self.reads.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    /// What was counted by now.
+    pub(crate) fn totals(&self) -> ReadTotals {
+        ReadTotals { reads: self.reads.load(Ordering::Relaxed), bytes: self.bytes.load(Ordering::Relaxed) }
     }
+}
+
+/// Reads of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReadTotals {
+    /// How many there were.
+    pub reads: u64,
+    /// The bytes of all of them.
+    pub bytes: u64,
 }
 
 /// Why a segment cannot answer.
@@ -83,14 +92,29 @@ struct Opened {
     trailer: Trailer,
 }
 
-/// A store's address, a segment's id and its length: the content of a segment.
-pub(crate) type SegmentKey = (String, [u8; 16], u64);
+/// What is read to open a segment.
+struct ReadDirectory {
+    opened: Opened,
+    /// Bytes that it takes in memory, about.
+    memory_bytes: u64,
+}
+
+/// What the content of a segment is remembered by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SegmentKey {
+    /// The address of the store.
+    store: String,
+    /// The id of the segment.
+    id: [u8; 16],
+    /// Its length in bytes.
+    length: u64,
+}
 
 static DIRECTORIES: LazyLock<Cache<SegmentKey, Opened>> = LazyLock::new(|| Cache::new(CACHE_BYTES));
 
 /// What a segment is remembered by.
 pub(crate) fn segment_key(store: &Store, segment: &ManifestSegment) -> SegmentKey {
-    (store.text().to_owned(), segment.id, segment.length)
+    SegmentKey { store: store.text().to_owned(), id: segment.id, length: segment.length }
 }
 
 impl Segment {
@@ -104,8 +128,8 @@ impl Segment {
         if let Some(remembered) = Self::remembered(store, segment) {
             return Ok(remembered);
         }
-        let (opened, bytes) = read_directory(store, segment, index, counter).await?;
-        DIRECTORIES.insert(segment_key(store, segment), opened.clone(), bytes);
+        let ReadDirectory { opened, memory_bytes } = read_directory(store, segment, index, counter).await?;
+        DIRECTORIES.insert(segment_key(store, segment), opened.clone(), memory_bytes);
         Ok(Self::of(store, segment, opened))
     }
 
@@ -126,8 +150,8 @@ impl Segment {
         index: &ManifestIndex,
         counter: &ReadCounter,
     ) -> Result<Self, Damage> {
-        let (opened, _) = read_directory(store, segment, index, counter).await?;
-        Ok(Self::of(store, segment, opened))
+        let read = read_directory(store, segment, index, counter).await?;
+        Ok(Self::of(store, segment, read.opened))
     }
 
     /// Whether it is on this machine.
@@ -141,14 +165,14 @@ impl Segment {
             ranges.iter().map(|range| physical_range(range.clone(), &self.trailer)).collect();
         let gap = if self.is_local() { LOCAL_GAP_BYTES } else { GAP_BYTES };
         let merged = coalesce(&physical, gap);
-        let mut parts: Vec<(u64, Bytes)> = Vec::with_capacity(merged.len());
+        let mut parts: Vec<ReadPart> = Vec::with_capacity(merged.len());
         if !merged.is_empty() {
             let path = self.store.object_path(&self.path);
             let read =
                 self.store.object_store().get_ranges(&path, &merged).await.map_err(|error| Damage::read(&error))?;
             for (range, bytes) in merged.iter().zip(read) {
                 counter.add(bytes.len());
-                parts.push((range.start, bytes));
+                parts.push(ReadPart { start: range.start, bytes });
             }
         }
         let mut logical = Vec::with_capacity(ranges.len());
@@ -161,15 +185,21 @@ impl Segment {
     }
 }
 
+/// Bytes of a segment from a place on.
+struct ReadPart {
+    start: u64,
+    bytes: Bytes,
+}
+
 /// The bytes of `place` among the parts that were read.
-fn slice_of<'a>(parts: &'a [(u64, Bytes)], place: &Range<u64>) -> Option<&'a [u8]> {
+fn slice_of<'a>(parts: &'a [ReadPart], place: &Range<u64>) -> Option<&'a [u8]> {
     if place.is_empty() {
         return Some(&[]);
     }
-    let (start, bytes) = parts.get(parts.partition_point(|(start, _)| *start <= place.start).checked_sub(1)?)?;
-    let from = usize::try_from(place.start - start).ok()?;
-    let to = usize::try_from(place.end - start).ok()?;
-    bytes.get(from..to)
+    let part = parts.get(parts.partition_point(|part| part.start <= place.start).checked_sub(1)?)?;
+    let from = usize::try_from(place.start - part.start).ok()?;
+    let to = usize::try_from(place.end - part.start).ok()?;
+    part.bytes.get(from..to)
 }
 
 /// The ranges in their order, those that are within so many bytes of each other together.
@@ -191,7 +221,7 @@ async fn read_directory(
     segment: &ManifestSegment,
     index: &ManifestIndex,
     counter: &ReadCounter,
-) -> Result<(Opened, u64), Damage> {
+) -> Result<ReadDirectory, Damage> {
     let path = store.object_path(&segment.path);
     let start = segment.length.saturating_sub(TAIL_BYTES);
     let read = async |range: Range<u64>| {
@@ -224,8 +254,8 @@ async fn read_directory(
     }
     // A decoded directory takes about four times its bytes, and zones what they take: packed, they may have no bits.
     let zones = directory.zones.as_ref().map_or(0, Zones::memory_bytes) as u64;
-    let memory = bytes.len() as u64 * 4 + zones;
-    Ok((Opened { directory: Arc::new(directory), trailer }, memory))
+    let memory_bytes = bytes.len() as u64 * 4 + zones;
+    Ok(ReadDirectory { opened: Opened { directory: Arc::new(directory), trailer }, memory_bytes })
 }
 
 /// The segments of these indexes that are missing or have another length, by one listing, unless a newer manifest does without them.

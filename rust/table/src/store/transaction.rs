@@ -4,14 +4,17 @@
 
 mod adoption;
 mod applied;
+mod ordinals;
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::{
     Manifest, ManifestDelta, ManifestFile, ManifestIndex, ManifestLog, ManifestMigration, ManifestPublication,
-    ManifestRun, ManifestSegment, ManifestTransaction, ManifestUpdates, ReplacedFile, StoreFile, WriteCounters,
+    ManifestRun, ManifestSegment, ManifestTransaction, ManifestUpdates, ReplacedFile, RunRange, StoreFile,
+    WriteCounters,
 };
 use uuid::Uuid;
 
@@ -21,6 +24,7 @@ use crate::storage::put_if_absent::PutOutcome;
 use crate::store::Store;
 pub(crate) use adoption::Adoption;
 use applied::is_done;
+use ordinals::{collect_garbage, merge_files};
 
 /// Races that are lost in a row before giving up.
 const MAX_ATTEMPTS: u32 = 20;
@@ -117,7 +121,7 @@ pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
             Some(manifest) => manifest,
             None => Arc::new(empty_manifest()),
         };
-        let (next, committed) = apply(&base, edit)?;
+        let Applied { next, committed } = apply(&base, edit)?;
         let Some(mut next) = next else {
             discard(store, &committed.unused).await;
             return Ok(committed);
@@ -196,10 +200,18 @@ fn empty_manifest() -> Manifest {
     }
 }
 
-/// The manifest after the edit; none if nothing changes.
-pub(crate) fn apply(base: &Manifest, edit: &Edit) -> Result<(Option<Manifest>, Committed)> {
+/// What an edit makes of a manifest.
+#[derive(Debug, Default)]
+pub(crate) struct Applied {
+    /// The manifest after the edit; none if nothing changes.
+    pub next: Option<Manifest>,
+    pub committed: Committed,
+}
+
+/// Applies an edit to a manifest.
+pub(crate) fn apply(base: &Manifest, edit: &Edit) -> Result<Applied> {
     if is_done(base, edit) {
-        return Ok((None, Committed { changed: true, unused: Vec::new() }));
+        return Ok(Applied { next: None, committed: Committed { changed: true, unused: Vec::new() } });
     }
     match edit {
         Edit::CreateIndex { index, if_not_exists } => create_index(base, index, *if_not_exists),
@@ -207,13 +219,13 @@ pub(crate) fn apply(base: &Manifest, edit: &Edit) -> Result<(Option<Manifest>, C
         Edit::AddSegments(built) => Ok(add_segments(base, built)),
         Edit::ReplaceSegments { replaced, built } => Ok(replace_segments(base, replaced, built)),
         Edit::DeclareKey { updates } => match &base.updates {
-            Some(_) => Ok((None, Committed::default())),
+            Some(_) => Ok(Applied::default()),
             None => Ok(changed(Manifest { updates: Some(updates.as_ref().clone()), ..base.clone() })),
         },
         of_updates => {
             let mut next = base.clone();
             let is_changed = next.updates.as_mut().is_some_and(|updates| change(updates, of_updates, base.number));
-            Ok(if is_changed { changed(next) } else { (None, Committed::default()) })
+            Ok(if is_changed { changed(next) } else { Applied::default() })
         }
     }
 }
@@ -268,10 +280,10 @@ fn change(updates: &mut ManifestUpdates, edit: &Edit, number: u64) -> bool {
     true
 }
 
-fn create_index(base: &Manifest, index: &ManifestIndex, if_not_exists: bool) -> Result<(Option<Manifest>, Committed)> {
+fn create_index(base: &Manifest, index: &ManifestIndex, if_not_exists: bool) -> Result<Applied> {
     if base.indexes.iter().any(|have| have.name == index.name) {
         if if_not_exists {
-            return Ok((None, Committed::default()));
+            return Ok(Applied::default());
         }
         return Err(Error::new(
             ErrorKind::AlreadyExists,
@@ -329,8 +341,8 @@ fn merge_runs(
     place.is_some()
 }
 
-fn changed(next: Manifest) -> (Option<Manifest>, Committed) {
-    (Some(next), Committed { changed: true, unused: Vec::new() })
+fn changed(next: Manifest) -> Applied {
+    Applied { next: Some(next), committed: Committed { changed: true, unused: Vec::new() } }
 }
 
 /// The migration is under way; one before it that did not come to its end never will.
@@ -351,21 +363,21 @@ fn forget_migration(updates: &mut ManifestUpdates) {
 /// The slices of the migration are in the data files; runs of which nothing is left are forgotten.
 fn end_migration(updates: &mut ManifestUpdates) {
     let Some(migration) = updates.migration.take() else { return };
-    for (run, start, end) in migration.ranges {
+    for RunRange { run, rows } in migration.ranges {
         if let Some(run) = updates.runs.get_mut(run as usize) {
-            run.migrated.push((start, end));
-            run.migrated.sort_unstable();
-            let mut joined: Vec<(u32, u32)> = Vec::with_capacity(run.migrated.len());
-            for (start, end) in std::mem::take(&mut run.migrated) {
+            run.migrated.push(rows);
+            run.migrated.sort_unstable_by_key(|rows| (rows.start, rows.end));
+            let mut joined: Vec<Range<u32>> = Vec::with_capacity(run.migrated.len());
+            for rows in std::mem::take(&mut run.migrated) {
                 match joined.last_mut() {
-                    Some((_, last)) if *last >= start => *last = (*last).max(end),
-                    _ => joined.push((start, end)),
+                    Some(last) if last.end >= rows.start => last.end = last.end.max(rows.end),
+                    _ => joined.push(rows),
                 }
             }
             run.migrated = joined;
         }
     }
-    updates.runs.retain(|run| run.migrated != [(0, run.rows)]);
+    updates.runs.retain(|run| !matches!(run.migrated.as_slice(), [all] if *all == (0..run.rows)));
 }
 
 /// The last call of each application, those that called last at the end. Jobs that give themselves a new name each time would fill manifests:
@@ -384,10 +396,10 @@ fn add_counters(sum: &mut WriteCounters, more: &WriteCounters) {
     sum.merged_rows += more.merged_rows;
 }
 
-fn drop_index(base: &Manifest, name: &str, if_exists: bool) -> Result<(Option<Manifest>, Committed)> {
+fn drop_index(base: &Manifest, name: &str, if_exists: bool) -> Result<Applied> {
     let Some(index) = base.indexes.iter().find(|have| have.name == name) else {
         if if_exists {
-            return Ok((None, Committed::default()));
+            return Ok(Applied::default());
         }
         return Err(Error::not_found(format!(
             "there is no index {name}; `lakemark index list` shows those that exist"
@@ -400,10 +412,10 @@ fn drop_index(base: &Manifest, name: &str, if_exists: bool) -> Result<(Option<Ma
     let unused = base.segments.iter().filter(|segment| segment.index_id == id).map(|segment| segment.path.clone());
     let unused = unused.collect();
     collect_garbage(&mut next);
-    Ok((Some(next), Committed { changed: true, unused }))
+    Ok(Applied { next: Some(next), committed: Committed { changed: true, unused } })
 }
 
-fn add_segments(base: &Manifest, built: &BuiltSegments) -> (Option<Manifest>, Committed) {
+fn add_segments(base: &Manifest, built: &BuiltSegments) -> Applied {
     let mut next = base.clone();
     // First, so that a file which is adopted and indexed anew keeps the segments that it had.
     let mut changed = adopt(&mut next, &built.adopted);
@@ -439,10 +451,10 @@ fn add_segments(base: &Manifest, built: &BuiltSegments) -> (Option<Manifest>, Co
         built.segments.iter().filter(|segment| changed || !base.segments.iter().any(|have| have.id == segment.id));
     let all = before.chain(fresh).map(|segment| segment.path.clone());
     let unused = all.filter(|path| !kept.contains(path.as_str())).collect();
-    (changed.then_some(next), Committed { changed, unused })
+    Applied { next: changed.then_some(next), committed: Committed { changed, unused } }
 }
 
-fn replace_segments(base: &Manifest, replaced: &[[u8; 16]], built: &BuiltSegments) -> (Option<Manifest>, Committed) {
+fn replace_segments(base: &Manifest, replaced: &[[u8; 16]], built: &BuiltSegments) -> Applied {
     let is_there = |id: &[u8; 16]| base.segments.iter().any(|segment| segment.id == *id);
     // The position of a schema is a matter of each manifest.
     let is_same = |file: &ManifestFile| {
@@ -452,7 +464,7 @@ fn replace_segments(base: &Manifest, replaced: &[[u8; 16]], built: &BuiltSegment
     if !replaced.iter().all(is_there) || !built.files.iter().all(is_same) {
         let unused = built.segments.iter().filter(|segment| !is_there(&segment.id));
         let unused = unused.map(|segment| segment.path.clone()).collect();
-        return (None, Committed { changed: false, unused });
+        return Applied { next: None, committed: Committed { changed: false, unused } };
     }
     let mut without = base.clone();
     without.segments.retain(|segment| !replaced.contains(&segment.id));
@@ -470,86 +482,6 @@ fn adopt(next: &mut Manifest, adopted: &[Adoption]) -> bool {
         }
     }
     changed
-}
-
-/// Adds the files; one that changed replaces its older self, which takes it out of the segments that covered that.
-fn merge_files(next: &mut Manifest, built: &BuiltSegments) -> Vec<u32> {
-    let mut schemas: HashMap<Vec<u8>, u32> = HashMap::new();
-    for (ordinal, schema) in next.schemas.iter().enumerate() {
-        schemas.insert(schema.clone(), ordinal_of(ordinal));
-    }
-    let mut places: HashMap<String, usize> = HashMap::new();
-    for (ordinal, file) in next.files.iter().enumerate() {
-        places.insert(file.path.clone(), ordinal);
-    }
-    let mut replaced: HashSet<u32> = HashSet::new();
-    let mut ordinals = Vec::with_capacity(built.files.len());
-    for file in &built.files {
-        let bytes = built.schemas.get(file.schema as usize).cloned().unwrap_or_default();
-        let schema = *schemas.entry(bytes.clone()).or_insert_with(|| {
-            next.schemas.push(bytes);
-            ordinal_of(next.schemas.len() - 1)
-        });
-        let file = ManifestFile { schema, ..file.clone() };
-        let place = *places.entry(file.path.clone()).or_insert_with(|| {
-            next.files.push(file.clone());
-            next.files.len() - 1
-        });
-        ordinals.push(ordinal_of(place));
-        let Some(have) = next.files.get_mut(place) else { continue };
-        if have.is_same_version(&file) && have.schema == file.schema {
-            // Builds of other columns have caught others.
-            have.false_statistics.extend(&file.false_statistics);
-            have.false_statistics.sort_unstable();
-            have.false_statistics.dedup();
-        } else {
-            *have = file;
-            replaced.insert(ordinal_of(place));
-        }
-    }
-    for segment in &mut next.segments {
-        segment.files.retain(|file| !replaced.contains(file));
-    }
-    ordinals
-}
-
-fn ordinal_of(place: usize) -> u32 {
-    u32::try_from(place).unwrap_or(u32::MAX)
-}
-
-/// Forgets segments without files, files without segments, schemas without files.
-fn collect_garbage(manifest: &mut Manifest) {
-    manifest.segments.retain(|segment| !segment.files.is_empty());
-    let covered = manifest.segments.iter().flat_map(|segment| segment.files.iter().copied());
-    // What is known of a footer is of use without an index, too.
-    let known = (0_u32..).zip(&manifest.files).filter(|(_, file)| !file.false_statistics.is_empty());
-    let used: HashSet<u32> = covered.chain(known.map(|(ordinal, _)| ordinal)).collect();
-    let files = compact(&mut manifest.files, &used);
-    for segment in &mut manifest.segments {
-        for file in &mut segment.files {
-            *file = files.get(file).copied().unwrap_or(*file);
-        }
-    }
-    let used: HashSet<u32> = manifest.files.iter().map(|file| file.schema).collect();
-    let schemas = compact(&mut manifest.schemas, &used);
-    for file in &mut manifest.files {
-        file.schema = schemas.get(&file.schema).copied().unwrap_or(file.schema);
-    }
-}
-
-/// Keeps the used entries in their order; gives old to new ordinals.
-fn compact<T>(entries: &mut Vec<T>, used: &HashSet<u32>) -> HashMap<u32, u32> {
-    let mut moved = HashMap::new();
-    let mut old = 0;
-    entries.retain(|_| {
-        let keep = used.contains(&old);
-        if keep {
-            moved.insert(old, ordinal_of(moved.len()));
-        }
-        old += 1;
-        keep
-    });
-    moved
 }
 
 #[cfg(test)]

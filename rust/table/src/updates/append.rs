@@ -54,6 +54,6 @@ fn write_again(mut file: &File, path: &Path, at: u64, bytes: &[u8]) -> Result<()
 }
 
 fn at(options: &mut std::fs::OpenOptions, path: &Path, offset: u64) -> Result<File> {
-    let (mut file, _) = open_with(options, path)?;
+    let mut file = open_with(options, path)?.file;
     file.seek(SeekFrom::Start(offset)).map(|_| file)
 }

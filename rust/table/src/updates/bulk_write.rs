@@ -14,14 +14,23 @@ use super::flush::NewRun;
 use super::rows::changes;
 use super::staged_merge::{SortedChunk, SortedRows};
 use super::updatable::UpdatableTable;
-use super::write::{WriteTurn, migrate_if_full};
+use super::write::{CheckedChange, WriteTurn, migrate_if_full};
 use crate::error::{Error, Result};
 
-/// Makes the changes that `staged_merge` has, `bytes` of them at a time, in one call. They take `staged` bytes.
+/// How large a call is that goes straight to a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BulkSize {
+    /// Bytes of changes that are held at a time.
+    pub part_bytes: usize,
+    /// Bytes of all staged changes.
+    pub staged_bytes: u64,
+}
+
+/// Makes the changes that `sorted` has in one call, part by part.
 pub(crate) async fn bulk_write(
     table: &Arc<UpdatableTable>,
     mut sorted: SortedRows,
-    (bytes, staged): (usize, u64),
+    size: BulkSize,
     options: WriteOptions,
 ) -> Result<Written> {
     // A task of its own, so that a caller who goes away leaves no half of it.
@@ -36,13 +45,13 @@ pub(crate) async fn bulk_write(
         let mut run = NewRun::begin(&writing).await?;
         let mut buffer = Buffer::of(&writing)?;
         let mut rows = 0;
-        while let Some(part) = sorted.next_part(bytes)? {
-            let (count, changes) = folded(&mut writing, &part, &options, buffer.until(Some(part.last.row()))).await?;
-            rows += count;
-            run.add(&writing, changes).await?;
+        while let Some(part) = sorted.next_part(size.part_bytes)? {
+            let chunk = merged(&mut writing, &part, &options, buffer.until(Some(part.last.row()))).await?;
+            rows += chunk.rows;
+            run.add(&writing, chunk.changes).await?;
         }
         run.add(&writing, buffer.until(None)).await?;
-        let sequence = writing.add_call(&options, rows, staged)?;
+        let sequence = writing.add_call(&options, rows, size.staged_bytes)?;
         let done = run.commit(&mut writing).await;
         migrate_if_full(&table, writing.parameters.migration_threshold);
         done.map(|()| Written { sequence, rows })
@@ -50,23 +59,31 @@ pub(crate) async fn bulk_write(
     made.await.map_err(|error| Error::task(&error))?
 }
 
-/// What is left of a part and of what the buffer has of its keys; how many rows the part has.
-async fn folded(
+/// A part that was merged with what the buffer has of its keys.
+struct MergedChunk {
+    /// How many rows the part has.
+    rows: u64,
+    /// What is left of the part and of the buffer.
+    changes: RecordBatch,
+}
+
+/// Merges a part with what the buffer has of its keys.
+async fn merged(
     writing: &mut WriteTurn<'_>,
     part: &SortedChunk,
     options: &WriteOptions,
     buffered: RecordBatch,
-) -> Result<(u64, RecordBatch)> {
+) -> Result<MergedChunk> {
     let fits = writing.checked(&part.changes, options).await?;
     let (sequence, schema) = (writing.tail.next, writing.updated().schema);
     let mut fold = writing.tail.changes.emptied();
     fold.add(buffered)?;
     let mut rows = 0;
-    for (operation, fit) in fits {
+    for CheckedChange { operation, rows: fit } in fits {
         rows += fit.num_rows() as u64;
         fold.add(changes(&schema, operation, sequence, &fit)?)?;
     }
-    Ok((rows, fold.finish()?))
+    Ok(MergedChunk { rows, changes: fold.finish()? })
 }
 
 /// The changes of the buffer, in the order of keys.

@@ -15,38 +15,66 @@ use super::fetch::RowFile;
 use super::key::{KeyColumns, KeySet};
 use super::key_positions::positions_of_keys;
 use super::merged_view::MergedView;
-use super::sorted_run::{FileVersion, SortedRun, identity, select_rows};
+use super::sorted_run::{SortedRun, select_rows};
 use crate::error::{Error, ErrorKind, Result};
-use crate::snapshot::{BufferedRows, Snapshot};
+use crate::files::file_version::FileVersion;
+use crate::snapshot::{BufferedRows, DataFile, Snapshot};
+
+/// What readers see now.
+pub(super) struct SeenState<'a> {
+    /// The data files, without any pending change.
+    pub base: &'a Snapshot,
+    /// What is pending over them.
+    pub overlay: &'a MergedView,
+}
+
+/// Rows of a data file that are seen.
+struct VisibleInFile {
+    /// The place of the file in the snapshot.
+    file: usize,
+    rows: RowSet,
+}
 
 /// Visible rows of data files, by file.
-type VisibleRows = HashMap<FileVersion, (usize, RowSet)>;
+type VisibleRows = HashMap<FileVersion, VisibleInFile>;
 
-/// Keys with what people read of them, and their rows with all of their values as bytes, in order.
-type ByKey = BTreeMap<Box<[u8]>, (String, Vec<Box<[u8]>>)>;
+/// The rows of a key.
+struct RowsOfKey {
+    /// The key, for people.
+    shown: String,
+    /// The rows with all of their values as bytes, in order.
+    rows: Vec<Box<[u8]>>,
+}
+
+/// The rows of keys, by the bytes of the keys.
+type ByKey = BTreeMap<Box<[u8]>, RowsOfKey>;
 
 /// The key of a row that others changed since `read`, for people.
 pub(super) async fn changed_since(
     read: &Snapshot,
-    (base, overlay): (&Snapshot, &MergedView),
+    seen: &SeenState<'_>,
     key: &Arc<KeyColumns>,
     keys: &KeySet,
 ) -> Result<Option<String>> {
+    let SeenState { base, overlay } = *seen;
     if is_same(read, base) {
         return Ok(None);
     }
-    if read.schema() != base.schema() {
+    // A column that is dropped and added again, or takes the name of another one, looks the same.
+    let stored_names = |state: &Snapshot| state.column_names().map(|names| names.fingerprint());
+    if read.schema() != base.schema() || stored_names(read) != stored_names(base) {
         return Err(Error::new(
             ErrorKind::Conflict,
             "the columns of the table were changed meanwhile, so that nothing was written; try again",
         ));
     }
     let none = |_: usize| None;
-    let hidden = |file: usize| overlay.deleted.get(file).and_then(Option::as_ref).map(|(_, rows)| Arc::clone(rows));
+    let hidden =
+        |file: usize| overlay.deleted.get(file).and_then(Option::as_ref).map(|hidden| Arc::clone(&hidden.rows));
     let mut then = visible(read, key, keys, none).await.map_err(untold)?;
     let mut now = visible(base, key, keys, hidden).await?;
     // What is the same row of the same file is the same.
-    then.retain(|file, (_, rows)| match now.get(file).is_some_and(|(_, same)| same == rows) {
+    then.retain(|file, was| match now.get(file).is_some_and(|same| same.rows == was.rows) {
         true => now.remove(file).is_none(),
         false => true,
     });
@@ -59,8 +87,8 @@ pub(super) async fn changed_since(
 
 /// A key, for people, whose rows are not the same in the other.
 fn differing<'a>(these: &'a ByKey, others: &ByKey) -> Option<&'a String> {
-    let is_same = |key: &[u8], rows: &Vec<Box<[u8]>>| others.get(key).is_some_and(|(_, others)| others == rows);
-    these.iter().find(|(key, (_, rows))| !is_same(key, rows)).map(|(_, (shown, _))| shown)
+    let is_same = |key: &[u8], of: &RowsOfKey| others.get(key).is_some_and(|others| others.rows == of.rows);
+    these.iter().find(|(key, of)| !is_same(key, of)).map(|(_, of)| &of.shown)
 }
 
 /// What was read is there no more, so that it cannot be compared.
@@ -74,7 +102,7 @@ fn untold(error: Error) -> Error {
 fn is_same(then: &Snapshot, now: &Snapshot) -> bool {
     match (then.delta_version(), now.delta_version()) {
         (Some(then), Some(now)) => then == now,
-        _ => then.files().iter().map(identity).eq(now.files().iter().map(identity)),
+        _ => then.files().iter().map(DataFile::version).eq(now.files().iter().map(DataFile::version)),
     }
 }
 
@@ -94,7 +122,7 @@ async fn visible(
             rows = rows.minus(&hides);
         }
         if !rows.is_empty() {
-            seen.insert(identity(file), (found.file, rows));
+            seen.insert(file.version(), VisibleInFile { file: found.file, rows });
         }
     }
     Ok(seen)
@@ -139,9 +167,9 @@ async fn values(
     mut batches: Vec<RecordBatch>,
 ) -> Result<ByKey> {
     let schema = snapshot.schema();
-    for (place, rows) in rows.values() {
-        let Some(file) = snapshot.files().get(*place) else { continue };
-        batches.push(RowFile::of(snapshot, file).open().await?.collect(&schema, Some(rows)).await?);
+    for visible in rows.values() {
+        let Some(file) = snapshot.files().get(visible.file) else { continue };
+        batches.push(RowFile::of(snapshot, file).open().await?.collect(&schema, Some(&visible.rows)).await?);
     }
     let fields = schema.fields().iter().map(|field| SortField::new(field.data_type().clone()));
     let incomparable = |error| {
@@ -153,10 +181,10 @@ async fn values(
     for batch in batches {
         let whole = converter.convert_columns(batch.columns()).map_err(incomparable)?;
         for (row, (bytes, whole)) in key.encode(&batch)?.iter().zip(&whole).enumerate() {
-            let slot = values.entry(bytes.as_ref().into()).or_insert_with(|| (key.display(&batch, row), Vec::new()));
-            slot.1.push(whole.as_ref().into());
+            let new = || RowsOfKey { shown: key.display(&batch, row), rows: Vec::new() };
+            values.entry(bytes.as_ref().into()).or_insert_with(new).rows.push(whole.as_ref().into());
         }
     }
-    values.values_mut().for_each(|(_, rows)| rows.sort_unstable());
+    values.values_mut().for_each(|of| of.rows.sort_unstable());
     Ok(values)
 }

@@ -32,6 +32,14 @@ use crate::values::conform::conform;
 /// Rows that are decoded at a time.
 const BATCH_ROWS: usize = 8192;
 
+/// A partition column and its value in a file.
+#[derive(Clone, Debug)]
+pub(crate) struct PartitionConstant {
+    pub field: FieldRef,
+    /// An array of length 1.
+    pub value: ArrayRef,
+}
+
 /// A Parquet file to read rows of: a data file or a run.
 #[derive(Clone, Debug)]
 pub(crate) struct RowFile {
@@ -39,8 +47,8 @@ pub(crate) struct RowFile {
     pub meta: ObjectMeta,
     /// For people.
     pub name: String,
-    /// Partition columns with their values, arrays of length 1.
-    pub constants: Vec<(FieldRef, ArrayRef)>,
+    /// Partition columns with their values.
+    pub constants: Vec<PartitionConstant>,
     pub names: Option<Arc<ColumnMapping>>,
     /// Columns whose statistics are false.
     pub caught: FalseStatistics,
@@ -50,11 +58,12 @@ impl RowFile {
     /// A data file of a snapshot.
     pub(crate) fn of(snapshot: &Snapshot, file: &DataFile) -> Self {
         let fields = snapshot.partition_columns().iter().cloned().map(Arc::new);
+        let constants = fields.zip(file.partition_values.iter().cloned());
         Self {
             store: snapshot.object_store(),
             meta: file.meta.clone(),
             name: file.path.clone(),
-            constants: fields.zip(file.partition_values.iter().cloned()).collect(),
+            constants: constants.map(|(field, value)| PartitionConstant { field, value }).collect(),
             names: snapshot.column_names().cloned(),
             caught: Arc::clone(&file.false_statistics),
         }
@@ -142,14 +151,14 @@ impl OpenFile {
         rows: Option<&RowSet>,
     ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
         let stored = self.metadata.schema().fields().iter().enumerate();
-        let is_constant = |name: &str| self.file.constants.iter().any(|(field, _)| field.name() == name);
+        let is_constant = |name: &str| self.file.constants.iter().any(|constant| constant.field.name() == name);
         let wanted = |field: &Field| schema.field_with_name(field.name()).is_ok() && !is_constant(field.name());
         let roots: Vec<usize> = stored.filter(|(_, field)| wanted(field)).map(|(place, _)| place).collect();
         let mut builder = ParquetRecordBatchStreamBuilder::new_with_metadata(self.input.clone(), self.metadata.clone());
         let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
         if let Some(rows) = rows {
-            let (groups, selection) = selection(&self.row_groups, rows);
-            builder = builder.with_row_groups(groups).with_row_selection(selection);
+            let selected = selection(&self.row_groups, rows);
+            builder = builder.with_row_groups(selected.row_groups).with_row_selection(selected.rows);
         }
         let stream = builder
             .with_projection(mask)
@@ -212,8 +221,8 @@ impl OpenFile {
         if keys.may_begin_with_null() {
             return Ok(RowSet::full(universe));
         }
-        if let Some((_, value)) = self.file.constants.iter().find(|(field, _)| field.name() == name) {
-            let bound = key.encode_first(value)?;
+        if let Some(constant) = self.file.constants.iter().find(|constant| constant.field.name() == name) {
+            let bound = key.encode_first(&constant.value)?;
             let meets = bound.iter().next().is_some_and(|bound| keys.meets(bound.as_ref(), bound.as_ref()));
             return Ok(if meets { RowSet::full(universe) } else { RowSet::empty(universe) });
         }
@@ -290,8 +299,8 @@ pub(super) struct PageBounds {
 fn fitted(read: &RecordBatch, schema: &SchemaRef, file: &RowFile) -> Result<RecordBatch> {
     let rows = read.num_rows();
     let column = |field: &FieldRef| -> Result<ArrayRef> {
-        if let Some((_, value)) = file.constants.iter().find(|(constant, _)| constant.name() == field.name()) {
-            let repeated = take(value.as_ref(), &UInt32Array::from(vec![0; rows]), None);
+        if let Some(constant) = file.constants.iter().find(|constant| constant.field.name() == field.name()) {
+            let repeated = take(constant.value.as_ref(), &UInt32Array::from(vec![0; rows]), None);
             return repeated.map_err(|error| Error::internal("a constant cannot be repeated").with_source(error));
         }
         match read.column_by_name(field.name()) {

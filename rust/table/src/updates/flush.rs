@@ -10,7 +10,7 @@ use super::merged_view::UpdateContext;
 use super::phase::with_both;
 use super::position_map::PositionMapBuilder;
 use super::resolve_keys::{ActiveRun, KeyResolver, memory_rows};
-use super::runs::{RunWriter, write_position_map};
+use super::runs::{FinishedRun, RunWriter, SequenceRange, write_position_map};
 use super::sorted_run::SortedRun;
 use super::write::WriteTurn;
 use crate::error::{Error, ErrorKind, Result};
@@ -81,9 +81,10 @@ impl NewRun {
     /// Lets the run take the place of the log, which has ended where `writing` says.
     pub(crate) async fn commit(self, writing: &mut WriteTurn<'_>) -> Result<()> {
         let Self { out, resolved, during, .. } = self;
-        let sequences = (writing.updates.log.first_sequence, writing.tail.next.saturating_sub(1));
+        let sequences =
+            SequenceRange { first: writing.updates.log.first_sequence, last: writing.tail.next.saturating_sub(1) };
         let logged = writing.tail.end.saturating_sub(LOG_START);
-        let (mut run, keys) = out.finish(1, sequences, logged + writing.unlogged).await?;
+        let FinishedRun { mut run, filter } = out.finish(1, sequences, logged + writing.unlogged).await?;
         run.during = during;
         let store = writing.store;
         if let Err(full) = check_room(writing, run.length) {
@@ -92,7 +93,7 @@ impl NewRun {
             return Err(full);
         }
         reach("run-written");
-        run.position_map = position_map_of(store, &resolved.into_run(run.rows), &run, keys).await;
+        run.position_map = position_map_of(store, &resolved.into_run(run.rows), &run, filter).await;
         reach("resolution-written");
         let log = match new_log(store, writing.tail.next).await {
             Ok(log) => log,
@@ -108,10 +109,10 @@ impl NewRun {
             flushed_bytes: run.length,
             ..WriteCounters::default()
         };
-        let calls = writing.tail.transactions.iter().map(|(application, (version, sequence))| ManifestTransaction {
+        let calls = writing.tail.transactions.iter().map(|(application, last)| ManifestTransaction {
             application: application.clone(),
-            version: *version,
-            sequence: *sequence,
+            version: last.version,
+            sequence: last.sequence,
         });
         let (of_log, transactions) = (writing.updates.log.id, calls.collect());
         let edit = Edit::AddRun { of_log, run: Box::new(run.clone()), log, written, transactions };

@@ -16,8 +16,17 @@ use lakemark_index::RowSet;
 use super::key_positions::positions_of_keys;
 use super::merged_view::UpdateContext;
 use super::resolve_keys::{ActiveRun, KeyResolver};
-use super::sorted_run::{FilePositions, FileVersion, identity};
+use super::sorted_run::FilePositions;
 use crate::error::Result;
+use crate::files::file_version::FileVersion;
+use crate::snapshot::DataFile;
+
+/// What a level hits, as far as it is remembered, by the places of the files.
+struct KnownPositions<'a> {
+    files: &'a [FileVersion],
+    /// One for each file; none of a file that was not looked at.
+    hits: &'a [Option<Arc<FilePositions>>],
+}
 
 /// What migrated rows hit, by the place of the file.
 type MigratedByFile = HashMap<usize, Arc<RowSet>>;
@@ -30,7 +39,7 @@ impl UpdateContext<'_> {
         stacked: &ActiveRun,
     ) -> Result<Vec<Option<Arc<FilePositions>>>> {
         let ActiveRun { level, migrated } = stacked;
-        let files: Vec<FileVersion> = ground.base.files().iter().map(identity).collect();
+        let files: Vec<FileVersion> = ground.base.files().iter().map(DataFile::version).collect();
         let active = stacked.active();
         if active.is_empty() {
             return Ok(vec![None; files.len()]);
@@ -49,7 +58,8 @@ impl UpdateContext<'_> {
             ground.record(level, hits, RowSet::empty(level.row_count()));
         }
         let hits: Vec<Option<Arc<FilePositions>>> = files.iter().map(|file| level.hits(file)).collect();
-        self.find_migrated(ground, stacked, (&files, &hits), &mut of_migrated).await?;
+        let known = KnownPositions { files: &files, hits: &hits };
+        self.find_migrated(ground, stacked, &known, &mut of_migrated).await?;
         let counting =
             |(place, hits): (usize, Option<Arc<FilePositions>>)| Some(counting(hits?, of_migrated.get(&place)));
         Ok(hits.into_iter().enumerate().map(counting).collect())
@@ -61,7 +71,7 @@ impl UpdateContext<'_> {
         &self,
         ground: &KeyResolver<'_>,
         stacked: &ActiveRun,
-        (files, hits): (&[FileVersion], &[Option<Arc<FilePositions>>]),
+        known: &KnownPositions<'_>,
         of_migrated: &mut MigratedByFile,
     ) -> Result<()> {
         let ActiveRun { level, migrated } = stacked;
@@ -69,17 +79,17 @@ impl UpdateContext<'_> {
             return Ok(());
         }
         let mut open = Vec::new();
-        for (place, (file, hits)) in files.iter().zip(hits).enumerate() {
+        for (place, (file, hits)) in known.files.iter().zip(known.hits).enumerate() {
             if of_migrated.contains_key(&place) || hits.as_ref().is_none_or(|hits| hits.deleted.is_empty()) {
                 continue;
             }
             match level.hits_of_migrated(file, migrated) {
-                Some(known) => drop(of_migrated.insert(place, known)),
+                Some(hit) => drop(of_migrated.insert(place, hit)),
                 None => open.push(place),
             }
         }
         for hits in self.found(ground, stacked, migrated, &open).await? {
-            if let Some(file) = files.get(hits.file) {
+            if let Some(file) = known.files.get(hits.file) {
                 of_migrated.insert(hits.file, level.set_hits_of_migrated(file.clone(), migrated, hits.rows));
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lakemark_format::log::LOG_START;
 use lakemark_format::{ManifestRun, WriteCounters};
 
-use super::merged_view::{UpdateContext, UpdateScope};
+use super::merged_view::{ManifestState, UpdateContext, UpdateScope};
 use super::newest::pin_newest;
 use super::parameters::Parameters;
 use super::updatable::UpdatableTable;
@@ -19,7 +19,7 @@ pub(crate) async fn changes_beside_files(table: &BaseTable) -> Result<ChangesBes
         return Ok(ChangesBesideFiles::default());
     };
     let Some(updates) = &manifest.updates else { return Ok(ChangesBesideFiles::default()) };
-    let migrated = |run: &ManifestRun| run.migrated.iter().map(|(start, end)| end - start).sum::<u32>();
+    let migrated = |run: &ManifestRun| run.migrated.iter().map(|rows| rows.end - rows.start).sum::<u32>();
     let in_runs = updates.runs.iter().any(|run| migrated(run) < run.rows);
     // A log that is not there has nothing; a reader that needs it will say so.
     let in_log = store.length_of(&updates.log.path).await?.is_some_and(|length| length > LOG_START);
@@ -45,8 +45,8 @@ async fn info_now(table: &Arc<UpdatableTable>) -> Result<Option<UpdatesInfo>> {
         return Ok(None);
     };
     let parameters = Parameters::of(&updates.options)?;
-    let pinned = (manifest.number, snapshot.migration_done());
-    let updated = UpdateContext::of(&mut snapshot, (store, &table.overlays), updates, pinned, UpdateScope::Log).await?;
+    let state = ManifestState { number: manifest.number, migration_done: snapshot.migration_done() };
+    let updated = UpdateContext::of(&mut snapshot, store, &table.overlays, updates, state, UpdateScope::Log).await?;
     let tail = updated.log_tail(&snapshot, &table.overlays.reader).await?;
     table.overlays.reader.put(tail.clone());
     let WriteCounters { rows, log_bytes, flushed_bytes, merged_bytes, .. } = updates.written;
@@ -56,7 +56,7 @@ async fn info_now(table: &Arc<UpdatableTable>) -> Result<Option<UpdatesInfo>> {
         .map(|run| RunInfo {
             passes: run.passes,
             rows: u64::from(run.rows),
-            rows_migrated: run.migrated.iter().map(|(start, end)| u64::from(end - start)).sum(),
+            rows_migrated: run.migrated.iter().map(|rows| u64::from(rows.end - rows.start)).sum(),
             bytes: run.length,
         })
         .collect();

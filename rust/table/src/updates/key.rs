@@ -91,13 +91,22 @@ impl KeyColumns {
     }
 }
 
+/// A key and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct PlacedKey {
+    /// Its bytes, by which keys are ordered.
+    bytes: Box<[u8]>,
+    /// Its place in the columns.
+    place: u32,
+}
+
 /// Different keys.
 #[derive(Debug)]
 pub(crate) struct KeySet {
     /// A column each.
     pub columns: Vec<ArrayRef>,
-    /// Their bytes, ascending, each with its place in the columns.
-    sorted: Vec<(Box<[u8]>, u32)>,
+    /// The keys, ascending.
+    sorted: Vec<PlacedKey>,
     places: HashMap<Box<[u8]>, u32>,
     /// Their hashes by their places, once a filter was asked; none if one of them has none.
     hashes: OnceLock<Option<Vec<u64>>>,
@@ -109,7 +118,8 @@ impl KeySet {
         let rows = key.encode_columns(&columns)?;
         let places: HashMap<Box<[u8]>, u32> =
             rows.iter().zip(0u32..).map(|(row, place)| (Box::from(row.as_ref()), place)).collect();
-        let mut sorted: Vec<(Box<[u8]>, u32)> = places.iter().map(|(key, place)| (key.clone(), *place)).collect();
+        let mut sorted: Vec<PlacedKey> =
+            places.iter().map(|(key, place)| PlacedKey { bytes: key.clone(), place: *place }).collect();
         sorted.sort_unstable();
         Ok(Self { columns, sorted, places, hashes: OnceLock::new() })
     }
@@ -121,8 +131,8 @@ impl KeySet {
         }
         let hashes = self.hashes.get_or_init(|| hash_rows(&self.columns)).as_ref()?;
         let may_be = |place: u32| hashes.get(place as usize).is_none_or(|hash| filter.may_contain(rows, *hash));
-        let sorted: Vec<(Box<[u8]>, u32)> = self.sorted.iter().filter(|(_, place)| may_be(*place)).cloned().collect();
-        let places = sorted.iter().cloned().collect();
+        let sorted: Vec<PlacedKey> = self.sorted.iter().filter(|key| may_be(key.place)).cloned().collect();
+        let places = sorted.iter().map(|key| (key.bytes.clone(), key.place)).collect();
         Some(Self { columns: self.columns.clone(), sorted, places, hashes: OnceLock::new() })
     }
 
@@ -141,7 +151,7 @@ impl KeySet {
 
     /// Their bytes, ascending.
     pub(crate) fn sorted(self) -> Vec<Box<[u8]>> {
-        self.sorted.into_iter().map(|(key, _)| key).collect()
+        self.sorted.into_iter().map(|key| key.bytes).collect()
     }
 
     /// The place of a key.
@@ -156,14 +166,14 @@ impl KeySet {
     /// The places of those that are in these rows, which are in the order of keys.
     pub(crate) fn positions_in(&self, rows: &Rows) -> Vec<u32> {
         let (mut found, mut from) = (Vec::new(), 0);
-        for (key, _) in &self.sorted {
+        for PlacedKey { bytes, .. } in &self.sorted {
             let (mut low, mut high) = (from, rows.num_rows());
             while low < high {
                 let middle = low.midpoint(high);
-                if rows.row(middle).as_ref() < key.as_ref() { low = middle + 1 } else { high = middle }
+                if rows.row(middle).as_ref() < bytes.as_ref() { low = middle + 1 } else { high = middle }
             }
             from = low;
-            if from < rows.num_rows() && rows.row(from).as_ref() == key.as_ref() {
+            if from < rows.num_rows() && rows.row(from).as_ref() == bytes.as_ref() {
                 found.extend(u32::try_from(from));
             }
         }
@@ -172,14 +182,14 @@ impl KeySet {
 
     /// Whether a key begins with a value from `low` to `high`, both inclusive.
     pub(crate) fn meets(&self, low: &[u8], high: &[u8]) -> bool {
-        let from = self.sorted.partition_point(|(key, _)| key.as_ref() < low);
-        self.sorted.get(from).is_some_and(|(key, _)| key.as_ref() <= high || key.starts_with(high))
+        let from = self.sorted.partition_point(|key| key.bytes.as_ref() < low);
+        self.sorted.get(from).is_some_and(|key| key.bytes.as_ref() <= high || key.bytes.starts_with(high))
     }
 
     /// Their values in some columns of the key.
     pub(crate) fn values(&self, key: &KeyColumns, columns: &[String]) -> Option<Vec<ArrayRef>> {
         let column = |name: &String| self.columns.get(key.names.iter().position(|have| have == name)?);
-        let places: UInt32Array = self.sorted.iter().map(|(_, place)| *place).collect();
+        let places: UInt32Array = self.sorted.iter().map(|key| key.place).collect();
         columns.iter().map(|name| take(column(name)?.as_ref(), &places, None).ok()).collect()
     }
 }

@@ -37,8 +37,8 @@ pub(crate) async fn positions_of_keys(
     let asked = ask_index(base, key, keys).await?;
     let is_whole = asked.as_ref().is_some_and(|asked| asked.is_whole);
     let work = files.iter().map(|file| {
-        let found = asked.as_ref().and_then(|asked| asked.files.get(*file)).cloned().unwrap_or(FileProbe::Unknown);
-        in_file(base, key, keys, *file, (found, is_whole))
+        let probe = asked.as_ref().and_then(|asked| asked.files.get(*file)).cloned().unwrap_or(FileProbe::Unknown);
+        in_file(base, key, keys, *file, FileLookup { probe, is_whole })
     });
     // Collected first, so that the futures do not borrow the iterator.
     let work: Vec<_> = work.collect();
@@ -48,6 +48,13 @@ pub(crate) async fn positions_of_keys(
 /// What an index says of keys.
 struct IndexLookup {
     files: Vec<FileProbe>,
+    /// It knows the whole key, and not the first columns of it.
+    is_whole: bool,
+}
+
+/// What an index says of keys in one file.
+struct FileLookup {
+    probe: FileProbe,
     /// It knows the whole key, and not the first columns of it.
     is_whole: bool,
 }
@@ -88,13 +95,13 @@ async fn in_file(
     key: &Arc<KeyColumns>,
     keys: &KeySet,
     file: usize,
-    (found, is_whole): (FileProbe, bool),
+    lookup: FileLookup,
 ) -> Result<KeyPositions> {
     let Some(data_file) = base.files().get(file) else { return Err(Error::internal("a file out of range")) };
     let row_file = RowFile::of(base, data_file);
-    match found {
+    match lookup.probe {
         FileProbe::Known { row_groups, certain, uncertain } if !row_groups.is_empty() => {
-            let (sure, open) = if is_whole {
+            let (sure, open) = if lookup.is_whole {
                 (certain, uncertain)
             } else {
                 (RowSet::empty(certain.universe()), certain.or(&uncertain))

@@ -54,8 +54,8 @@ pub(super) async fn range_end_of(levels: &[ActiveRun], key: &KeyColumns, wanted:
     let (mut left, mut keys) = (wanted, Vec::new());
     for page in &pages {
         match &band {
-            Some((low, _)) if page.is_below(low) => left = left.saturating_sub(page.count()),
-            Some((_, high)) if page.is_above(high) => {}
+            Some(band) if page.is_below(&band.low) => left = left.saturating_sub(page.count()),
+            Some(band) if page.is_above(&band.high) => {}
             _ => keys.extend(page.of.level.keys(key, &page.rows).await?.sorted()),
         }
     }
@@ -64,9 +64,16 @@ pub(super) async fn range_end_of(levels: &[ActiveRun], key: &KeyColumns, wanted:
     Ok(place.checked_sub(1).map(|place| keys.swap_remove(place)))
 }
 
-/// Two values between which the first column of the border lies: so many rows are at most the upper one for sure, and so many may be
-/// at most the lower one.
-fn band_of(pages: &[Page<'_>], wanted: u64) -> Option<(RangeEnd, RangeEnd)> {
+/// Two values between which the first column of the border lies.
+struct KeyBand {
+    /// So many rows may be at most this one.
+    low: RangeEnd,
+    /// So many rows are at most this one for sure.
+    high: RangeEnd,
+}
+
+/// The band in which the border of so many rows lies; none if no bounds tell.
+fn band_of(pages: &[Page<'_>], wanted: u64) -> Option<KeyBand> {
     let known = || pages.iter().filter_map(|page| Some((page, page.low.as_deref()?, page.high.as_deref()?)));
     let open: u64 = pages.iter().filter(|page| page.low.is_none() || page.high.is_none()).map(Page::count).sum();
     let mut lows: Vec<(&[u8], u64)> = known().map(|(page, low, _)| (low, page.count())).collect();
@@ -80,7 +87,7 @@ fn band_of(pages: &[Page<'_>], wanted: u64) -> Option<(RangeEnd, RangeEnd)> {
             (sum >= wanted).then(|| Box::from(*value))
         })
     };
-    Some((reach(&lows, open)?, reach(&highs, 0)?))
+    Some(KeyBand { low: reach(&lows, open)?, high: reach(&highs, 0)? })
 }
 
 /// The pages of a level with rows that count; all of it as one where its pages do not tell bounds.

@@ -26,6 +26,14 @@ impl LogPosition {
     }
 }
 
+/// A log that was read on from a position.
+pub(super) struct OpenLog {
+    /// The file, to be synced.
+    pub file: File,
+    /// What it has from there on.
+    pub read: LogRead,
+}
+
 /// Where the log of a store is.
 pub(super) fn path_of(store: &Store, log: &ManifestLog) -> Result<PathBuf> {
     store
@@ -34,11 +42,11 @@ pub(super) fn path_of(store: &Store, log: &ManifestLog) -> Result<PathBuf> {
 }
 
 /// Reads the commits from a position on. Waits for the disk.
-pub(super) fn read_on(path: &Path, log: &[u8; 16], from: LogPosition) -> Result<(File, LogRead)> {
+pub(super) fn read_on(path: &Path, log: &[u8; 16], from: LogPosition) -> Result<OpenLog> {
     let io = |error| unreadable(path, error);
     let corrupt = |error: FormatError| damaged(path).with_source(error);
     disk::attempt(disk::DiskStep::Read(path)).map_err(io)?;
-    let (mut file, metadata) = local::open(path).map_err(io)?;
+    let local::OpenedFile { mut file, metadata } = local::open(path).map_err(io)?;
     if from.end == LOG_START {
         let mut header = vec![0; usize::try_from(LOG_START.min(metadata.len())).unwrap_or(0)];
         file.read_exact(&mut header).map_err(io)?;
@@ -50,7 +58,7 @@ pub(super) fn read_on(path: &Path, log: &[u8; 16], from: LogPosition) -> Result<
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(from.end)).and_then(|_| file.read_to_end(&mut bytes)).map_err(io)?;
     let read = read_log(log, from.end, from.next, &bytes).map_err(corrupt)?;
-    Ok((file, read))
+    Ok(OpenLog { file, read })
 }
 
 pub(super) fn unreadable(path: &Path, error: std::io::Error) -> Error {

@@ -2,23 +2,40 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use lakemark_format::log::LOG_START;
-use lakemark_format::{LogCommit, ManifestLog};
+use lakemark_format::{LogCommit, LoggedCommit, ManifestLog};
 
 use super::change::Transaction;
 use super::key::KeyColumns;
-use super::log_file::{self, LogPosition, damaged, unreadable};
+use super::log_file::{self, LogPosition, OpenLog, damaged, unreadable};
 use super::merge_changes::ChangeMerger;
 use super::rows::changes;
 use crate::error::{Error, Result};
 use crate::files::column_mapping::ColumnMapping;
 use crate::storage::disk;
+
+/// What the commits from a sequence number on come to.
+#[derive(Clone, Debug)]
+struct RecentChanges {
+    /// The sequence number.
+    since: u64,
+    changes: Arc<ChangeMerger>,
+}
+
+/// The last call of an application that numbers its calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LastCall {
+    /// Its number.
+    pub version: u64,
+    /// The sequence number of its changes.
+    pub sequence: u64,
+}
 
 /// What was read of a log.
 #[derive(Clone, Debug)]
@@ -38,12 +55,12 @@ pub(crate) struct LogTail {
     pub torn: bool,
     /// What the commits come to.
     pub changes: Arc<ChangeMerger>,
-    /// What those from a sequence number on come to, folded apart, if anybody asked for it.
-    recent: Option<(u64, Arc<ChangeMerger>)>,
+    /// What the newer ones come to, folded apart, if anybody asked for it.
+    recent: Option<RecentChanges>,
     /// Rows of changes, before they were folded.
     pub rows: u64,
-    /// Number and sequence number of the last call of each application.
-    pub transactions: BTreeMap<String, (u64, u64)>,
+    /// The last call of each application.
+    pub transactions: BTreeMap<String, LastCall>,
 }
 
 impl LogTail {
@@ -66,21 +83,22 @@ impl LogTail {
 
     /// Folds what comes from here on apart as well.
     pub(crate) fn split(&mut self) {
-        self.recent = Some((self.next, Arc::new(self.changes.emptied())));
+        self.recent = Some(RecentChanges { since: self.next, changes: Arc::new(self.changes.emptied()) });
     }
 
     /// What the commits from this sequence number on come to, if they were folded apart.
     pub(crate) fn since(&self, sequence: u64) -> Option<&ChangeMerger> {
-        self.recent.as_ref().filter(|(since, _)| *since == sequence).map(|(_, fold)| fold.as_ref())
+        self.recent.as_ref().filter(|recent| recent.since == sequence).map(|recent| recent.changes.as_ref())
     }
 
     /// Reads on, up to the end of the file. Frames that another process wrote and died before syncing are synced first.
     pub(crate) fn read_on(&mut self, path: &Path, schema: &SchemaRef, names: Option<&ColumnMapping>) -> Result<()> {
-        let (file, read) = log_file::read_on(path, &self.log, LogPosition { end: self.end, next: self.next })?;
+        let from = LogPosition { end: self.end, next: self.next };
+        let OpenLog { file, read } = log_file::read_on(path, &self.log, from)?;
         if !read.commits.is_empty() {
             disk::sync_bytes(&file, path).map_err(|error| unreadable(path, error))?;
         }
-        for (sequence, commit) in read.commits {
+        for LoggedCommit { sequence, commit } in read.commits {
             self.apply(sequence, &commit, schema, names).map_err(|error| damaged(path).with_source(error))?;
         }
         if read.end > self.end {
@@ -103,8 +121,8 @@ impl LogTail {
             for rows in from_ipc(&change.rows, names)? {
                 self.rows += rows.num_rows() as u64;
                 let rows = changes(schema, change.operation, sequence, &as_typed(rows, schema)?)?;
-                if let Some((_, recent)) = &mut self.recent {
-                    Arc::make_mut(recent).add(rows.clone())?;
+                if let Some(recent) = &mut self.recent {
+                    Arc::make_mut(&mut recent.changes).add(rows.clone())?;
                 }
                 fold.add(rows)?;
             }
@@ -116,9 +134,34 @@ impl LogTail {
     /// Remembers that a call with this tag had this number.
     pub(crate) fn called(&mut self, tag: &str, sequence: u64) {
         if let Some(Transaction { application, version }) = Transaction::of_tag(tag) {
-            self.transactions.insert(application, (version, sequence));
+            self.transactions.insert(application, LastCall { version, sequence });
         }
         self.next = sequence + 1;
+    }
+}
+
+/// What was read of a log, kept for the next one to read on.
+#[derive(Default)]
+pub(crate) struct LogTailSlot(Mutex<Option<LogTail>>);
+
+impl LogTailSlot {
+    /// What is kept; nothing is from then on.
+    pub(crate) fn take(&self) -> Option<LogTail> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Folds what comes after this apart, unless somebody read on meanwhile.
+    pub(crate) fn split(&self, tail: &LogTail) {
+        if let Some(known) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+            && (known.log, known.next) == (tail.log, tail.next)
+        {
+            known.split();
+        }
+    }
+
+    /// Keeps what was read.
+    pub(crate) fn put(&self, tail: LogTail) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(tail);
     }
 }
 

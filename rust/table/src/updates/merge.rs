@@ -16,12 +16,12 @@ use super::flush::position_map_of;
 use super::key::KeyColumns;
 use super::locks::MigrationLock;
 use super::merge_policy::to_merge;
-use super::merged_view::{UpdateContext, UpdateScope};
+use super::merged_view::{ManifestState, UpdateContext, UpdateScope};
 use super::migration_commit::is_ruled_out;
 use super::position_map::PositionMapBuilder;
 use super::resolve_keys::{ActiveRun, KeyResolver};
-use super::runs::{RunWriter, buffered};
-use super::sorted_run::{FilePositions, FileVersion, SortedRun, SortedRunRows, identity};
+use super::runs::{FinishedRun, RunWriter, SequenceRange, buffered};
+use super::sorted_run::{FilePositions, HitsOfFile, SortedRun, SortedRunRows};
 use super::write::WriteTurn;
 use crate::error::{Error, ErrorKind, Result};
 use crate::snapshot::Snapshot;
@@ -43,9 +43,9 @@ pub(crate) async fn merge_oldest(writing: &mut WriteTurn<'_>) -> Result<()> {
             writing.table.overlays.runs.retain(&updates.runs);
             return Ok(());
         };
-        let of = (writing.store.as_ref(), &writing.table.overlays);
-        let pinned = (manifest.number, writing.base.migration_done());
-        let updated = UpdateContext::of(&mut writing.base, of, &updates, pinned, UpdateScope::Log).await?;
+        let (store, cache) = (writing.store.as_ref(), &writing.table.overlays);
+        let state = ManifestState { number: manifest.number, migration_done: writing.base.migration_done() };
+        let updated = UpdateContext::of(&mut writing.base, store, cache, &updates, state, UpdateScope::Log).await?;
         let levels = updated.active_runs(&writing.base, &writing.table.overlays).await?;
         let merged = merge(writing, &updated, &levels, chosen.clone()).await?;
         let replaced = updates.runs.get(chosen).unwrap_or_default().iter().map(|run| run.id).collect();
@@ -61,7 +61,7 @@ pub(crate) async fn merge_oldest(writing: &mut WriteTurn<'_>) -> Result<()> {
 /// others come to something else then.
 fn bound_by_migration(updates: &ManifestUpdates) -> usize {
     let Some(migration) = &updates.migration else { return 0 };
-    let named = migration.ranges.iter().map(|(run, ..)| *run as usize + 1);
+    let named = migration.ranges.iter().map(|range| range.run as usize + 1);
     let written_meanwhile = updates.runs.iter().zip(1..).filter(|(run, _)| run.during == migration.number);
     named.chain(written_meanwhile.map(|(_, place)| place)).max().unwrap_or(0)
 }
@@ -145,13 +145,13 @@ async fn merge(
     let has_migrated = merged.iter().any(|of| !of.migrated.is_empty());
     let sequences = sequences_of(updated.updates.runs.get(chosen).unwrap_or_default(), has_migrated);
     let buffered = merged.iter().filter_map(|of| buffered(&of.level)).sum();
-    let (mut run, keys) = out.finish(2, sequences, buffered).await?;
+    let FinishedRun { mut run, filter } = out.finish(2, sequences, buffered).await?;
     reach("merge-written");
     let ground = KeyResolver { base: &writing.base, key: &updated.key, schema: &updated.schema };
     let newer_hits = hits_of_each(updated, &ground, newer).await?;
     let mut resolved = PositionMapBuilder::default();
     for ((of, dead), places) in merged.iter().zip(&dead).zip(&places) {
-        let hits = kept_hits(updated, &ground, (of, dead), &newer_hits).await?;
+        let hits = kept_hits(updated, &ground, of, dead, &newer_hits).await?;
         let place = |row: u32| places.get(row as usize).copied().filter(|place| *place != DROPPED);
         resolved.add(hits, of.level.all_replaced(), place);
     }
@@ -159,7 +159,7 @@ async fn merge(
     for above in newer {
         above.level.set_replaced(run.id, RowSet::empty(run.rows));
     }
-    run.position_map = position_map_of(writing.store, &level, &run, keys).await;
+    run.position_map = position_map_of(writing.store, &level, &run, filter).await;
     Ok(run)
 }
 
@@ -194,9 +194,10 @@ async fn hits_of_each(
 async fn kept_hits(
     updated: &UpdateContext<'_>,
     ground: &KeyResolver<'_>,
-    (of, dead): (&ActiveRun, &RowSet),
+    of: &ActiveRun,
+    dead: &RowSet,
     newer: &[Vec<Option<Arc<FilePositions>>>],
-) -> Result<Vec<(FileVersion, Arc<FilePositions>)>> {
+) -> Result<Vec<HitsOfFile>> {
     if dead.is_empty() {
         return Ok(of.level.all_hits());
     }
@@ -207,17 +208,18 @@ async fn kept_hits(
         for above in newer.iter().filter_map(|files| files.get(place)?.as_ref()) {
             shadowed = shadowed.minus(&above.deleted);
         }
-        kept.push((identity(file), Arc::new(FilePositions { deleted: Arc::new(shadowed), ..hits.as_ref().clone() })));
+        let hits = Arc::new(FilePositions { deleted: Arc::new(shadowed), ..hits.as_ref().clone() });
+        kept.push(HitsOfFile { file: file.version(), hits });
     }
     Ok(kept)
 }
 
 /// The sequence numbers of a merged run. Where it lacks rows that were migrated, a gap behind it says that not every change is there
 /// any more: see `WriteTurn::known_from`.
-fn sequences_of(runs: &[ManifestRun], has_migrated: bool) -> (u64, u64) {
+fn sequences_of(runs: &[ManifestRun], has_migrated: bool) -> SequenceRange {
     let first = runs.first().map_or(0, |run| run.first_sequence);
     let last = runs.last().map_or(first, |run| run.last_sequence);
-    (first, if has_migrated { last.saturating_sub(1).max(first) } else { last })
+    SequenceRange { first, last: if has_migrated { last.saturating_sub(1).max(first) } else { last } }
 }
 
 /// A run that is read from its first row to its last.

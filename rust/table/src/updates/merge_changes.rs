@@ -23,8 +23,23 @@ use super::key::KeyColumns;
 use super::rows::{ChangeColumns, batch, has, table_columns, union};
 use crate::error::{Error, Result};
 
-/// Where a row is: which batch, which row of it.
-type RowPlace = (u32, u32);
+/// Where a row is.
+#[derive(Clone, Copy, Debug)]
+struct RowPlace {
+    /// The place of its batch.
+    batch: u32,
+    /// Its place in the batch.
+    row: u32,
+}
+
+/// What was done last with a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LastChange {
+    /// What it comes to, together with what was done before.
+    pub operation: Operation,
+    /// The sequence number of the commit.
+    pub sequence: u64,
+}
 
 /// What remains of the changes of one key.
 #[derive(Clone, Debug)]
@@ -65,7 +80,7 @@ impl ChangeMerger {
             .map_err(|_| Error::unsupported("there are too many changes to fold; commit larger batches"))?;
         for (row, key) in keys.iter().enumerate() {
             let (operation, sequence) = (said.operation(row)?, said.sequence(row));
-            let place = (number, u32::try_from(row).unwrap_or(u32::MAX));
+            let place = RowPlace { batch: number, row: u32::try_from(row).unwrap_or(u32::MAX) };
             self.change(key.as_ref(), operation, sequence, place, said.set(row));
         }
         self.batches.push(changes);
@@ -87,7 +102,7 @@ impl ChangeMerger {
             (Operation::Update, Some(before)) => {
                 if before.operation != Operation::Delete {
                     // An update of the same columns makes the one before it void: a row that is updated all the time stays small.
-                    let is_same = |(batch, row): &RowPlace| set_at(&self.batches, *batch, *row) == Some(set);
+                    let is_same = |patch: &RowPlace| set_at(&self.batches, *patch) == Some(set);
                     if before.patches.last().is_some_and(is_same) {
                         before.patches.pop();
                     }
@@ -111,8 +126,8 @@ impl ChangeMerger {
     }
 
     /// What was done last with a key, and when.
-    pub(crate) fn last(&self, key: &[u8]) -> Option<(Operation, u64)> {
-        self.entries.get(key).map(|entry| (entry.operation, entry.sequence))
+    pub(crate) fn last(&self, key: &[u8]) -> Option<LastChange> {
+        self.entries.get(key).map(|entry| LastChange { operation: entry.operation, sequence: entry.sequence })
     }
 
     /// One row for each key, in the order of keys.
@@ -123,7 +138,7 @@ impl ChangeMerger {
         let entries: Vec<&KeyChanges> = sorted.into_iter().map(|(_, entry)| entry).collect();
         let said = self.batches.iter().map(ChangeColumns::of).collect::<Result<Vec<_>>>()?;
         let set_of =
-            |(batch, row): &RowPlace| said.get(*batch as usize).map_or(&[][..], |said| said.set(*row as usize));
+            |place: &RowPlace| said.get(place.batch as usize).map_or(&[][..], |said| said.set(place.row as usize));
         let width = table_columns(&self.schema);
         let mut columns = Vec::with_capacity(width + 3);
         for place in 0..width {
@@ -156,13 +171,14 @@ impl ChangeMerger {
         let null = arrays.len();
         arrays.push(new_null_array(&data_type, 1));
         let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
-        let index = |place: Option<RowPlace>| place.map_or((null, 0), |(batch, row)| (batch as usize, row as usize));
+        let index =
+            |place: Option<RowPlace>| place.map_or((null, 0), |place| (place.batch as usize, place.row as usize));
         let indices: Vec<(usize, usize)> = places.map(index).collect();
         interleave(&arrays, &indices).map_err(|error| Error::internal("changes cannot be folded").with_source(error))
     }
 }
 
-fn set_at(batches: &[RecordBatch], batch: u32, row: u32) -> Option<&[u8]> {
-    let said = ChangeColumns::of(batches.get(batch as usize)?).ok()?;
-    Some(said.set(row as usize))
+fn set_at(batches: &[RecordBatch], place: RowPlace) -> Option<&[u8]> {
+    let said = ChangeColumns::of(batches.get(place.batch as usize)?).ok()?;
+    Some(said.set(place.row as usize))
 }

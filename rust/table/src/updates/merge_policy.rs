@@ -26,10 +26,10 @@ pub(crate) fn to_merge(updates: &ManifestUpdates, parameters: &Parameters, first
     }
     let budget = budget(&updates.written, parameters);
     let stretches = stretches(runs, first);
-    let within = stretches.iter().filter(|(_, bytes)| *bytes as f64 * MERGED_GROWTH <= budget);
-    let longest = within.max_by_key(|(runs, bytes)| (runs.len(), Reverse(*bytes)));
-    let (chosen, _) = longest.or_else(|| stretches.iter().min_by_key(|(_, bytes)| *bytes))?;
-    Some(chosen.clone())
+    let within = stretches.iter().filter(|stretch| stretch.bytes as f64 * MERGED_GROWTH <= budget);
+    let longest = within.max_by_key(|stretch| (stretch.runs.len(), Reverse(stretch.bytes)));
+    let chosen = longest.or_else(|| stretches.iter().min_by_key(|stretch| stretch.bytes))?;
+    Some(chosen.runs.clone())
 }
 
 /// Bytes that merges may write for what was flushed so far.
@@ -46,8 +46,16 @@ fn oldest(runs: &[ManifestRun], most: u64, from: usize) -> Option<Range<usize>> 
     Some(first..first + count)
 }
 
-/// All stretches of two or more neighbours of one pass, with their bytes.
-fn stretches(runs: &[ManifestRun], from: usize) -> Vec<(Range<usize>, u64)> {
+/// Two or more neighbours of one pass.
+struct RunStretch {
+    /// Their places.
+    runs: Range<usize>,
+    /// Bytes of all of them.
+    bytes: u64,
+}
+
+/// All stretches from a place on.
+fn stretches(runs: &[ManifestRun], from: usize) -> Vec<RunStretch> {
     let mut stretches = Vec::new();
     for first in from..runs.len() {
         let of_one_pass = runs.iter().enumerate().skip(first).take_while(|(_, run)| run.passes == 1);
@@ -55,7 +63,7 @@ fn stretches(runs: &[ManifestRun], from: usize) -> Vec<(Range<usize>, u64)> {
         for (place, run) in of_one_pass {
             bytes += run.length;
             if place > first {
-                stretches.push((first..place + 1, bytes));
+                stretches.push(RunStretch { runs: first..place + 1, bytes });
             }
         }
     }

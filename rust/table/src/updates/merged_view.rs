@@ -19,7 +19,7 @@ use super::fetch::RowFile;
 use super::key::{KeyColumns, KeySet};
 use super::key_positions::{KeyPositions, positions_of_keys};
 use super::log_file;
-use super::log_tail::LogTail;
+use super::log_tail::{LogTail, LogTailSlot};
 use super::parameters::Parameters;
 use super::partition_types::{LogTypes, changed_types};
 use super::phase::MigrationPhase;
@@ -27,24 +27,32 @@ use super::resolve_keys::{ActiveRun, KeyResolver, ResolvedBuffer, memory_rows};
 use super::rows::{as_table, change_schema};
 use super::run_stack::{RunStack, StackedRun};
 use super::runs::RunCache;
-use super::sorted_run::{FileVersion, SortedRun, SortedRunRows, identity, select_rows};
+use super::sorted_run::{SortedRun, SortedRunRows, select_rows};
 use super::updatable::UpdatableTable;
 use super::write::no_key;
 use crate::error::{Error, Result};
-use crate::snapshot::{BufferedRows, BufferedRun, OpenedRun, Snapshot};
+use crate::files::file_version::FileVersion;
+use crate::snapshot::{BufferedRows, BufferedRun, DataFile, DeletedPositions, OpenedRun, Snapshot};
 use crate::storage::disk;
 use crate::store::Store;
+
+/// Rows of a level that count.
+#[derive(Clone, Debug)]
+pub(crate) struct LiveRows {
+    pub run: Arc<SortedRun>,
+    pub rows: RowSet,
+}
 
 /// What pending changes do to a snapshot.
 #[derive(Default)]
 pub(crate) struct MergedView {
     /// The next sequence number: changes below it are in.
     pub next: u64,
-    /// For each data file its row groups and the rows that are hidden, if any are.
-    pub deleted: Vec<Option<(Vec<u32>, Arc<RowSet>)>>,
+    /// For each data file the rows that are hidden, if any are.
+    pub deleted: Vec<Option<DeletedPositions>>,
     pub buffered: Arc<BufferedRows>,
     /// Rows of each level that count, oldest first.
-    pub live_rows: Vec<(Arc<SortedRun>, RowSet)>,
+    pub live_rows: Vec<LiveRows>,
 }
 
 /// What an overlay was made of.
@@ -57,7 +65,22 @@ struct ViewKey {
     schema: SchemaRef,
     /// Which columns of files and runs those of the schema are.
     names: u64,
-    files: Vec<(FileVersion, Option<Arc<RowSet>>)>,
+    files: Vec<ViewedFile>,
+}
+
+/// A data file that an overlay was made for.
+#[derive(Clone, PartialEq)]
+struct ViewedFile {
+    version: FileVersion,
+    /// Rows that its deletion vector hides.
+    deleted: Option<Arc<RowSet>>,
+}
+
+/// An overlay that is remembered.
+struct KnownView {
+    /// What it was made of.
+    of: ViewKey,
+    view: Arc<MergedView>,
 }
 
 /// What a table remembers of its pending changes.
@@ -70,7 +93,7 @@ pub(crate) struct MergedViewCache {
     pub(super) writer: LogTailSlot,
     /// What partition columns were when the changes of the log were made.
     pub(super) types: LogTypes,
-    last: Mutex<Option<(ViewKey, Arc<MergedView>)>>,
+    last: Mutex<Option<KnownView>>,
     lower: Mutex<Option<Arc<BaseView>>>,
 }
 
@@ -87,8 +110,16 @@ struct BaseView {
     buffered: usize,
     levels: Vec<ActiveRun>,
     stack: RunStack,
-    /// The changes that came since, settled, and the sequence number of the first that is not in.
-    fresh: Mutex<Option<(u64, ResolvedBuffer)>>,
+    /// The changes that came since.
+    fresh: Mutex<Option<FreshChanges>>,
+}
+
+/// Changes that were settled above the others.
+#[derive(Clone)]
+struct FreshChanges {
+    /// The sequence number of the first change that is not in.
+    next: u64,
+    buffer: ResolvedBuffer,
 }
 
 impl BaseView {
@@ -105,29 +136,6 @@ impl std::fmt::Debug for MergedViewCache {
     }
 }
 
-/// What was read of a log, kept for the next one to read on.
-#[derive(Default)]
-pub(crate) struct LogTailSlot(Mutex<Option<LogTail>>);
-
-impl LogTailSlot {
-    fn take(&self) -> Option<LogTail> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// Folds what comes after this apart, unless somebody read on meanwhile.
-    fn split(&self, tail: &LogTail) {
-        if let Some(known) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-            && (known.log, known.next) == (tail.log, tail.next)
-        {
-            known.split();
-        }
-    }
-
-    pub(crate) fn put(&self, tail: LogTail) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(tail);
-    }
-}
-
 /// The part of a table that its pending changes are about.
 pub(crate) struct UpdateContext<'a> {
     pub store: &'a Store,
@@ -138,6 +146,21 @@ pub(crate) struct UpdateContext<'a> {
     pub key: Arc<KeyColumns>,
     /// The schema of changes.
     pub schema: SchemaRef,
+}
+
+/// Which manifest is looked at, and how far its migration is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ManifestState {
+    /// The number of the manifest.
+    pub number: u64,
+    /// Whether the migration that the manifest names is done.
+    pub migration_done: bool,
+}
+
+/// The data files of a table, and its key by the columns that they show.
+pub(crate) struct KeyedSnapshot {
+    pub base: Snapshot,
+    pub key: Arc<KeyColumns>,
 }
 
 /// How much of what is pending is looked at.
@@ -158,13 +181,14 @@ impl<'a> UpdateContext<'a> {
     /// Gives the base the types that pending changes need: those of `runs`, and of the log if it is read as well.
     pub(crate) async fn of(
         base: &mut Snapshot,
-        (store, cache): (&'a Store, &MergedViewCache),
+        store: &'a Store,
+        cache: &MergedViewCache,
         updates: &'a ManifestUpdates,
-        (manifest, folded): (u64, bool),
+        state: ManifestState,
         reach: UpdateScope,
     ) -> Result<Self> {
         let log = (reach == UpdateScope::Log).then_some(&updates.log);
-        let others = changed_types(base, store, (updates, log), cache).await?;
+        let others = changed_types(base, store, updates, log, cache).await?;
         base.read_as_text(&others)?;
         let table = base.schema();
         let shown = |stored: &String| {
@@ -174,18 +198,20 @@ impl<'a> UpdateContext<'a> {
         };
         let names = updates.key.iter().map(shown).collect::<Result<Vec<_>>>()?;
         let key = KeyColumns::new(&table, &names)?;
-        Ok(Self { store, updates, manifest, migration_done: folded, key, schema: change_schema(&table) })
+        let ManifestState { number: manifest, migration_done } = state;
+        Ok(Self { store, updates, manifest, migration_done, key, schema: change_schema(&table) })
     }
 
     /// The key of a table as writers have it.
-    pub(crate) async fn key_of(table: &UpdatableTable) -> Result<(Snapshot, Arc<KeyColumns>)> {
+    pub(crate) async fn key_of(table: &UpdatableTable) -> Result<KeyedSnapshot> {
         let store = table.base.writable_store()?;
         let mut base = Snapshot::pin_base(&table.base).await?;
         let manifest = base.manifest.clone().ok_or_else(|| no_key(&table.base))?;
         let updates = manifest.updates.as_ref().ok_or_else(|| no_key(&table.base))?;
-        let pinned = (manifest.number, base.migration_done());
-        let key = UpdateContext::of(&mut base, (store, &table.overlays), updates, pinned, UpdateScope::Log).await?.key;
-        Ok((base, key))
+        let state = ManifestState { number: manifest.number, migration_done: base.migration_done() };
+        let context = UpdateContext::of(&mut base, store, &table.overlays, updates, state, UpdateScope::Log);
+        let key = context.await?.key;
+        Ok(KeyedSnapshot { base, key })
     }
 
     /// The log, read up to its end: on from what the slot has, which is empty then.
@@ -213,8 +239,8 @@ impl<'a> UpdateContext<'a> {
             let phase = MigrationPhase::of(run, self.updates, self.migration_done);
             let level = cache.runs.get(self.store, run, base.column_names(), phase).await?;
             let mut migrated = RowSetBuilder::new(run.rows);
-            for (start, end) in &run.migrated {
-                migrated.insert_range(*start..*end);
+            for rows in &run.migrated {
+                migrated.insert_range(rows.clone());
             }
             let mut migrated = migrated.finish();
             if self.migration_done {
@@ -236,19 +262,20 @@ impl<'a> UpdateContext<'a> {
             folded: self.migration_done,
             schema: Arc::clone(&self.schema),
             names: names_of(base),
-            files: base.files().iter().map(|file| (identity(file), file.deleted.clone())).collect(),
+            files: base.files().iter().map(viewed).collect(),
         };
-        if let Some((of, overlay)) = &*cache.last.lock().unwrap_or_else(PoisonError::into_inner)
-            && *of == made
+        if let Some(known) = &*cache.last.lock().unwrap_or_else(PoisonError::into_inner)
+            && known.of == made
         {
-            return Ok(Arc::clone(overlay));
+            return Ok(Arc::clone(&known.view));
         }
         cache.runs.retain(&self.updates.runs);
         let ground = KeyResolver { base, key: &self.key, schema: &self.schema };
         let lower = self.lower(&ground, cache, &made, &tail).await?;
         let stack = self.upper(&ground, &lower, &tail).await?;
         let overlay = Arc::new(self.finish_view(&ground, stack, tail.next).await?);
-        *cache.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((made, Arc::clone(&overlay)));
+        let known = KnownView { of: made, view: Arc::clone(&overlay) };
+        *cache.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
         Ok(overlay)
     }
 
@@ -294,14 +321,17 @@ impl<'a> UpdateContext<'a> {
         let id = tail.log.map(|byte| !byte);
         let before = lower.fresh.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // Others may have read further.
-        let level = match before.filter(|(next, _)| *next <= tail.next) {
-            Some((_, before)) => ground.resolve_incrementally(&before, id, fresh.finish()?, &lower.levels).await?,
+        let level = match before.filter(|before| before.next <= tail.next) {
+            Some(FreshChanges { buffer, .. }) => {
+                ground.resolve_incrementally(&buffer, id, fresh.finish()?, &lower.levels).await?
+            }
             None => ground.resolve_keys(id, fresh.finish()?, &lower.levels).await?,
         };
         let settled = ResolvedBuffer::new(Arc::new(level), &self.key)?;
         let migrated = RowSet::empty(settled.level.row_count());
         stack.add(self, ground, &ActiveRun { level: Arc::clone(&settled.level), migrated }).await?;
-        *lower.fresh.lock().unwrap_or_else(PoisonError::into_inner) = Some((tail.next, settled));
+        let settled = FreshChanges { next: tail.next, buffer: settled };
+        *lower.fresh.lock().unwrap_or_else(PoisonError::into_inner) = Some(settled);
         Ok(stack)
     }
 
@@ -332,22 +362,17 @@ impl<'a> UpdateContext<'a> {
             row_group_bytes: parameters.row_group_bytes(),
             ..BufferedRows::default()
         };
-        for StackedRun { level, rows, incomplete: open } in &stack.levels {
-            self.add_rows(ground, level, (rows, open), &mut pending).await?;
+        for stacked in &stack.levels {
+            self.add_rows(ground, stacked, &mut pending).await?;
         }
-        let live = stack.levels.into_iter().map(|laid| (laid.level, laid.rows)).collect();
+        let live = stack.levels.into_iter().map(|laid| LiveRows { run: laid.level, rows: laid.rows }).collect();
         Ok(MergedView { next, deleted: stack.shadow, buffered: Arc::new(pending), live_rows: live })
     }
 
     /// Adds the rows of a level that count, and those of its updates that now have a row in a data file which was not there when
     /// they were completed.
-    async fn add_rows(
-        &self,
-        ground: &KeyResolver<'_>,
-        level: &Arc<SortedRun>,
-        (rows, open): (&RowSet, &RowSet),
-        pending: &mut BufferedRows,
-    ) -> Result<()> {
+    async fn add_rows(&self, ground: &KeyResolver<'_>, stacked: &StackedRun, pending: &mut BufferedRows) -> Result<()> {
+        let StackedRun { level, rows, incomplete: open } = stacked;
         let table = ground.base.schema();
         match &level.rows {
             SortedRunRows::Memory(batch) if !rows.is_empty() => {
@@ -365,11 +390,11 @@ impl<'a> UpdateContext<'a> {
         if open.is_empty() || memory_rows(level).is_some() {
             return Ok(());
         }
-        let (completed, from) = ground.complete(&level.read(&self.schema, open).await?).await?;
-        let found: Vec<u32> = from.into_values().flatten().collect();
+        let completed = ground.complete(&level.read(&self.schema, open).await?).await?;
+        let found: Vec<u32> = completed.sources.into_values().flatten().collect();
         if !found.is_empty() {
             let found = RowSet::from_rows(found, open.len());
-            pending.batches.push(as_table(&select_rows(&completed, &found)?, &table)?);
+            pending.batches.push(as_table(&select_rows(&completed.rows, &found)?, &table)?);
         }
         Ok(())
     }
@@ -394,10 +419,10 @@ impl MergedView {
             Ok(first.iter().next().and_then(|row| keys.position(row.as_ref())))
         };
         let schema = key.schema();
-        for (level, live) in &self.live_rows {
-            let found = level.rows_with(key, keys).await?.and(live);
+        for LiveRows { run, rows } in &self.live_rows {
+            let found = run.rows_with(key, keys).await?.and(rows);
             if !found.is_empty() {
-                return place(&level.read(&schema, &first_of(&found)).await?);
+                return place(&run.read(&schema, &first_of(&found)).await?);
             }
         }
         // Rows of updates that were completed again stand here only.
@@ -414,8 +439,8 @@ impl MergedView {
             if let Some(deleted) = &data_file.deleted {
                 live = live.minus(deleted);
             }
-            if let Some(Some((_, shadow))) = self.deleted.get(file) {
-                live = live.minus(shadow);
+            if let Some(Some(hidden)) = self.deleted.get(file) {
+                live = live.minus(&hidden.rows);
             }
             if !live.is_empty() {
                 let opened = RowFile::of(base, data_file).open().await?;
@@ -424,6 +449,11 @@ impl MergedView {
         }
         Ok(None)
     }
+}
+
+/// A data file as an overlay was made for it.
+fn viewed(file: &DataFile) -> ViewedFile {
+    ViewedFile { version: file.version(), deleted: file.deleted.clone() }
 }
 
 /// The rows of a batch at these positions, without a copy where they are few ranges.
@@ -444,9 +474,9 @@ fn first_of(rows: &RowSet) -> RowSet {
 /// The rows of a run that a migration folds.
 fn slices_of(migration: Option<&ManifestMigration>, run: usize, rows: u32) -> RowSet {
     let mut folded = RowSet::empty(rows);
-    for (of, start, end) in migration.iter().flat_map(|migration| &migration.ranges) {
-        if *of as usize == run {
-            folded = folded.or(&RowSet::from_range(*start..*end, rows));
+    for range in migration.iter().flat_map(|migration| &migration.ranges) {
+        if range.run as usize == run {
+            folded = folded.or(&RowSet::from_range(range.rows.clone(), rows));
         }
     }
     folded

@@ -16,16 +16,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lakemark_format::{ManifestMigration, ManifestUpdates};
+use lakemark_format::{ManifestMigration, ManifestUpdates, RunRange};
 use lakemark_index::RowSet;
 
 use super::flush::flush;
 use super::indexing::build_newest;
 use super::key_range_end::{RangeEnd, range_end_of, rows_in_range};
-use super::migration_commit::{is_ruled_out, write_files};
-
 use super::locks::MigrationLock;
-use super::merged_view::{UpdateContext, UpdateScope};
+use super::merged_view::{ManifestState, UpdateContext, UpdateScope};
+use super::migration_commit::{Migration, is_ruled_out};
 use super::resolve_keys::ActiveRun;
 use super::updatable::UpdatableTable;
 use super::write::{WriteTurn, no_key, not_local};
@@ -59,7 +58,8 @@ pub(crate) async fn migrate(table: &Arc<UpdatableTable>, options: &MigrateOption
         is_changed = true;
         reach("migration-begun");
         let mut folded = MigrateReport::default();
-        let version = write_files((table, store), (&begun, &lock), options, &mut folded).await?;
+        let migration = Migration { table, store, started: &begun, lock: &lock };
+        let version = migration.write_files(options, &mut folded).await?;
         reach("migration-folded");
         end(store, begun.number, version).await?;
         reach("migration-ended");
@@ -137,9 +137,9 @@ async fn begin(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result<
     let newest = writing.store.newest().await?;
     let manifest = newest.manifest?.ok_or_else(|| no_key(&table.base))?;
     let mut updates = manifest.updates.clone().ok_or_else(|| no_key(&table.base))?;
-    let of = (writing.store.as_ref(), &table.overlays);
+    let (store, state) = (writing.store, ManifestState { number: manifest.number, migration_done: false });
     let updated =
-        UpdateContext::of(&mut writing.base, of, &updates, (manifest.number, false), UpdateScope::Log).await?;
+        UpdateContext::of(&mut writing.base, store, &table.overlays, &updates, state, UpdateScope::Log).await?;
     let levels = updated.active_runs(&writing.base, &table.overlays).await?;
     let slices = slices(&updated, &levels, border.as_deref()).await?;
     if slices.is_empty() {
@@ -151,7 +151,7 @@ async fn begin(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result<
         return Err(Error::new(ErrorKind::Conflict, "another migration of the table was begun meanwhile; try again"));
     }
     // It has no use for runs behind those that it names, and writers may merge them meanwhile.
-    let named = migration.ranges.iter().map(|(run, ..)| *run as usize + 1).max().unwrap_or(0);
+    let named = migration.ranges.iter().map(|range| range.run as usize + 1).max().unwrap_or(0);
     begin_migration(&mut updates, migration);
     updates.runs.truncate(named);
     Ok(Some(StartedMigration { number, updates, is_whole: border.is_none(), buffer_stays }))
@@ -181,8 +181,8 @@ async fn border(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result
     let mut base = Snapshot::pin_base(&table.base).await?;
     let (Some(manifest), Some(store)) = (base.manifest.clone(), table.base.store.as_ref()) else { return Ok(None) };
     let Some(updates) = manifest.updates.as_ref() else { return Ok(None) };
-    let pinned = (manifest.number, base.migration_done());
-    let updated = UpdateContext::of(&mut base, (store, &table.overlays), updates, pinned, UpdateScope::Log).await?;
+    let state = ManifestState { number: manifest.number, migration_done: base.migration_done() };
+    let updated = UpdateContext::of(&mut base, store, &table.overlays, updates, state, UpdateScope::Log).await?;
     let levels = updated.active_runs(&base, &table.overlays).await?;
     let total: u64 = updates.runs.iter().map(|run| u64::from(run.rows)).sum();
     let wanted = ((total as f64 * options.fraction).ceil() as u64).max(1);
@@ -190,18 +190,14 @@ async fn border(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result
 }
 
 /// The rows of runs that are folded: those up to the border, or all.
-async fn slices(
-    updated: &UpdateContext<'_>,
-    levels: &[ActiveRun],
-    border: Option<&[u8]>,
-) -> Result<Vec<(u32, u32, u32)>> {
+async fn slices(updated: &UpdateContext<'_>, levels: &[ActiveRun], border: Option<&[u8]>) -> Result<Vec<RunRange>> {
     let mut chosen = Vec::new();
     for (number, of) in (0u32..).zip(levels) {
         let rows: RowSet = match border {
             Some(border) => rows_in_range(of, &updated.key, border).await?,
             None => of.active(),
         };
-        chosen.extend(rows.iter_ranges().map(|range| (number, range.start, range.end)));
+        chosen.extend(rows.iter_ranges().map(|rows| RunRange { run: number, rows }));
     }
     Ok(chosen)
 }

@@ -7,27 +7,27 @@ use arrow::datatypes::DataType;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use lakemark_format::{ReplacedFile, StoreFile};
-use lakemark_index::RowSet;
 use object_store::ObjectStoreExt;
 use uuid::Uuid;
 
 use super::key::KeyColumns;
-use super::sorted_run::{FileVersion, SortedRun, identity};
-
 use super::key_positions::positions_of_keys;
 use super::locks::MigrationLock;
-use super::merged_view::{UpdateContext, UpdateScope};
+use super::merged_view::{LiveRows, ManifestState, UpdateContext, UpdateScope};
 use super::migrate::StartedMigration;
 use super::migration_input::MigrationInput;
 use super::resolve_keys::KeyResolver;
 use super::updatable::UpdatableTable;
 use super::write::no_key;
 use crate::error::{Error, ErrorKind, Result};
+use crate::files::file_version::FileVersion;
 use crate::options::MigrateOptions;
 use crate::report::MigrateReport;
-use crate::rewrite::delta::{ApplicationTransaction, MigrationOutcome, keep_out, migrate as migrate_delta};
+use crate::rewrite::delta::{
+    ApplicationTransaction, ApplicationVersion, MigrationOutcome, keep_out, migrate as migrate_delta,
+};
 use crate::rewrite::{RewriteInput, RewriteOutput, RewrittenKeys, folder};
-use crate::snapshot::{BaseTable, Snapshot, application, application_through};
+use crate::snapshot::{BaseTable, DataFile, Snapshot, application, application_through};
 use crate::storage::failpoint::reach;
 use crate::storage::file_time::modified_ns;
 use crate::storage::location::TableFormat;
@@ -40,84 +40,92 @@ const ATTEMPTS: usize = 5;
 /// Times that a folder is listed until nothing was added meanwhile.
 const LISTINGS: usize = 20;
 
-/// Writes and publishes the new data files; others that are faster are let go first. Gives a version of the Delta log that has the
-/// migration.
-pub(super) async fn write_files(
-    (table, store): (&Arc<UpdatableTable>, &Arc<Store>),
-    begun: (&StartedMigration, &MigrationLock),
-    options: &MigrateOptions,
-    report: &mut MigrateReport,
-) -> Result<Option<u64>> {
-    let mut last = None;
-    for _ in 0..ATTEMPTS {
-        let done = fold_once((table, store), begun, options, report).await;
-        if let Some(progress) = &options.progress {
-            progress.finish();
-        }
-        match done {
-            // A file that vanished while it was read was replaced by somebody who was faster.
-            Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => last = Some(error),
-            done => return done,
-        }
-    }
-    Err(last.unwrap_or_else(|| Error::internal("a migration was never tried")))
+/// A migration that was begun, and what it is carried out with.
+pub(super) struct Migration<'a> {
+    pub table: &'a UpdatableTable,
+    pub store: &'a Arc<Store>,
+    /// What it folds.
+    pub started: &'a StartedMigration,
+    /// Held as long as it may take effect.
+    pub lock: &'a MigrationLock,
 }
 
-async fn fold_once(
-    (table, store): (&Arc<UpdatableTable>, &Arc<Store>),
-    (begun, lock): (&StartedMigration, &MigrationLock),
-    options: &MigrateOptions,
-    report: &mut MigrateReport,
-) -> Result<Option<u64>> {
-    let mut base = Snapshot::pin_base(&table.base).await?;
-    if base.migration_done() {
-        // An attempt that looked like a failure was none.
-        return Ok(base.delta_version());
-    }
-    let manifest = base.manifest.clone().ok_or_else(|| no_key(&table.base))?;
-    let (of, begun_of) = ((store.as_ref(), &table.overlays), &begun.updates);
-    let updated = UpdateContext::of(&mut base, of, begun_of, (manifest.number, false), UpdateScope::Runs).await?;
-    let levels = updated.active_runs(&base, &table.overlays).await?;
-    let ground = KeyResolver { base: &base, key: &updated.key, schema: &updated.schema };
-    let overlay = updated.view_of(&ground, &levels, 0).await?;
-    let slice = MigrationInput::of(&updated, &ground, &levels, &overlay, &begun.updates).await?;
-    report.rows = slice.rows.iter().map(|part| part.row_count() as u64).sum();
-    report.rows_hidden = slice.shadow.iter().flatten().map(|rows| u64::from(rows.len())).sum();
-    let texts = base.partition_columns().iter().filter(|column| column.data_type().is_string());
-    let texts = texts.map(|column| column.name().clone()).collect();
-    let keys = MigratedKeys { table: &table.base, key: &updated.key, slices: &slice.keys, texts: &texts };
-    let progress = options.progress.clone();
-    let to_fold = RewriteInput {
-        shadow: &slice.shadow,
-        rows: &slice.rows,
-        key: &updated.key.names,
-        keys: Some(&keys),
-        progress,
-        lock: Some(lock.guard()),
-    };
-    let (folded, version) = match table.base.format {
-        TableFormat::Delta => {
-            let transaction = transaction(manifest.store_id, begun)?;
-            match migrate_delta(&table.base.location, &base, &to_fold, &transaction).await? {
-                MigrationOutcome::Committed { version, folded } => {
-                    report.delta_version = Some(version);
-                    (folded, Some(version))
-                }
-                // Some version has it: the newest one does.
-                MigrationOutcome::Already => return Ok(Snapshot::pin_base(&table.base).await?.delta_version()),
+impl Migration<'_> {
+    /// Writes and publishes the new data files; others that are faster are let go first. Gives a version of the Delta log that has the
+    /// migration.
+    pub(super) async fn write_files(
+        &self,
+        options: &MigrateOptions,
+        report: &mut MigrateReport,
+    ) -> Result<Option<u64>> {
+        let mut last = None;
+        for _ in 0..ATTEMPTS {
+            let done = self.fold_once(options, report).await;
+            if let Some(progress) = &options.progress {
+                progress.finish();
+            }
+            match done {
+                // A file that vanished while it was read was replaced by somebody who was faster.
+                Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => last = Some(error),
+                done => return done,
             }
         }
-        TableFormat::Parquet => {
-            let folded = folder::write(store, &base, &to_fold, Uuid::new_v4()).await?;
-            reach("migration-written");
-            take_in(store, &base, &folded, &keys, (begun.number, lock)).await?;
-            (folded, None)
+        Err(last.unwrap_or_else(|| Error::internal("a migration was never tried")))
+    }
+
+    async fn fold_once(&self, options: &MigrateOptions, report: &mut MigrateReport) -> Result<Option<u64>> {
+        let Self { table, store, started, lock } = *self;
+        let mut base = Snapshot::pin_base(&table.base).await?;
+        if base.migration_done() {
+            // An attempt that looked like a failure was none.
+            return Ok(base.delta_version());
         }
-    };
-    report.files_replaced = folded.replaced.len() as u64;
-    report.files_written = folded.files.len() as u64;
-    report.bytes_written = folded.files.iter().map(|file| file.size).sum();
-    Ok(version)
+        let manifest = base.manifest.clone().ok_or_else(|| no_key(&table.base))?;
+        let state = ManifestState { number: manifest.number, migration_done: false };
+        let (cache, updates) = (&table.overlays, &started.updates);
+        let updated = UpdateContext::of(&mut base, store, cache, updates, state, UpdateScope::Runs).await?;
+        let levels = updated.active_runs(&base, cache).await?;
+        let ground = KeyResolver { base: &base, key: &updated.key, schema: &updated.schema };
+        let overlay = updated.view_of(&ground, &levels, 0).await?;
+        let slice = MigrationInput::of(&updated, &ground, &levels, &overlay, updates).await?;
+        report.rows = slice.rows.iter().map(|part| part.row_count() as u64).sum();
+        report.rows_hidden = slice.shadow.iter().flatten().map(|rows| u64::from(rows.len())).sum();
+        let texts = base.partition_columns().iter().filter(|column| column.data_type().is_string());
+        let texts = texts.map(|column| column.name().clone()).collect();
+        let keys = MigratedKeys { table: &table.base, key: &updated.key, slices: &slice.keys, texts: &texts };
+        let progress = options.progress.clone();
+        let to_fold = RewriteInput {
+            shadow: &slice.shadow,
+            rows: &slice.rows,
+            key: &updated.key.names,
+            keys: Some(&keys),
+            progress,
+            lock: Some(lock.guard()),
+        };
+        let (folded, version) = match table.base.format {
+            TableFormat::Delta => {
+                let transaction = transaction(manifest.store_id, started)?;
+                match migrate_delta(&table.base.location, &base, &to_fold, &transaction).await? {
+                    MigrationOutcome::Committed { version, folded } => {
+                        report.delta_version = Some(version);
+                        (folded, Some(version))
+                    }
+                    // Some version has it: the newest one does.
+                    MigrationOutcome::Already => return Ok(Snapshot::pin_base(&table.base).await?.delta_version()),
+                }
+            }
+            TableFormat::Parquet => {
+                let folded = folder::write(store, &base, &to_fold, Uuid::new_v4()).await?;
+                reach("migration-written");
+                self.take_in(&base, &folded, &keys).await?;
+                (folded, None)
+            }
+        };
+        report.files_replaced = folded.replaced.len() as u64;
+        report.files_written = folded.files.len() as u64;
+        report.bytes_written = folded.files.iter().map(|file| file.size).sum();
+        Ok(version)
+    }
 }
 
 /// Whether a migration whose process is gone has not taken effect by this state, and cannot any more. The caller holds the lock of
@@ -147,7 +155,7 @@ fn transaction(store_id: [u8; 16], begun: &StartedMigration) -> Result<Applicati
     Ok(ApplicationTransaction {
         id: application(store_id),
         version: number(begun.number)?,
-        through: through.map(|last| (application_through(store_id), last)),
+        through: through.map(|version| ApplicationVersion { id: application_through(store_id), version }),
     })
 }
 
@@ -155,7 +163,7 @@ fn transaction(store_id: [u8; 16], begun: &StartedMigration) -> Result<Applicati
 struct MigratedKeys<'a> {
     table: &'a BaseTable,
     key: &'a Arc<KeyColumns>,
-    slices: &'a [(Arc<SortedRun>, RowSet)],
+    slices: &'a [LiveRows],
     /// Partition columns that are held as text.
     texts: &'a BTreeSet<String>,
 }
@@ -176,8 +184,8 @@ impl MigratedKeys<'_> {
 
     /// Whether one of these files of a snapshot has one of the keys.
     async fn are_among(&self, now: &Snapshot, files: &[usize]) -> Result<bool> {
-        for (level, slice) in self.slices {
-            let keys = level.keys(self.key, slice).await?;
+        for LiveRows { run, rows } in self.slices {
+            let keys = run.keys(self.key, rows).await?;
             if positions_of_keys(now, self.key, &keys, files).await?.iter().any(|found| !found.rows.is_empty()) {
                 return Ok(true);
             }
@@ -199,31 +207,51 @@ impl RewrittenKeys for MigratedKeys<'_> {
     }
 }
 
-/// Lets a manifest name the new files of a folder in the place of those that they replace, if those are still what they were, and if no
-/// file that others added meanwhile has one of the keys: pending rows would stop hiding it.
-async fn take_in(
-    store: &Arc<Store>,
-    base: &Snapshot,
-    folded: &RewriteOutput,
-    keys: &MigratedKeys<'_>,
-    (number, lock): (u64, &MigrationLock),
-) -> Result<()> {
-    let mut known: HashSet<FileVersion> = base.files().iter().map(identity).collect();
-    for _ in 0..LISTINGS {
-        let now = keys.now().await?;
-        check_unchanged(base, &now, folded)?;
-        let is_new = |file: &usize| now.files().get(*file).is_some_and(|file| !known.contains(&identity(file)));
-        let added: Vec<usize> = (0..now.files().len()).filter(is_new).collect();
-        if added.is_empty() {
-            check_written(store, folded).await?;
-            return commit_folded(store, base, folded, (number, lock)).await;
+impl Migration<'_> {
+    /// Lets a manifest name the new files of a folder in the place of those that they replace, if those are still what they were, and if no
+    /// file that others added meanwhile has one of the keys: pending rows would stop hiding it.
+    async fn take_in(&self, base: &Snapshot, folded: &RewriteOutput, keys: &MigratedKeys<'_>) -> Result<()> {
+        let mut known: HashSet<FileVersion> = base.files().iter().map(DataFile::version).collect();
+        for _ in 0..LISTINGS {
+            let now = keys.now().await?;
+            check_unchanged(base, &now, folded)?;
+            let is_new = |file: &usize| now.files().get(*file).is_some_and(|file| !known.contains(&file.version()));
+            let added: Vec<usize> = (0..now.files().len()).filter(is_new).collect();
+            if added.is_empty() {
+                check_written(self.store, folded).await?;
+                return self.commit_folded(base, folded).await;
+            }
+            if keys.are_among(&now, &added).await? {
+                return Err(meanwhile("others added files with keys that are pending"));
+            }
+            known.extend(now.files().iter().map(DataFile::version));
         }
-        if keys.are_among(&now, &added).await? {
-            return Err(meanwhile("others added files with keys that are pending"));
-        }
-        known.extend(now.files().iter().map(identity));
+        Err(meanwhile("others go on adding files"))
     }
-    Err(meanwhile("others go on adding files"))
+
+    /// The commit is a task of its own: the lock is held until it is made or not, also if the caller goes away.
+    async fn commit_folded(&self, base: &Snapshot, folded: &RewriteOutput) -> Result<()> {
+        let is_own = |path: &str| path.starts_with(crate::storage::location::STORE_FOLDER);
+        let (mut originals, mut own) = (Vec::new(), Vec::new());
+        for file in folded.replaced.iter().filter_map(|file| base.files().get(*file)) {
+            match is_own(&file.path) {
+                true => own.push(file.path.split_once('/').map_or(String::new(), |(_, path)| path.to_owned())),
+                false => originals.push(ReplacedFile {
+                    path: file.path.clone(),
+                    size: file.meta.size,
+                    modified_ns: modified_ns(&file.meta),
+                }),
+            }
+        }
+        let data = folded.files.iter().map(|file| StoreFile { path: file.path.clone(), size: file.size }).collect();
+        let edit = Edit::FoldFolder { number: self.started.number, originals, own, data };
+        let store = Arc::clone(self.store);
+        let committed = holding(self.lock.clone(), async move { commit(&store, &edit).await });
+        match committed.await??.changed {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::Conflict, "the table was migrated by somebody else meanwhile")),
+        }
+    }
 }
 
 fn meanwhile(what: &str) -> Error {
@@ -231,9 +259,9 @@ fn meanwhile(what: &str) -> Error {
 }
 
 fn check_unchanged(base: &Snapshot, now: &Snapshot, folded: &RewriteOutput) -> Result<()> {
-    let have: HashSet<FileVersion> = now.files().iter().map(identity).collect();
+    let have: HashSet<FileVersion> = now.files().iter().map(DataFile::version).collect();
     for file in folded.replaced.iter().filter_map(|file| base.files().get(*file)) {
-        if !have.contains(&identity(file)) {
+        if !have.contains(&file.version()) {
             let text = format!("the data file {} was changed by somebody else meanwhile; migrate again", file.path);
             return Err(Error::new(ErrorKind::Conflict, text));
         }
@@ -251,33 +279,4 @@ async fn check_written(store: &Store, folded: &RewriteOutput) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// The commit is a task of its own: the lock is held until it is made or not, also if the caller goes away.
-async fn commit_folded(
-    store: &Arc<Store>,
-    base: &Snapshot,
-    folded: &RewriteOutput,
-    (number, lock): (u64, &MigrationLock),
-) -> Result<()> {
-    let is_own = |path: &str| path.starts_with(crate::storage::location::STORE_FOLDER);
-    let (mut originals, mut own) = (Vec::new(), Vec::new());
-    for file in folded.replaced.iter().filter_map(|file| base.files().get(*file)) {
-        match is_own(&file.path) {
-            true => own.push(file.path.split_once('/').map_or(String::new(), |(_, path)| path.to_owned())),
-            false => originals.push(ReplacedFile {
-                path: file.path.clone(),
-                size: file.meta.size,
-                modified_ns: modified_ns(&file.meta),
-            }),
-        }
-    }
-    let data = folded.files.iter().map(|file| StoreFile { path: file.path.clone(), size: file.size }).collect();
-    let edit = Edit::FoldFolder { number, originals, own, data };
-    let store = Arc::clone(store);
-    let committed = holding(lock.clone(), async move { commit(&store, &edit).await });
-    match committed.await??.changed {
-        true => Ok(()),
-        false => Err(Error::new(ErrorKind::Conflict, "the table was migrated by somebody else meanwhile")),
-    }
 }

@@ -11,7 +11,7 @@ use lakemark_index::RowSet;
 
 use super::key::KeySet;
 use super::key_positions::{KeyPositions, positions_of_keys};
-use super::merged_view::{MergedView, UpdateContext};
+use super::merged_view::{LiveRows, MergedView, UpdateContext};
 use super::resolve_keys::{ActiveRun, KeyResolver};
 use super::rows::as_table;
 use super::sorted_run::{SortedRun, SortedRunRows, select_rows};
@@ -29,7 +29,7 @@ pub(super) struct MigrationInput {
     /// Rows that get into data files.
     pub rows: Vec<Arc<dyn RowBlock>>,
     /// Rows of levels whose keys are folded.
-    pub keys: Vec<(Arc<SortedRun>, RowSet)>,
+    pub keys: Vec<LiveRows>,
 }
 
 impl MigrationInput {
@@ -45,16 +45,16 @@ impl MigrationInput {
         let mut rows = Vec::new();
         let files: Vec<usize> = (0..ground.base.files().len()).collect();
         let slices = updates.migration.iter().flat_map(|migration| &migration.ranges);
-        let slices: Vec<(u32, u32, u32)> = slices.copied().collect();
+        let slices: Vec<_> = slices.collect();
         let (mut is_whole, mut folded_keys) = (true, Vec::new());
         let mut held = 0;
-        for (number, (stacked, (_, live))) in levels.iter().zip(&overlay.live_rows).enumerate() {
+        for (number, (stacked, live)) in levels.iter().zip(&overlay.live_rows).enumerate() {
             let mut slice = RowSet::empty(stacked.level.row_count());
-            for (_, start, end) in slices.iter().filter(|(run, _, _)| *run as usize == number) {
-                slice = slice.or(&RowSet::from_range(*start..*end, stacked.level.row_count()));
+            for range in slices.iter().filter(|range| range.run as usize == number) {
+                slice = slice.or(&RowSet::from_range(range.rows.clone(), stacked.level.row_count()));
             }
             is_whole &= stacked.active().is_subset(&slice);
-            let wanted = live.and(&slice);
+            let wanted = live.rows.and(&slice);
             if !wanted.is_empty()
                 && let SortedRunRows::File(file) = &stacked.level.rows
             {
@@ -71,19 +71,19 @@ impl MigrationInput {
                 });
             }
             if !slice.is_empty() {
-                folded_keys.push((Arc::clone(&stacked.level), slice));
+                folded_keys.push(LiveRows { run: Arc::clone(&stacked.level), rows: slice });
             }
         }
         if is_whole {
             for (slot, hidden) in shadow.iter_mut().zip(&overlay.deleted) {
-                *slot = hidden.as_ref().map(|(_, rows)| rows.as_ref().clone());
+                *slot = hidden.as_ref().map(|hidden| hidden.rows.as_ref().clone());
             }
             // Updates that were completed again in memory.
             rows.extend(overlay.buffered.batches.iter().cloned().map(in_memory));
         } else {
             let mut all_keys = Vec::with_capacity(folded_keys.len());
-            for (level, slice) in &folded_keys {
-                let keys = level.keys(&updated.key, slice).await?;
+            for folded in &folded_keys {
+                let keys = folded.run.keys(&updated.key, &folded.rows).await?;
                 for KeyPositions { file, rows, .. } in
                     positions_of_keys(ground.base, &updated.key, &keys, &files).await?
                 {

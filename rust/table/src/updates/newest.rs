@@ -1,6 +1,6 @@
 //! The newest state of a table: its data files with what is pending laid over them.
 
-use super::merged_view::{UpdateContext, UpdateScope};
+use super::merged_view::{ManifestState, UpdateContext, UpdateScope};
 use super::repair::{last_of_none, next_of_none};
 use super::updatable::UpdatableTable;
 use crate::error::Result;
@@ -28,8 +28,8 @@ async fn laid_over(table: &UpdatableTable) -> Result<Snapshot> {
         snapshot.set_sequence(last);
         return Ok(snapshot);
     }
-    let pinned = (manifest.number, snapshot.migration_done());
-    let updated = UpdateContext::of(&mut snapshot, (store, &table.overlays), updates, pinned, UpdateScope::Log).await?;
+    let state = ManifestState { number: manifest.number, migration_done: snapshot.migration_done() };
+    let updated = UpdateContext::of(&mut snapshot, store, &table.overlays, updates, state, UpdateScope::Log).await?;
     let overlay = updated.merged_view(&snapshot, &table.overlays).await?;
     snapshot.apply_updates(&overlay.deleted, &overlay.buffered, overlay.next);
     Ok(snapshot)

@@ -9,9 +9,9 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use arrow::datatypes::{DataType, Field, Schema};
-use lakemark_format::{ManifestLog, ManifestUpdates};
+use lakemark_format::{LoggedCommit, ManifestLog, ManifestUpdates};
 
-use super::log_file::{self, LogPosition};
+use super::log_file::{self, LogPosition, OpenLog};
 use super::log_tail::schema_of;
 use super::merged_view::MergedViewCache;
 use super::phase::MigrationPhase;
@@ -42,7 +42,8 @@ pub(crate) struct LogTypes(Mutex<Option<SeenTypes>>);
 pub(crate) async fn changed_types(
     base: &Snapshot,
     store: &Store,
-    (updates, log): (&ManifestUpdates, Option<&ManifestLog>),
+    updates: &ManifestUpdates,
+    log: Option<&ManifestLog>,
     cache: &MergedViewCache,
 ) -> Result<BTreeSet<String>> {
     let is_narrow = |of: &DataType| !of.is_string();
@@ -92,8 +93,8 @@ async fn of_log(
 
 impl SeenTypes {
     fn read_on(&mut self, path: &Path) -> Result<()> {
-        let (_, read) = log_file::read_on(path, &self.log, self.read)?;
-        for (sequence, commit) in &read.commits {
+        let OpenLog { read, .. } = log_file::read_on(path, &self.log, self.read)?;
+        for LoggedCommit { sequence, commit } in &read.commits {
             for change in &commit.changes {
                 self.add(&*schema_of(&change.rows)?);
             }

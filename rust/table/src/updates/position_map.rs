@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use lakemark_index::RowSet;
 
-use super::sorted_run::{FilePositions, FileVersion, SortedRun, SortedRunRows};
+use super::sorted_run::{FilePositions, HitsOfFile, ReplacedInRun, SortedRun, SortedRunRows};
+use crate::files::file_version::FileVersion;
 
 /// What the parts that were added are resolved to.
 #[derive(Default)]
@@ -32,12 +33,12 @@ impl PositionMapBuilder {
     /// Adds what a part hits in files and replaces in older runs; `place` says where its rows are in the run, if they are.
     pub(crate) fn add(
         &mut self,
-        hits: Vec<(FileVersion, Arc<FilePositions>)>,
-        replaced: Vec<([u8; 16], Arc<RowSet>)>,
+        hits: Vec<HitsOfFile>,
+        replaced: Vec<ReplacedInRun>,
         place: impl Fn(u32) -> Option<u32>,
     ) {
         self.parts += 1;
-        for (file, hits) in hits {
+        for HitsOfFile { file, hits } in hits {
             let of = self.files.entry(file).or_insert_with(|| FilePart {
                 row_groups: hits.row_groups.clone(),
                 shadowed: RowSet::empty(hits.deleted.universe()),
@@ -48,10 +49,10 @@ impl PositionMapBuilder {
             of.completed.extend(hits.completed.iter().filter_map(&place));
             of.parts += 1;
         }
-        for (older, replaced) in replaced {
-            let none = || RunPart { replaced: RowSet::empty(replaced.universe()), parts: 0 };
-            let of = self.runs.entry(older).or_insert_with(none);
-            of.replaced = of.replaced.or(&replaced);
+        for ReplacedInRun { run, rows } in replaced {
+            let none = || RunPart { replaced: RowSet::empty(rows.universe()), parts: 0 };
+            let of = self.runs.entry(run).or_insert_with(none);
+            of.replaced = of.replaced.or(&rows);
             of.parts += 1;
         }
     }

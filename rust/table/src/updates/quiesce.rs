@@ -19,7 +19,12 @@ pub(crate) struct Quiesced {
     pub migrations: bool,
     /// Nobody builds: no segment is there that will be named.
     pub builds: bool,
-    _locks: (Option<WriterLock>, Option<MigrationLock>, Option<BuildLock>),
+    /// The lock of writers.
+    _writer: Option<WriterLock>,
+    /// The lock of migrations.
+    _migration: Option<MigrationLock>,
+    /// The lock of builds.
+    _build: Option<BuildLock>,
 }
 
 /// Keeps writers, migrations and builds from beginning, as far as none of them is under way.
@@ -27,7 +32,14 @@ pub(crate) async fn quiesce(store: &Store) -> Result<Quiesced> {
     let takes_updates = store.newest().await?.manifest?.is_some_and(|manifest| manifest.updates.is_some());
     if !takes_updates || !store.is_local() {
         let build = BuildLock::try_take(store).await?;
-        return Ok(Quiesced { writers: true, migrations: true, builds: build.is_some(), _locks: (None, None, build) });
+        return Ok(Quiesced {
+            writers: true,
+            migrations: true,
+            builds: build.is_some(),
+            _writer: None,
+            _migration: None,
+            _build: build,
+        });
     }
     let mut writer = None;
     for _ in 0..TRIES {
@@ -44,6 +56,8 @@ pub(crate) async fn quiesce(store: &Store) -> Result<Quiesced> {
         writers: writer.is_some(),
         migrations: migration.is_some(),
         builds: build.is_some(),
-        _locks: (writer, migration, build),
+        _writer: writer,
+        _migration: migration,
+        _build: build,
     })
 }

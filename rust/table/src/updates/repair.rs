@@ -68,9 +68,8 @@ fn is_nothing_pending(updates: &ManifestUpdates, next: u64) -> bool {
 /// The number behind that of the last change in the log, whatever columns it is about.
 async fn next_sequence(store: &Store, updates: &ManifestUpdates) -> Result<u64> {
     let (path, id, start) = (path_of(store, &updates.log)?, updates.log.id, LogPosition::start(&updates.log));
-    let read = disk::on_a_thread(move || read_on(&path, &id, start)).await.map_err(|error| Error::task(&error))?;
-    let (_, read) = read?;
-    Ok(read.commits.last().map_or(start.next, |(sequence, _)| sequence + 1))
+    let log = disk::on_a_thread(move || read_on(&path, &id, start)).await.map_err(|error| Error::task(&error))??;
+    Ok(log.read.commits.last().map_or(start.next, |last| last.sequence + 1))
 }
 
 fn parted(table: &BaseTable, store: &Store, why: &str) -> Error {

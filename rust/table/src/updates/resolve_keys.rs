@@ -21,7 +21,7 @@ use super::key::{KeyColumns, KeySet};
 use super::key_positions::{KeyPositions, positions_of_keys};
 use super::merge_changes::ChangeMerger;
 use super::rows::{ChangeColumns, batch, has, table_columns};
-use super::sorted_run::{FilePositions, SortedRun, SortedRunRows, identity, select_rows};
+use super::sorted_run::{FilePositions, SortedRun, SortedRunRows, select_rows};
 use crate::error::{Error, Result};
 use crate::snapshot::Snapshot;
 
@@ -46,6 +46,22 @@ pub(crate) struct KeyResolver<'a> {
     pub key: &'a Arc<KeyColumns>,
     /// The schema of changes.
     pub schema: &'a SchemaRef,
+}
+
+/// Changes whose updates were completed from data files.
+pub(crate) struct CompletedChanges {
+    /// The changes, with the columns that were found.
+    pub rows: RecordBatch,
+    /// Which of them were found in which file, by the place of the file.
+    pub sources: HashMap<usize, Vec<u32>>,
+}
+
+/// Rows of a data file.
+struct RowsOfFile {
+    /// The place of the file in the snapshot.
+    file: usize,
+    /// The rows, with the table's columns.
+    rows: RecordBatch,
 }
 
 /// A buffer that was settled on the same ground before more changes came.
@@ -94,7 +110,7 @@ impl KeyResolver<'_> {
         }
         let files: Vec<usize> = (0..self.base.files().len()).collect();
         for mut found in positions_of_keys(self.base, self.key, &keys, &files).await? {
-            let known = self.base.files().get(found.file).and_then(|file| before.level.hits(&identity(file)));
+            let known = self.base.files().get(found.file).and_then(|file| before.level.hits(&file.version()));
             if let Some(known) = known {
                 found.rows = found.rows.or(&known.deleted);
             }
@@ -112,7 +128,7 @@ impl KeyResolver<'_> {
     ) -> Result<SortedRun> {
         let changes = self.merge_onto(changes, older).await?;
         let keys = KeySet::of(self.key, self.key.columns(&changes)?)?;
-        let (completed, from) = self.complete(&changes).await?;
+        let CompletedChanges { rows: completed, sources } = self.complete(&changes).await?;
         let level = SortedRun::in_memory(id, completed)?;
         for below in older {
             let rows = below.level.rows_with(self.key, &keys).await?;
@@ -120,7 +136,7 @@ impl KeyResolver<'_> {
         }
         let files: Vec<usize> = (0..self.base.files().len()).collect();
         for found in positions_of_keys(self.base, self.key, &keys, &files).await? {
-            let rows = from.get(&found.file).cloned().unwrap_or_default();
+            let rows = sources.get(&found.file).cloned().unwrap_or_default();
             self.record(&level, found, RowSet::from_rows(rows, level.row_count()));
         }
         Ok(level)
@@ -135,7 +151,7 @@ impl KeyResolver<'_> {
     ) -> Option<Arc<FilePositions>> {
         let file = self.base.files().get(found.file)?;
         let hits = FilePositions { row_groups: found.row_groups, deleted: Arc::new(found.rows), completed };
-        Some(level.set_hits(identity(file), hits))
+        Some(level.set_hits(file.version(), hits))
     }
 
     /// Folds updates of some columns onto the newest that older levels say of their keys.
@@ -170,11 +186,11 @@ impl KeyResolver<'_> {
         fold.finish()
     }
 
-    /// Takes the columns that updates do not name from the data files: the rows, and which of them were found in which file.
-    pub(crate) async fn complete(&self, changes: &RecordBatch) -> Result<(RecordBatch, HashMap<usize, Vec<u32>>)> {
+    /// Takes the columns that updates do not name from the data files.
+    pub(crate) async fn complete(&self, changes: &RecordBatch) -> Result<CompletedChanges> {
         let partial = ChangeColumns::of(changes)?.rows_of(&[Operation::Update]);
         if partial.is_empty() {
-            return Ok((changes.clone(), HashMap::new()));
+            return Ok(CompletedChanges { rows: changes.clone(), sources: HashMap::new() });
         }
         let updates = select_rows(changes, &partial)?;
         let places: Vec<u32> = partial.iter().collect();
@@ -183,7 +199,7 @@ impl KeyResolver<'_> {
         // The first file that has a key gives its row.
         let mut sources: HashMap<u32, (usize, usize)> = HashMap::new();
         let mut from: HashMap<usize, Vec<u32>> = HashMap::new();
-        for (number, (file, rows)) in found.iter().enumerate() {
+        for (number, RowsOfFile { file, rows }) in found.iter().enumerate() {
             for (row, key) in self.key.encode(rows)?.iter().enumerate() {
                 let place = keys.position(key.as_ref()).and_then(|place| places.get(place as usize).copied());
                 if let Some(place) = place
@@ -203,7 +219,7 @@ impl KeyResolver<'_> {
                 continue;
             }
             let mut arrays: Vec<&dyn Array> = vec![column.as_ref()];
-            arrays.extend(found.iter().filter_map(|(_, rows)| rows.columns().get(place).map(AsRef::as_ref)));
+            arrays.extend(found.iter().filter_map(|found| found.rows.columns().get(place).map(AsRef::as_ref)));
             let index = |row: usize| {
                 let source = u32::try_from(row).ok().and_then(|row| sources.get(&row));
                 match source {
@@ -216,11 +232,11 @@ impl KeyResolver<'_> {
                 .map_err(|error| Error::internal("updates cannot be completed").with_source(error))?;
             columns.push(taken);
         }
-        Ok((batch(self.schema, columns, changes.num_rows())?, from))
+        Ok(CompletedChanges { rows: batch(self.schema, columns, changes.num_rows())?, sources: from })
     }
 
     /// The rows of data files that have one of the keys, with the table's columns, by file.
-    async fn rows_of(&self, keys: &KeySet) -> Result<Vec<(usize, RecordBatch)>> {
+    async fn rows_of(&self, keys: &KeySet) -> Result<Vec<RowsOfFile>> {
         let width = table_columns(self.schema);
         let columns: Vec<usize> = (0..width).collect();
         let schema = self
@@ -235,7 +251,7 @@ impl KeyResolver<'_> {
             let live = data_file.deleted.as_ref().map_or_else(|| rows.clone(), |deleted| rows.minus(deleted));
             if !live.is_empty() {
                 let opened = RowFile::of(self.base, data_file).open().await?;
-                found.push((file, opened.collect(&schema, Some(&live)).await?));
+                found.push(RowsOfFile { file, rows: opened.collect(&schema, Some(&live)).await? });
             }
         }
         Ok(found)

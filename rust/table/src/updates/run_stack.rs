@@ -11,6 +11,7 @@ use super::merged_view::UpdateContext;
 use super::resolve_keys::{ActiveRun, KeyResolver, memory_rows};
 use super::sorted_run::SortedRun;
 use crate::error::Result;
+use crate::snapshot::DeletedPositions;
 
 /// A level that was laid.
 #[derive(Clone)]
@@ -25,8 +26,8 @@ pub(crate) struct StackedRun {
 /// Levels laid over data files.
 #[derive(Clone)]
 pub(crate) struct RunStack {
-    /// For each data file its row groups and the rows that are hidden, if any are.
-    pub shadow: Vec<Option<(Vec<u32>, Arc<RowSet>)>>,
+    /// For each data file the rows that are hidden, if any are.
+    pub shadow: Vec<Option<DeletedPositions>>,
     pub levels: Vec<StackedRun>,
 }
 
@@ -65,8 +66,8 @@ impl RunStack {
             }
             if let Some(slot) = self.shadow.get_mut(file) {
                 *slot = Some(match slot.take() {
-                    None => (hits.row_groups.clone(), Arc::clone(&hits.deleted)),
-                    Some((row_groups, rows)) => (row_groups, Arc::new(rows.or(&hits.deleted))),
+                    None => DeletedPositions { row_groups: hits.row_groups.clone(), rows: Arc::clone(&hits.deleted) },
+                    Some(hidden) => DeletedPositions { rows: Arc::new(hidden.rows.or(&hits.deleted)), ..hidden },
                 });
             }
         }

@@ -28,10 +28,11 @@ use super::merged_view::UpdateContext;
 use super::parameters::Parameters;
 use super::phase::{MigrationPhase, with_two_sets};
 use super::rows::{OPERATION, SET, batch, operation_rows};
-use super::sorted_run::{FilePositions, SortedRun, SortedRunRows};
+use super::sorted_run::{FilePositions, HitsOfFile, ReplacedInRun, SortedRun, SortedRunRows};
 use super::write::{not_local, unwritable};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::column_mapping::{ColumnMapping, OURS};
+use crate::files::file_version::FileVersion;
 use crate::files::trust::FalseStatistics;
 use crate::storage::temp_file::TempFile;
 use crate::store::Store;
@@ -55,8 +56,16 @@ const BUFFER_BYTES: usize = 256 * 1024;
 #[derive(Default)]
 pub(crate) struct RunCache(Mutex<HashMap<RunKey, Arc<SortedRun>>>);
 
-/// A run, read with these names of columns, as it is in a phase.
-type RunKey = ([u8; 16], u64, MigrationPhase);
+/// What tells one reading of a run from another.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct RunKey {
+    /// The id of the run.
+    id: [u8; 16],
+    /// The fingerprint of the names of columns that it is read with.
+    mapping: u64,
+    /// The phase that it is read as it is in.
+    phase: MigrationPhase,
+}
 
 impl RunCache {
     /// The level of a run.
@@ -67,7 +76,7 @@ impl RunCache {
         names: Option<&Arc<ColumnMapping>>,
         phase: MigrationPhase,
     ) -> Result<Arc<SortedRun>> {
-        let key = (run.id, names.map_or(0, |names| names.fingerprint()), phase);
+        let key = RunKey { id: run.id, mapping: names.map_or(0, |names| names.fingerprint()), phase };
         if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Ok(Arc::clone(known));
         }
@@ -87,7 +96,7 @@ impl RunCache {
     /// Forgets runs that are no more.
     pub(crate) fn retain(&self, kept: &[ManifestRun]) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|(id, ..), _| kept.iter().any(|run| run.id == *id));
+        known.retain(|key, _| kept.iter().any(|run| run.id == key.id));
     }
 }
 
@@ -117,7 +126,7 @@ async fn open(
     if opened.rows() != run.rows {
         return Err(Error::corrupt(format!("it has {} rows instead of {}", opened.rows(), run.rows)));
     }
-    let (whole, partial, changed) = rows_in_phase(&opened, phase).await?;
+    let RowsInPhase { whole, partial, changed } = rows_in_phase(&opened, phase).await?;
     let level = SortedRun::new(run.id, SortedRunRows::File(Box::new(opened.in_phase(phase))), whole, partial);
     if let Some(of) = &run.position_map {
         match read_resolution(store, of, run).await {
@@ -129,8 +138,18 @@ async fn open(
     Ok(level)
 }
 
-/// The whole rows of a run in a phase, its updates of some columns, and those of them that were written as something else.
-async fn rows_in_phase(opened: &OpenFile, phase: MigrationPhase) -> Result<(RowSet, RowSet, RowSet)> {
+/// The rows of a run in a phase, by what they are then.
+struct RowsInPhase {
+    /// Rows that are whole rows of the table.
+    whole: RowSet,
+    /// Updates of some columns.
+    partial: RowSet,
+    /// Those of the updates that were written as something else.
+    changed: RowSet,
+}
+
+/// Which rows of a run are what in a phase.
+async fn rows_in_phase(opened: &OpenFile, phase: MigrationPhase) -> Result<RowsInPhase> {
     let operation = Field::new(OPERATION, DataType::Int8, false);
     let fields = match phase {
         MigrationPhase::UnderWay => vec![operation],
@@ -143,7 +162,7 @@ async fn rows_in_phase(opened: &OpenFile, phase: MigrationPhase) -> Result<(RowS
     let changed = sets.map_or_else(|| RowSet::empty(opened.rows()), |sets| with_two_sets(sets, opened.table_columns()));
     let whole = operation_rows(operations, &[Operation::Insert, Operation::Upsert]).minus(&changed);
     let partial = operation_rows(operations, &[Operation::Update]).or(&changed);
-    Ok((whole, partial, changed))
+    Ok(RowsInPhase { whole, partial, changed })
 }
 
 /// The bytes that the changes of a run had in a log, if it says so.
@@ -172,7 +191,8 @@ fn take_resolution(level: &SortedRun, resolution: PositionMap, changed: &RowSet)
             deleted: Arc::new(RowSet::from_rows(file.deleted, rows)),
             completed: RowSet::from_rows(file.completed, level.row_count()).minus(changed),
         };
-        level.set_hits((file.path, file.size, file.modified_ns, file.etag), hits);
+        let version = FileVersion { path: file.path, size: file.size, modified_ns: file.modified_ns, tag: file.etag };
+        level.set_hits(version, hits);
     }
     for run in resolution.runs {
         level.set_replaced(run.id, RowSet::from_rows(run.replaced, run.rows));
@@ -181,6 +201,21 @@ fn take_resolution(level: &SortedRun, resolution: PositionMap, changed: &RowSet)
         // Set once, as the level is made.
         drop(level.filter.set(keys));
     }
+}
+
+/// The sequence numbers of the first and the last change of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SequenceRange {
+    pub first: u64,
+    pub last: u64,
+}
+
+/// A run that was written and that no manifest names yet.
+pub(crate) struct FinishedRun {
+    /// What the manifest says of it, but for its resolution and the migration during which it was written.
+    pub run: ManifestRun,
+    /// A filter of its keys, if they have one.
+    pub filter: Option<KeyFilter>,
 }
 
 /// Writes the rows of a run, in the order of keys.
@@ -285,14 +320,8 @@ impl RunWriter {
         Some(KeyFilter::of(self.key.key_types()?, Density::of_fpp(FILTER_FPP), self.hashes.as_ref()?))
     }
 
-    /// Writes the file; gives what the manifest says of the run, but for its resolution and the migration during which it was written, and a filter of its
-    /// keys. Its changes took `buffered` bytes as frames of a log.
-    pub(crate) async fn finish(
-        self,
-        passes: u8,
-        (first_sequence, last_sequence): (u64, u64),
-        buffered: u64,
-    ) -> Result<(ManifestRun, Option<KeyFilter>)> {
+    /// Writes the file. Its changes took `buffered` bytes as frames of a log.
+    pub(crate) async fn finish(self, passes: u8, sequences: SequenceRange, buffered: u64) -> Result<FinishedRun> {
         let rows = u32::try_from(self.rows).map_err(|_| {
             Error::unsupported("there are more changes at once than a run can hold; commit smaller batches")
         })?;
@@ -312,13 +341,13 @@ impl RunWriter {
             length,
             passes,
             rows,
-            first_sequence,
-            last_sequence,
+            first_sequence: sequences.first,
+            last_sequence: sequences.last,
             migrated,
             position_map: resolution,
             during,
         };
-        Ok((run, filter))
+        Ok(FinishedRun { run, filter })
     }
 }
 
@@ -350,19 +379,19 @@ pub(crate) async fn write_position_map(
     let mut files: Vec<PositionsInFile> = level
         .all_hits()
         .into_iter()
-        .map(|((path, size, modified_ns, etag), hits)| PositionsInFile {
-            path,
-            size,
-            modified_ns,
-            etag,
+        .map(|HitsOfFile { file, hits }| PositionsInFile {
+            path: file.path,
+            size: file.size,
+            modified_ns: file.modified_ns,
+            etag: file.tag,
             row_groups: hits.row_groups.clone(),
             deleted: hits.deleted.iter().collect(),
             completed: hits.completed.iter().collect(),
         })
         .collect();
     files.sort_by(|a, b| a.path.cmp(&b.path));
-    let runs = level.all_replaced().into_iter().map(|(id, rows)| PositionsInRun {
-        id,
+    let runs = level.all_replaced().into_iter().map(|ReplacedInRun { run, rows }| PositionsInRun {
+        id: run,
         rows: rows.universe(),
         replaced: rows.iter().collect(),
     });

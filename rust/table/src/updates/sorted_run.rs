@@ -15,16 +15,8 @@ use super::fetch::OpenFile;
 use super::key::{KeyColumns, KeySet};
 use super::rows::ChangeColumns;
 use crate::error::{Error, Result};
-use crate::snapshot::{DataFile, KeyPages};
-use crate::storage::file_time::modified_ns;
-
-/// What makes a version of a data file: path below the root, size, time, tag.
-pub(crate) type FileVersion = (String, u64, i64, Option<String>);
-
-/// The identity of a data file.
-pub(crate) fn identity(file: &DataFile) -> FileVersion {
-    (file.path.clone(), file.meta.size, modified_ns(&file.meta), file.meta.e_tag.clone())
-}
+use crate::files::file_version::FileVersion;
+use crate::snapshot::KeyPages;
 
 /// What the keys of a level are in a data file. Remembered are those of all keys of the level in all physical rows of the file, which
 /// hold for every version of the table and every manifest; each snapshot takes out what its own state says.
@@ -38,8 +30,37 @@ pub(crate) struct FilePositions {
     pub completed: RowSet,
 }
 
-/// Rows of a level, and the rows of a file that their keys hit.
-type MigratedPositions = (RowSet, Arc<RowSet>);
+/// What a level was resolved to in a data file.
+#[derive(Clone, Debug)]
+pub(crate) struct HitsOfFile {
+    pub file: FileVersion,
+    pub hits: Arc<FilePositions>,
+}
+
+/// Rows of an older level that a newer one replaces.
+#[derive(Clone, Debug)]
+pub(crate) struct ReplacedInRun {
+    /// The id of the older level.
+    pub run: [u8; 16],
+    /// Its rows.
+    pub rows: Arc<RowSet>,
+}
+
+/// What the keys of migrated rows hit in a file.
+struct MigratedPositions {
+    /// The rows of the level.
+    migrated: RowSet,
+    /// The rows of the file.
+    rows: Arc<RowSet>,
+}
+
+/// The pages of a level as they were asked for last.
+struct KnownPages {
+    /// The type that the first key column had then.
+    data_type: DataType,
+    /// Where the keys are; none if the pages do not tell.
+    pages: Option<Arc<KeyPages>>,
+}
 
 /// Where the rows of a level are.
 pub(crate) enum SortedRunRows {
@@ -66,7 +87,7 @@ pub(crate) struct SortedRun {
     /// Of rows of the level that are in data files already: what their keys hit in a file.
     migrated: Mutex<HashMap<FileVersion, MigratedPositions>>,
     /// Where the keys of a file are, by the type that its first key column had then.
-    pages: Mutex<Option<(DataType, Option<Arc<KeyPages>>)>>,
+    pages: Mutex<Option<KnownPages>>,
     /// Rows of older levels that this one replaces, by their ids.
     replaced: Mutex<HashMap<[u8; 16], Arc<RowSet>>>,
 }
@@ -112,19 +133,20 @@ impl SortedRun {
     /// The rows of a file that these rows of the level hit, if that was asked last.
     pub(crate) fn hits_of_migrated(&self, file: &FileVersion, migrated: &RowSet) -> Option<Arc<RowSet>> {
         let known = self.migrated.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(file).filter(|(of, _)| of == migrated).map(|(_, rows)| Arc::clone(rows))
+        known.get(file).filter(|hit| hit.migrated == *migrated).map(|hit| Arc::clone(&hit.rows))
     }
 
     pub(crate) fn set_hits_of_migrated(&self, file: FileVersion, migrated: &RowSet, rows: RowSet) -> Arc<RowSet> {
         let rows = Arc::new(rows);
         let mut known = self.migrated.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(file, (migrated.clone(), Arc::clone(&rows)));
+        known.insert(file, MigratedPositions { migrated: migrated.clone(), rows: Arc::clone(&rows) });
         rows
     }
 
-    pub(crate) fn all_hits(&self) -> Vec<(FileVersion, Arc<FilePositions>)> {
+    /// What was resolved of all files.
+    pub(crate) fn all_hits(&self) -> Vec<HitsOfFile> {
         let hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
-        hits.iter().map(|(file, hits)| (file.clone(), Arc::clone(hits))).collect()
+        hits.iter().map(|(file, hits)| HitsOfFile { file: file.clone(), hits: Arc::clone(hits) }).collect()
     }
 
     /// Where the keys of a file are, if its pages tell.
@@ -134,14 +156,14 @@ impl SortedRun {
             return None;
         };
         let mut known = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, pages)) = known.as_ref().filter(|(then, _)| then == of) {
-            return pages.clone();
+        if let Some(known) = known.as_ref().filter(|known| known.data_type == *of) {
+            return known.pages.clone();
         }
         // Bounds of floats leave NaN out.
         let told = if of.is_floating() { None } else { file.bounds(name, of) };
         let pages = told.and_then(|told| KeyPages::new(name, told.rows, told.low.as_ref(), told.high.as_ref()));
         let pages = pages.map(Arc::new);
-        *known = Some((of.clone(), pages.clone()));
+        *known = Some(KnownPages { data_type: of.clone(), pages: pages.clone() });
         pages
     }
 
@@ -158,9 +180,10 @@ impl SortedRun {
         self.replaced.lock().unwrap_or_else(PoisonError::into_inner).get(older).cloned()
     }
 
-    pub(crate) fn all_replaced(&self) -> Vec<([u8; 16], Arc<RowSet>)> {
+    /// What it replaces in all older levels that it was resolved against.
+    pub(crate) fn all_replaced(&self) -> Vec<ReplacedInRun> {
         let replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
-        replaced.iter().map(|(id, rows)| (*id, Arc::clone(rows))).collect()
+        replaced.iter().map(|(id, rows)| ReplacedInRun { run: *id, rows: Arc::clone(rows) }).collect()
     }
 
     pub(crate) fn set_replaced(&self, older: [u8; 16], rows: RowSet) -> Arc<RowSet> {

@@ -70,7 +70,7 @@ impl SortedRows {
 
     /// The next rows, about as many bytes as asked for; none when all were read.
     pub(crate) fn next_part(&mut self, bytes: usize) -> Result<Option<SortedChunk>> {
-        let mut taken: Vec<(Operation, RecordBatch)> = Vec::new();
+        let mut taken: Vec<Change> = Vec::new();
         let (mut size, mut last) = (0, None);
         while size < bytes {
             let ends = self.files.iter_mut().filter(|file| file.has_rows());
@@ -78,7 +78,7 @@ impl SortedRows {
             last = first.last().map(|key| key.owned());
             let rows = first.take(first.left(), &self.key)?;
             size += rows.get_array_memory_size();
-            taken.push((first.operation, rows));
+            taken.push(Change { operation: first.operation, rows });
         }
         let Some(last) = last else { return Ok(None) };
         for file in &mut self.files {
@@ -87,7 +87,7 @@ impl SortedRows {
                 if within == 0 {
                     break;
                 }
-                taken.push((file.operation, file.take(within, &self.key)?));
+                taken.push(Change { operation: file.operation, rows: file.take(within, &self.key)? });
                 if within < left {
                     break;
                 }
@@ -95,7 +95,7 @@ impl SortedRows {
         }
         let mut changes = Vec::new();
         for operation in ORDER {
-            let of = |(made, rows): &(Operation, RecordBatch)| (*made == operation).then(|| rows.clone());
+            let of = |taken: &Change| (taken.operation == operation).then(|| taken.rows.clone());
             let Some(rows) = joined(&taken.iter().filter_map(of).collect::<Vec<_>>())? else { continue };
             let rows = if operation == Operation::Delete { once(&rows, &self.key)? } else { rows };
             changes.push(Change { operation, rows });

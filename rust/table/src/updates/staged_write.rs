@@ -20,9 +20,9 @@ use lakemark_format::Operation;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use twox_hash::XxHash64;
 
-use super::bulk_write::bulk_write;
+use super::bulk_write::{BulkSize, bulk_write};
 use super::change::{WriteOptions, Written};
-use super::merged_view::UpdateContext;
+use super::merged_view::{KeyedSnapshot, UpdateContext};
 use super::parameters::Parameters;
 use super::staged_merge::SortedRows;
 use super::updatable::UpdatableTable;
@@ -66,7 +66,7 @@ pub(crate) async fn write_staged(
 ) -> Result<Written> {
     table.base.check_open_for_changes()?;
     let store = table.base.writable_store()?;
-    let (base, key) = UpdateContext::key_of(table).await?;
+    let KeyedSnapshot { base, key } = UpdateContext::key_of(table).await?;
     let updates =
         base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref()).ok_or_else(|| no_key(&table.base))?;
     let part_bytes = Parameters::of(&updates.options)?.part_bytes();
@@ -77,7 +77,7 @@ pub(crate) async fn write_staged(
         write(table, part.map(|part| part.changes).unwrap_or_default(), options).await?
     } else {
         let part_bytes = usize::try_from(part_bytes).unwrap_or(usize::MAX);
-        bulk_write(table, sorted, (part_bytes, bytes), options).await?
+        bulk_write(table, sorted, BulkSize { part_bytes, staged_bytes: bytes }, options).await?
     };
     discard_staged(&table.base, staged).await?;
     Ok(written)
@@ -110,7 +110,7 @@ pub(crate) fn open(store: &Store, file: &StagedRows, stays_open: bool) -> Result
         _ => Error::io(format!("the staged rows {} cannot be read; nothing was changed: try again", path.display()))
             .with_source(error),
     };
-    let mut opened = BufReader::with_capacity(BUFFER_BYTES, local::open(&path).map_err(unread)?.0);
+    let mut opened = BufReader::with_capacity(BUFFER_BYTES, local::open(&path).map_err(unread)?.file);
     let (mut hasher, mut length) = (XxHash64::with_seed(0), 0);
     loop {
         let bytes = opened.fill_buf().map_err(unread)?;

@@ -15,7 +15,7 @@ use twox_hash::XxHash64;
 
 use super::change::keys_of;
 use super::key::KeyColumns;
-use super::merged_view::UpdateContext;
+use super::merged_view::{KeyedSnapshot, UpdateContext};
 use super::staged_write::{StagedRows, other_columns};
 use super::updatable::UpdatableTable;
 use super::write::{not_local, unwritable};
@@ -63,7 +63,7 @@ impl Staging {
                 folder.display()
             )));
         }
-        let (_, key) = UpdateContext::key_of(table).await?;
+        let KeyedSnapshot { key, .. } = UpdateContext::key_of(table).await?;
         Ok(Self { store, operation, key, waiting: Vec::new(), waiting_bytes: 0, staged: Vec::new() })
     }
 

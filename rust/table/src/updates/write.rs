@@ -19,12 +19,12 @@ use tokio::sync::oneshot;
 use super::append::{NotAppended, append, secure_last};
 use super::auto_migrate;
 use super::change::{Change, Transaction, WriteOptions, Written, fitted};
-use super::conflict_check::changed_since;
+use super::conflict_check::{SeenState, changed_since};
 use super::flush::flush;
 use super::key::{KeyColumns, KeySet};
 use super::locks::WriterLock;
-use super::log_tail::{LogTail, to_ipc};
-use super::merged_view::{MergedView, UpdateContext, UpdateScope};
+use super::log_tail::{LastCall, LogTail, to_ipc};
+use super::merged_view::{ManifestState, MergedView, UpdateContext, UpdateScope};
 use super::parameters::Parameters;
 use super::publication;
 use super::repair;
@@ -138,6 +138,13 @@ pub(crate) fn no_key(table: &BaseTable) -> Error {
     ))
 }
 
+/// A change that was made to fit the table and that can be made.
+pub(crate) struct CheckedChange {
+    pub operation: Operation,
+    /// The rows in the types of the table.
+    pub rows: RecordBatch,
+}
+
 /// A turn of a writer.
 pub(crate) struct WriteTurn<'a> {
     pub table: &'a Arc<UpdatableTable>,
@@ -181,9 +188,8 @@ impl<'a> WriteTurn<'a> {
         let manifest = base.manifest.clone().ok_or_else(|| no_key(&table.base))?;
         let updates = manifest.updates.clone().ok_or_else(|| no_key(&table.base))?;
         let parameters = Parameters::of(&updates.options)?;
-        let pinned = (manifest.number, base.migration_done());
-        let updated =
-            UpdateContext::of(&mut base, (store, &table.overlays), &updates, pinned, UpdateScope::Log).await?;
+        let state = ManifestState { number: manifest.number, migration_done: base.migration_done() };
+        let updated = UpdateContext::of(&mut base, store, &table.overlays, &updates, state, UpdateScope::Log).await?;
         let mut tail = updated.log_tail(&base, &table.overlays.writer).await?;
         let UpdateContext { key, schema, .. } = updated;
         let (first, end) = (tail.next, tail.end);
@@ -230,9 +236,9 @@ impl<'a> WriteTurn<'a> {
         }
         let mut commit = LogCommit { tag: tag(options)?, ..LogCommit::default() };
         let fits = self.checked(changes, options).await?;
-        let rows = fits.iter().map(|(_, fit)| fit.num_rows() as u64).sum();
+        let rows = fits.iter().map(|fit| fit.rows.num_rows() as u64).sum();
         let names = self.base.column_names().cloned();
-        for (operation, fit) in fits {
+        for CheckedChange { operation, rows: fit } in fits {
             commit.changes.push(LogChange { operation, rows: to_ipc(&fit, names.as_deref())? });
         }
         let sequence = self.tail.next;
@@ -245,13 +251,12 @@ impl<'a> WriteTurn<'a> {
     }
 
     /// Changes in the types of the table; an error if they cannot be made.
-    pub(crate) async fn checked(
-        &mut self,
-        changes: &[Change],
-        options: &WriteOptions,
-    ) -> Result<Vec<(Operation, RecordBatch)>> {
+    pub(crate) async fn checked(&mut self, changes: &[Change], options: &WriteOptions) -> Result<Vec<CheckedChange>> {
         let schema = self.base.schema();
-        let fit = |change: &Change| Ok((change.operation, fitted(change, &schema, &self.key)?));
+        let fit = |change: &Change| {
+            let rows = fitted(change, &schema, &self.key)?;
+            Ok(CheckedChange { operation: change.operation, rows })
+        };
         let fits = changes.iter().map(fit).collect::<Result<Vec<_>>>()?;
         self.check(&fits, options).await?;
         Ok(fits)
@@ -277,24 +282,25 @@ impl<'a> WriteTurn<'a> {
         let in_log = self.tail.transactions.get(&call.application).copied();
         let kept = || {
             let found = self.updates.transactions.iter().find(|kept| kept.application == call.application);
-            found.map(|kept| (kept.version, kept.sequence))
+            found.map(|kept| LastCall { version: kept.version, sequence: kept.sequence })
         };
-        in_log.or_else(kept).filter(|(version, _)| *version >= call.version).map(|(_, sequence)| sequence)
+        in_log.or_else(kept).filter(|last| last.version >= call.version).map(|last| last.sequence)
     }
 
     /// Whether keys that are inserted are there already, and whether somebody was faster.
-    async fn check(&mut self, changes: &[(Operation, RecordBatch)], options: &WriteOptions) -> Result<()> {
+    async fn check(&mut self, changes: &[CheckedChange], options: &WriteOptions) -> Result<()> {
         let key = Arc::clone(&self.key);
         // What an earlier operation of the same call did to a key decides over what is there.
         let mut own: Vec<(Operation, KeySet)> = Vec::new();
-        for (operation, rows) in changes {
+        for CheckedChange { operation, rows } in changes {
             let keys = KeySet::of(&key, key.columns(rows)?)?;
             if let Some(read_at) = options.read_at {
                 self.check_since(rows, &keys, read_at).await?;
             }
             if let Some(read) = &options.read {
                 let overlay = self.before().await?;
-                if let Some(key) = changed_since(read, (&self.base, &overlay), &key, &keys).await? {
+                let now = SeenState { base: &self.base, overlay: &overlay };
+                if let Some(key) = changed_since(read, &now, &key, &keys).await? {
                     return Err(conflict(&key));
                 }
             }
@@ -317,8 +323,8 @@ impl<'a> WriteTurn<'a> {
         let key = Arc::clone(&self.key);
         let mut open = Vec::new();
         for (row, bytes) in key.encode(rows)?.iter().enumerate() {
-            let recent = self.tail.changes.last(bytes.as_ref()).filter(|(_, sequence)| *sequence >= self.first);
-            match earlier(bytes.as_ref()).or(recent.map(|(operation, _)| operation)) {
+            let recent = self.tail.changes.last(bytes.as_ref()).filter(|last| last.sequence >= self.first);
+            match earlier(bytes.as_ref()).or(recent.map(|last| last.operation)) {
                 Some(Operation::Delete) => {}
                 Some(Operation::Insert | Operation::Upsert) => return Err(exists(&key.display(rows, row))),
                 Some(Operation::Update) | None => open.extend(u32::try_from(row)),
@@ -366,7 +372,7 @@ impl<'a> WriteTurn<'a> {
         }
         let updated = self.updated();
         for (row, bytes) in updated.key.encode(rows)?.iter().enumerate() {
-            if self.tail.changes.last(bytes.as_ref()).is_some_and(|(_, sequence)| sequence > read_at) {
+            if self.tail.changes.last(bytes.as_ref()).is_some_and(|last| last.sequence > read_at) {
                 return Err(conflict(&updated.key.display(rows, row)));
             }
         }

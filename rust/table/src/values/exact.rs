@@ -101,8 +101,12 @@ fn first_misfit(
         (DataType::Struct(_), DataType::Struct(fields)) => {
             let rows = given.as_struct();
             let pairs = fields.iter().filter_map(|field| Some((field, rows.column_by_name(field.name())?)));
-            let pairs = pairs.map(|(field, column)| (format!(".{}", field.name()), column, field.data_type()));
-            first_of_struct(rows, pairs, seen, look)
+            let columns = pairs.map(|(field, values)| StructColumn {
+                name: format!(".{}", field.name()),
+                values,
+                wanted: field.data_type(),
+            });
+            first_of_struct(rows, columns, seen, look)
         }
         (DataType::Map(..), DataType::Map(entries, _)) => {
             let DataType::Struct(fields) = entries.data_type() else { return Ok(None) };
@@ -111,8 +115,9 @@ fn first_misfit(
             let seen = values_seen(given, seen, map.entries().len(), &of_row);
             // Keys and values have their places, however they are called.
             let pairs = map.entries().columns().iter().zip(fields);
-            let pairs = pairs.map(|(column, field)| ("[]".to_owned(), column, field.data_type()));
-            Ok(of_list(first_of_struct(map.entries(), pairs, Some(&seen), look)?, given.len(), &of_row))
+            let columns =
+                pairs.map(|(values, field)| StructColumn { name: "[]".to_owned(), values, wanted: field.data_type() });
+            Ok(of_list(first_of_struct(map.entries(), columns, Some(&seen), look)?, given.len(), &of_row))
         }
         (have, _) => match (item_of(have), item_of(wanted)) {
             (Some(_), Some(item)) => first_of_list(given, item.data_type(), seen, look),
@@ -126,16 +131,24 @@ fn first_misfit(
     }
 }
 
+/// A column of a struct, and the type that it is to have.
+struct StructColumn<'a> {
+    /// What names it in the way to a value.
+    name: String,
+    values: &'a ArrayRef,
+    wanted: &'a DataType,
+}
+
 fn first_of_struct<'a>(
     rows: &StructArray,
-    columns: impl Iterator<Item = (String, &'a ArrayRef, &'a DataType)>,
+    columns: impl Iterator<Item = StructColumn<'a>>,
     seen: Option<&NullBuffer>,
     look: Look,
 ) -> Result<Option<LossyCast>, ArrowError> {
     let seen = NullBuffer::union(rows.nulls(), seen);
-    for (name, column, wanted) in columns {
-        if let Some(found) = first_misfit(column, wanted, seen.as_ref(), look)? {
-            return Ok(Some(LossyCast { inside: format!("{name}{}", found.inside), ..found }));
+    for column in columns {
+        if let Some(found) = first_misfit(column.values, column.wanted, seen.as_ref(), look)? {
+            return Ok(Some(LossyCast { inside: format!("{}{}", column.name, found.inside), ..found }));
         }
     }
     Ok(None)

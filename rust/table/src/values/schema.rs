@@ -28,12 +28,20 @@ pub(crate) fn normalize(schema: &Schema, calendar: FileCalendar, columns: &Schem
     Arc::new(Schema::new(calendar.tag_fields(fields, columns)))
 }
 
-/// Merges the schemas of files, each with the name of a file that has it.
-pub(crate) fn merge<'a>(schemas: impl IntoIterator<Item = (&'a SchemaRef, &'a str)>) -> Result<SchemaRef> {
+/// The schema of a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileSchema<'a> {
+    /// The name of the file, for errors.
+    pub file: &'a str,
+    pub schema: &'a SchemaRef,
+}
+
+/// Merges the schemas of files.
+pub(crate) fn merge<'a>(schemas: impl IntoIterator<Item = FileSchema<'a>>) -> Result<SchemaRef> {
     let mut fields: Vec<FieldRef> = Vec::new();
     let mut places: HashMap<String, (usize, &'a str)> = HashMap::new();
     let mut last: Option<&SchemaRef> = None;
-    for (schema, file) in schemas {
+    for FileSchema { file, schema } in schemas {
         // Neighbours mostly share their schema: a table of 100,000 files is merged in no time.
         if last.is_some_and(|last| Arc::ptr_eq(last, schema)) {
             continue;

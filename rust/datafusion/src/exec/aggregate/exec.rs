@@ -27,9 +27,9 @@ use tokio::sync::OnceCell;
 
 use super::question::Question;
 use super::rest::{Told, rest_of};
-use super::states::{of_bounds, of_values};
+use super::states::{StateSchemas, of_bounds, of_values};
 use crate::error::to_engine;
-use crate::exec::facts::{Facts, has_rows};
+use crate::exec::facts::{Facts, Reprobed, has_rows};
 use crate::exec::index_only::bytes_of;
 
 /// Gives the states of a partial aggregate: from the index where it can tell, from its input elsewhere.
@@ -80,6 +80,14 @@ impl IndexAggregateExec {
     }
 }
 
+/// What the index told.
+#[derive(Default)]
+struct AnsweredStates {
+    states: Vec<RecordBatch>,
+    /// For each file of the snapshot whether the states have its rows; empty if nothing was told.
+    answered: Vec<bool>,
+}
+
 /// Asks the index.
 struct Asker {
     input: Arc<dyn ExecutionPlan>,
@@ -122,7 +130,7 @@ impl Asker {
                 None => return Ok(None),
             }
         }
-        let (found, report) = facts.for_telling(options, all).await.map_err(to_engine)?;
+        let Reprobed { facts: found, report } = facts.for_telling(options, all).await.map_err(to_engine)?;
         self.count("index_reads", all.index_reads + report.index_reads);
         self.count("index_bytes", all.index_bytes + report.index_bytes);
         Ok(found)
@@ -134,19 +142,14 @@ impl Asker {
         if self.question.is_separable() { columns.chunks(1).collect() } else { vec![columns.as_slice()] }
     }
 
-    async fn ask_index(&self, facts: &Facts, memory: &MemoryReservation) -> Result<(Vec<RecordBatch>, Vec<bool>)> {
-        let (states, answered) = self.ask_bounds(facts).await?;
-        if states.is_empty() { self.ask_values(facts, memory).await } else { Ok((states, answered)) }
+    async fn ask_index(&self, facts: &Facts, memory: &MemoryReservation) -> Result<AnsweredStates> {
+        let told = self.ask_bounds(facts).await?;
+        if told.states.is_empty() { self.ask_values(facts, memory).await } else { Ok(told) }
     }
 
     /// The states of the files that were answered, and the plan for what is left.
-    fn answer(
-        &self,
-        facts: &Facts,
-        (states, answered): (Vec<RecordBatch>, Vec<bool>),
-        told: Told,
-        memory: MemoryReservation,
-    ) -> Result<Answer> {
+    fn answer(&self, facts: &Facts, found: AnsweredStates, told: Told, memory: MemoryReservation) -> Result<Answer> {
+        let AnsweredStates { states, answered } = found;
         let files = facts.files.iter().zip(facts.snapshot.files()).zip(&answered);
         let files: Vec<_> = files.filter(|(_, answered)| **answered).map(|(file, _)| file).collect();
         self.count("files_answered", files.iter().filter(|(probe, _)| has_rows(probe)).count() as u64);
@@ -156,23 +159,25 @@ impl Asker {
     }
 
     /// Directories tell the bounds and the NULLs of columns.
-    async fn ask_bounds(&self, facts: &Facts) -> Result<(Vec<RecordBatch>, Vec<bool>)> {
-        let Some(requests) = self.question.bounds() else { return Ok(Default::default()) };
+    async fn ask_bounds(&self, facts: &Facts) -> Result<AnsweredStates> {
+        let Some(requests) = self.question.bounds() else { return Ok(AnsweredStates::default()) };
         let bounds = facts.snapshot.min_max(&requests, &facts.files).await.map_err(to_engine)?;
         self.count("index_reads", bounds.index_reads);
         self.count("index_bytes", bounds.index_bytes);
         if bounds.columns.iter().all(Vec::is_empty) {
-            return Ok(Default::default());
+            return Ok(AnsweredStates::default());
         }
         let states = of_bounds(&self.question, &self.input.schema(), &requests, &bounds, &facts.files)?;
-        Ok((vec![states], bounds.answered))
+        Ok(AnsweredStates { states: vec![states], answered: bounds.answered })
     }
 
     /// Values and pairs of values tell everything else. Where they are more than the session has memory for, the engine makes groups of the
     /// rows, as it can put some of them aside.
-    async fn ask_values(&self, facts: &Facts, memory: &MemoryReservation) -> Result<(Vec<RecordBatch>, Vec<bool>)> {
-        let (mut states, mut answered): (Vec<RecordBatch>, Option<Vec<bool>>) = Default::default();
+    async fn ask_values(&self, facts: &Facts, memory: &MemoryReservation) -> Result<AnsweredStates> {
+        let mut states: Vec<RecordBatch> = Vec::new();
+        let mut answered: Option<Vec<bool>> = None;
         let mut magnitudes = vec![0.0; self.question.measures.len()];
+        let schema = self.input.schema();
         for columns in self.asked() {
             let summed = self.question.summed(columns, &facts.snapshot.schema());
             let few = self.question.ends_early;
@@ -196,8 +201,8 @@ impl Asker {
             }
             for part in &tally.parts {
                 self.count("values", part.rows.len() as u64);
-                let states_of_part =
-                    of_values(&self.question, (&facts.schema, &self.input.schema()), columns, part, &mut magnitudes)?;
+                let schemas = StateSchemas { table: &facts.schema, states: &schema };
+                let states_of_part = of_values(&self.question, schemas, columns, part, &mut magnitudes)?;
                 let Some(all) = states_of_part.filter(|all| memory.try_grow(all.get_array_memory_size()).is_ok())
                 else {
                     return Ok(nothing_told(memory));
@@ -208,7 +213,7 @@ impl Asker {
             memory.shrink(told);
             answered = Some(tally.answered);
         }
-        Ok((states, answered.unwrap_or_default()))
+        Ok(AnsweredStates { states, answered: answered.unwrap_or_default() })
     }
 
     fn count(&self, name: &'static str, value: u64) {
@@ -218,10 +223,11 @@ impl Asker {
 }
 
 /// No states, which take no memory.
-fn nothing_told(memory: &MemoryReservation) -> (Vec<RecordBatch>, Vec<bool>) {
+fn nothing_told(memory: &MemoryReservation) -> AnsweredStates {
     memory.free();
-    Default::default()
+    AnsweredStates::default()
 }
+
 impl DisplayAs for IndexAggregateExec {
     fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns: Vec<_> = self.question.columns.iter().map(|name| column::display(name)).collect();

@@ -24,7 +24,7 @@ use lakemark_table::{MinMaxRequest, field_of};
 use super::sums::can_be_exact;
 use crate::exec::facts::Facts;
 use crate::exec::scan::LakemarkScanExec;
-use crate::expr::fields::{access_of, type_of};
+use crate::expr::fields::{FieldAccess, access_of, type_of};
 
 /// An aggregate over a scan, in terms of the scan's columns.
 #[derive(Clone, Debug)]
@@ -222,7 +222,7 @@ impl Read<'_> {
 
     /// The field that an expression takes out of a column.
     fn field(&mut self, expr: &Arc<dyn PhysicalExpr>) -> Option<Column> {
-        let (root, names) = access_of(expr)?;
+        let FieldAccess { column: root, names } = access_of(expr)?;
         let name = column::join([root.name()].into_iter().chain(names.iter().map(String::as_str)));
         let data_type = type_of(&self.schema(), &name)?.clone();
         let place = self.fields.iter().position(|field| *field.name() == name).unwrap_or_else(|| {

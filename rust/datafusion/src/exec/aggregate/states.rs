@@ -15,15 +15,25 @@ use super::question::{Measure, Question};
 use super::sums::multiplied;
 use crate::expr::fields::type_of;
 
-/// One row of states per value or pair of values of these `columns` of a `table`, in the `schema` of states: the final aggregate puts those of one group together. None if a sum
+/// What values are read by, and what states are written in.
+#[derive(Clone, Copy)]
+pub(super) struct StateSchemas<'a> {
+    /// The table's columns as the scan gives them.
+    pub(super) table: &'a Schema,
+    /// The states' columns.
+    pub(super) states: &'a SchemaRef,
+}
+
+/// One row of states per value or pair of values of these `columns` of the table: the final aggregate puts those of one group together. None if a sum
 /// of them would depend on the order of the rows; `magnitudes` has a number for each measure, which goes from part to part.
 pub(super) fn of_values(
     question: &Question,
-    (table, schema): (&Schema, &SchemaRef),
+    schemas: StateSchemas<'_>,
     columns: &[String],
     part: &ValueCounts,
     magnitudes: &mut [f64],
 ) -> Result<Option<RecordBatch>> {
+    let StateSchemas { table, states: schema } = schemas;
     let values = columns.iter().zip(&part.values).map(|(column, values)| as_scanned(values, type_of(table, column)));
     let values = values.collect::<Result<Vec<_>>>()?;
     let fields = columns.iter().zip(&values);
@@ -148,21 +158,24 @@ pub(super) fn of_bounds(
     let mut states = vec![state_row(question, schema, None, rows.sum())?];
     for (request, parts) in requests.iter().zip(&bounds.columns) {
         for part in parts {
-            states.push(state_row(question, schema, Some((&request.column, part)), 0)?);
+            let part = ColumnPart { column: &request.column, bounds: part };
+            states.push(state_row(question, schema, Some(part), 0)?);
         }
     }
     Ok(concat_batches(schema, &states)?)
 }
 
+/// A part of what is told of a column.
+#[derive(Clone, Copy)]
+struct ColumnPart<'a> {
+    column: &'a str,
+    bounds: &'a ColumnMinMax,
+}
+
 /// The states of one column's part; the others stay as they are before the first row.
-fn state_row(
-    question: &Question,
-    schema: &SchemaRef,
-    part: Option<(&String, &ColumnMinMax)>,
-    rows: u64,
-) -> Result<RecordBatch> {
+fn state_row(question: &Question, schema: &SchemaRef, part: Option<ColumnPart<'_>>, rows: u64) -> Result<RecordBatch> {
     let states = question.measures.iter().zip(schema.fields()).map(|(measure, field)| {
-        let own = part.filter(|(column, _)| measure.column() == Some(column.as_str())).map(|(_, part)| part);
+        let own = part.filter(|part| measure.column() == Some(part.column)).map(|part| part.bounds);
         let count = |rows: u64| -> Result<ArrayRef> { Ok(Arc::new(Int64Array::from(vec![to_count(rows)?]))) };
         match (measure, own) {
             (Measure::Count(arguments), None) if measure.counts_rows() => {

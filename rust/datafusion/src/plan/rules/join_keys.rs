@@ -21,7 +21,7 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 
 use super::barriers::BarrierExec;
 use crate::config::LakemarkOptions;
-use crate::exec::build_keys::{BuildKeys, BuildKeysExec};
+use crate::exec::build_keys::{BuildKeys, BuildKeysExec, BuildSideKeys};
 use crate::exec::scan::LakemarkScanExec;
 
 type Plan = Arc<dyn ExecutionPlan>;
@@ -114,8 +114,9 @@ fn keeping(
     if has_nulls || !on.iter().all(is_of_column) {
         return Ok(Transformed::no(node));
     }
-    let (keeping, keys) = BuildKeysExec::over(Arc::clone(join.left()), on, limits.get(&filter).copied());
+    let enough = limits.get(&filter).copied();
+    let BuildSideKeys { build_side, keys } = BuildKeysExec::over(Arc::clone(join.left()), on, enough);
     kept.insert(filter, keys);
-    let children = vec![Arc::new(keeping) as Plan, Arc::clone(join.right())];
+    let children = vec![Arc::new(build_side) as Plan, Arc::clone(join.right())];
     replace_children_if_necessary(node, children).map(Transformed::yes)
 }

@@ -44,8 +44,10 @@ type Plan = Arc<dyn ExecutionPlan>;
 type Filter = Arc<dyn PhysicalExpr>;
 
 /// DataFusion's rules that this one replaces, before and after the plan got its final form.
-const REPLACED: [(&str, FilterPushdownPhase); 2] =
-    [("FilterPushdown", FilterPushdownPhase::Pre), ("FilterPushdown(Post)", FilterPushdownPhase::Post)];
+const REPLACED: [PositionalPushdown; 2] = [
+    PositionalPushdown { phase: FilterPushdownPhase::Pre, name: "FilterPushdown" },
+    PositionalPushdown { phase: FilterPushdownPhase::Post, name: "FilterPushdown(Post)" },
+];
 
 /// The optimizer rule. [`session_context`](crate::session_context) has it; other sessions put it in the place of DataFusion's
 /// rules `FilterPushdown` and `FilterPushdown(Post)`, by [`PositionalPushdown::replace`].
@@ -58,7 +60,7 @@ pub struct PositionalPushdown {
 impl PositionalPushdown {
     /// Puts the rule in the place of DataFusion's own among `rules`.
     pub fn replace(rules: &mut [Arc<dyn PhysicalOptimizerRule + Send + Sync>]) {
-        for (name, phase) in REPLACED {
+        for Self { phase, name } in REPLACED {
             for rule in rules.iter_mut().filter(|rule| rule.name() == name) {
                 *rule = Arc::new(Self { phase, name });
             }

@@ -11,10 +11,11 @@ use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use futures::future::join_all;
 use lakemark_table::{BufferedRows, ProbeReport};
 
-use super::{Planner, Work};
+use super::Planner;
+use super::work::{CertainRows, ChosenRows, Work};
 use crate::read::access::{Pages, is_worth_cutting};
 use crate::read::statistics::{
-    Placed, Read, StatisticsReader, share_of, with_pending, without_far_dates, without_nulls,
+    Placed, Read, StatisticsReader, StatisticsSource, share_of, with_pending, without_far_dates, without_nulls,
 };
 
 impl Planner<'_> {
@@ -75,12 +76,15 @@ impl Planner<'_> {
     }
 
     async fn of_columns(&self, work: &Work<'_>, share_left: Option<f64>) -> Result<Statistics> {
-        let (read, _, _) = self.reading();
+        let read = self.reading().columns;
         let read = if work.checked.is_empty() { &self.columns } else { &read };
-        let certain = work.certain.iter().map(|(file, _, rows)| (*file, Some(u64::from(rows.len()))));
+        let certain =
+            work.certain.iter().map(|certain| Read { file: certain.file, rows: Some(certain.chosen.count()) });
         let certain = self.merged(read, certain.collect()).await?;
-        let checked =
-            work.checked.iter().map(|(file, chosen)| (*file, chosen.as_ref().map(|(_, rows)| u64::from(rows.len()))));
+        let checked = work
+            .checked
+            .iter()
+            .map(|checked| Read { file: checked.file, rows: checked.chosen.as_ref().map(ChosenRows::count) });
         let checked = self.merged(read, checked.collect()).await?;
         let certain = certain.map(|statistics| {
             let mut projected = statistics.project(Some(&self.columns));
@@ -116,8 +120,8 @@ impl Planner<'_> {
         if !self.request.is_joined || work.pending.is_some_and(|pending| pending.row_count() > 0) {
             return Ok(Vec::new());
         }
-        let certain = work.certain.iter().map(|(file, _, _)| *file);
-        let known = self.known_statistics(certain.chain(work.checked.iter().map(|(file, _)| *file)))?;
+        let certain = work.certain.iter().map(|certain| certain.file);
+        let known = self.known_statistics(certain.chain(work.checked.iter().map(|checked| checked.file)))?;
         let is_full = |statistics: &Option<Arc<Statistics>>, column: usize| {
             let column = statistics.as_ref().and_then(|statistics| statistics.column_statistics.get(column));
             column.is_some_and(|column| column.null_count == Precision::Exact(0))
@@ -136,18 +140,21 @@ impl Planner<'_> {
 
     /// What reads the statistics of these columns of the files.
     fn statistics_reader(&self, columns: &[usize]) -> Result<StatisticsReader<'_>> {
-        let of = (self.request.snapshot, self.request.types);
-        let from = (&self.footers, self.known.as_ref());
-        StatisticsReader::new(self.state, of, from, self.table_schema.file_schema(), columns)
+        let from = StatisticsSource {
+            snapshot: self.request.snapshot,
+            types: self.request.types,
+            footers: &self.footers,
+            known: &self.known,
+        };
+        StatisticsReader::new(self.state, from, self.table_schema.file_schema(), columns)
     }
 
     /// The statistics of what is read of these files together, column by column of the table; of those that are not read nothing is known.
-    async fn merged(&self, read: &[usize], files: Vec<(Placed<'_>, Option<u64>)>) -> Result<Option<Statistics>> {
+    async fn merged(&self, read: &[usize], files: Vec<Read<'_>>) -> Result<Option<Statistics>> {
         let file_schema = self.table_schema.file_schema();
         let own = file_schema.fields().len();
         let of_files: Vec<usize> = read.iter().copied().filter(|column| *column < own).collect();
         let reader = self.statistics_reader(&of_files)?;
-        let files: Vec<_> = files.into_iter().map(|(file, rows)| Read { file, rows }).collect();
         if self.may_be_answered() && !reader.knows(&files) {
             return exec_err!("no file is opened where the index may answer");
         }
@@ -190,12 +197,12 @@ impl Planner<'_> {
             return;
         }
         let partitions = self.state.config().target_partitions().max(1) as u64;
-        let all: u64 = work.certain.iter().map(|(_, _, rows)| u64::from(rows.len())).sum();
-        let large = work.certain.iter().filter(|(file, _, rows)| {
-            let rows = u64::from(rows.len());
+        let all: u64 = work.certain.iter().map(|certain| certain.chosen.count()).sum();
+        let large = work.certain.iter().filter(|CertainRows { file, chosen }| {
+            let rows = chosen.count();
             is_worth_cutting(rows) && rows * partitions > all && !self.known.has_pages(file.place)
         });
-        join_all(large.map(|(file, _, _)| async {
+        join_all(large.map(|CertainRows { file, .. }| async {
             if let Ok(footer) = self.footers.fetch(&file.meta).await {
                 self.known.found_pages(file.place, Pages::of(&footer));
             }

@@ -18,7 +18,7 @@ use datafusion::logical_expr::{
 use lakemark_table::{Change, Error, ErrorKind, Operation, Result};
 
 use super::exact::Target;
-use super::{KEY_PREFIX, rows, split};
+use super::{KEY_PREFIX, SplitRows, rows, split};
 use crate::error::from_engine;
 
 /// Marks of which side a joined row has, and of the clause that takes it.
@@ -40,7 +40,7 @@ pub(super) async fn changes(
     let taken = taken.cache().await.map_err(from_engine)?;
     let mut changes = Vec::new();
     for (number, clause) in merge.clauses.iter().enumerate() {
-        let (operation, wanted) = values(target, &called, clause, key, &source)?;
+        let ClauseValues { operation, wanted } = values(target, &called, clause, key, &source)?;
         let plain = |expr: Expr| flat(expr).map_err(from_engine);
         let wanted = wanted.into_iter().map(plain).collect::<Result<Vec<_>>>()?;
         let frame = taken.clone().filter(col(CLAUSE).eq(lit(number as i64))).and_then(|rows| rows.select(wanted));
@@ -48,7 +48,7 @@ pub(super) async fn changes(
         let (keys, values) = match operation {
             Operation::Insert => (None, found),
             _ => {
-                let (keys, values) = split(&found, key)?;
+                let SplitRows { keys, values } = split(&found, key)?;
                 (Some(keys), values)
             }
         };
@@ -147,14 +147,21 @@ fn flat(expr: Expr) -> EngineResult<Expr> {
     .data()
 }
 
-/// What a clause does, and the columns that it needs: the target's keys first, unless it inserts.
+/// What a clause does.
+struct ClauseValues {
+    operation: Operation,
+    /// The columns that it needs: the target's keys first, unless it inserts.
+    wanted: Vec<Expr>,
+}
+
+/// What a clause does, and the columns that it needs.
 fn values(
     target: &Arc<dyn TableSource>,
     called: &TableReference,
     clause: &MergeIntoClause,
     key: &[String],
     source: &LogicalPlan,
-) -> Result<(Operation, Vec<Expr>)> {
+) -> Result<ClauseValues> {
     let schema = target.schema();
     let typed = |name: &str, value: &Expr| -> Result<Expr> {
         let field = schema.field_with_name(name).map_err(|error| from_engine(error.into()))?;
@@ -167,7 +174,7 @@ fn values(
             let all: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
             let columns = if columns.is_empty() { &all } else { columns };
             let wanted = columns.iter().zip(values).map(|(name, value)| typed(name, value));
-            Ok((Operation::Insert, wanted.collect::<Result<_>>()?))
+            Ok(ClauseValues { operation: Operation::Insert, wanted: wanted.collect::<Result<_>>()? })
         }
         MergeIntoAction::Update(assignments) => {
             if let Some((name, _)) = assignments.iter().find(|(name, _)| key.contains(name)) {
@@ -180,9 +187,9 @@ fn values(
             for (name, value) in assignments {
                 wanted.push(typed(name, value)?);
             }
-            Ok((Operation::Update, wanted))
+            Ok(ClauseValues { operation: Operation::Update, wanted })
         }
-        MergeIntoAction::Delete => Ok((Operation::Delete, target_keys(called, key))),
+        MergeIntoAction::Delete => Ok(ClauseValues { operation: Operation::Delete, wanted: target_keys(called, key) }),
     }
 }
 

@@ -27,14 +27,31 @@ use crate::error::to_engine;
 use crate::plan::provider::LakemarkTable;
 use crate::sql::schema::registered;
 
-/// A part of a statement, and what to do instead.
-type Part = (&'static str, &'static str);
+/// A part of a statement that is not supported.
+#[derive(Clone, Copy)]
+struct Part {
+    name: &'static str,
+    /// What to do instead.
+    instead: &'static str,
+}
+
+impl Part {
+    /// The part of this name.
+    const fn of(name: &'static str, instead: &'static str) -> Self {
+        Self { name, instead }
+    }
+
+    /// The part, if the statement has it.
+    fn when(self, is_there: bool) -> Option<Self> {
+        is_there.then_some(self)
+    }
+}
 
 const MERGE: &str = "use MERGE INTO t USING s ON … WHEN MATCHED THEN UPDATE SET …";
-const NO_ROWS_BACK: Part = ("RETURNING", "ask for the rows with a SELECT");
-const NO_OUTPUT: Part = ("OUTPUT", "ask for the rows with a SELECT");
-const NO_HINT: Part = ("a hint", "leave it out");
-const NO_ORDER: Part = ("ORDER BY", "choose the rows with WHERE … IN (SELECT … ORDER BY … LIMIT …)");
+const NO_ROWS_BACK: Part = Part::of("RETURNING", "ask for the rows with a SELECT");
+const NO_OUTPUT: Part = Part::of("OUTPUT", "ask for the rows with a SELECT");
+const NO_HINT: Part = Part::of("a hint", "leave it out");
+const NO_ORDER: Part = Part::of("ORDER BY", "choose the rows with WHERE … IN (SELECT … ORDER BY … LIMIT …)");
 
 /// Refuses what the planner passes over in the queries of any statement: their answers would be others.
 pub(super) fn check_queries(statement: &EngineStatement) -> EngineResult<()> {
@@ -49,8 +66,8 @@ pub(super) fn check_queries(statement: &EngineStatement) -> EngineResult<()> {
     };
     match found {
         ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break((part, instead)) => {
-            Err(to_engine(Error::new(ErrorKind::Unsupported, format!("{part} is not supported; {instead}"))))
+        ControlFlow::Break(Part { name, instead }) => {
+            Err(to_engine(Error::new(ErrorKind::Unsupported, format!("{name} is not supported; {instead}"))))
         }
     }
 }
@@ -71,7 +88,7 @@ pub(super) async fn check(state: &SessionState, statement: &mut Statement) -> En
     if !provider.is::<LakemarkTable>() {
         return Ok(());
     }
-    if let Some((part, instead)) = refused(statement) {
+    if let Some(Part { name: part, instead }) = refused(statement) {
         let text = format!("{part} is not supported in {} of a Lakemark table; {instead}", called(statement));
         return Err(to_engine(Error::new(ErrorKind::Unsupported, text)));
     }
@@ -150,13 +167,13 @@ fn refused(statement: &Statement) -> Option<Part> {
     })
 }
 
-fn first(parts: &[(bool, Part)]) -> Option<Part> {
-    parts.iter().find(|(is_there, _)| *is_there).map(|(_, part)| *part)
+fn first(parts: &[Option<Part>]) -> Option<Part> {
+    parts.iter().find_map(|part| *part)
 }
 
 fn of_insert(insert: &Insert) -> Option<Part> {
-    const ONE_TABLE: Part = ("INSERT ALL or INSERT FIRST", "insert into each table by itself");
-    const CONFLICT: Part = (
+    const ONE_TABLE: Part = Part::of("INSERT ALL or INSERT FIRST", "insert into each table by itself");
+    const CONFLICT: Part = Part::of(
         "a clause for rows whose key is there already",
         "use REPLACE INTO for whole rows, or MERGE INTO t USING s ON … WHEN MATCHED … WHEN NOT MATCHED …",
     );
@@ -168,21 +185,19 @@ fn of_insert(insert: &Insert) -> Option<Part> {
         || insert.ignore
         || insert.or.as_ref().is_some_and(|or| !matches!(or, SqliteOnConflict::Replace));
     first(&[
-        (!is_one_table, ONE_TABLE),
-        (is_conflict, CONFLICT),
-        (
-            insert.partitioned.is_some() || !insert.after_columns.is_empty(),
-            ("PARTITION (…)", "insert the partition columns like all others: INSERT INTO t (…, p) …"),
-        ),
-        (!insert.assignments.is_empty(), ("SET", "use INSERT INTO t (a, b) VALUES (…)")),
-        (insert.table_alias.is_some(), ("an alias of the table", "leave it out")),
-        (insert.insert_alias.is_some(), ("an alias of the rows", "leave it out")),
-        (insert.returning.is_some(), NO_ROWS_BACK),
-        (insert.output.is_some(), NO_OUTPUT),
-        (!insert.optimizer_hints.is_empty() || insert.priority.is_some(), NO_HINT),
-        (insert.settings.is_some(), ("SETTINGS", "use SET before the statement")),
-        (insert.format_clause.is_some(), ("FORMAT", "insert from a query or VALUES")),
-        (insert.source.is_none(), ("DEFAULT VALUES", "give the key in VALUES (…)")),
+        ONE_TABLE.when(!is_one_table),
+        CONFLICT.when(is_conflict),
+        Part::of("PARTITION (…)", "insert the partition columns like all others: INSERT INTO t (…, p) …")
+            .when(insert.partitioned.is_some() || !insert.after_columns.is_empty()),
+        Part::of("SET", "use INSERT INTO t (a, b) VALUES (…)").when(!insert.assignments.is_empty()),
+        Part::of("an alias of the table", "leave it out").when(insert.table_alias.is_some()),
+        Part::of("an alias of the rows", "leave it out").when(insert.insert_alias.is_some()),
+        NO_ROWS_BACK.when(insert.returning.is_some()),
+        NO_OUTPUT.when(insert.output.is_some()),
+        NO_HINT.when(!insert.optimizer_hints.is_empty() || insert.priority.is_some()),
+        Part::of("SETTINGS", "use SET before the statement").when(insert.settings.is_some()),
+        Part::of("FORMAT", "insert from a query or VALUES").when(insert.format_clause.is_some()),
+        Part::of("DEFAULT VALUES", "give the key in VALUES (…)").when(insert.source.is_none()),
     ])
 }
 
@@ -190,40 +205,40 @@ fn of_update(update: &Update) -> Option<Part> {
     let of_target = modifier(&update.table.relation);
     of_target.or_else(|| of_assignments(&update.assignments)).or_else(|| {
         first(&[
-            (!update.table.joins.is_empty(), ("a join", MERGE)),
-            (update.from.is_some(), ("FROM", MERGE)),
-            (update.or.is_some(), ("OR", "leave it out")),
-            (!update.order_by.is_empty(), NO_ORDER),
-            (update.limit.is_some(), ("LIMIT", "choose the rows with WHERE … IN (SELECT … LIMIT …)")),
-            (update.returning.is_some(), NO_ROWS_BACK),
-            (update.output.is_some(), NO_OUTPUT),
-            (!update.optimizer_hints.is_empty(), NO_HINT),
+            Part::of("a join", MERGE).when(!update.table.joins.is_empty()),
+            Part::of("FROM", MERGE).when(update.from.is_some()),
+            Part::of("OR", "leave it out").when(update.or.is_some()),
+            NO_ORDER.when(!update.order_by.is_empty()),
+            Part::of("LIMIT", "choose the rows with WHERE … IN (SELECT … LIMIT …)").when(update.limit.is_some()),
+            NO_ROWS_BACK.when(update.returning.is_some()),
+            NO_OUTPUT.when(update.output.is_some()),
+            NO_HINT.when(!update.optimizer_hints.is_empty()),
         ])
     })
 }
 
 fn of_delete(delete: &Delete) -> Option<Part> {
     const OTHER_TABLES: Part =
-        ("another table", "use WHERE EXISTS (SELECT …), or MERGE INTO t USING s ON … WHEN MATCHED THEN DELETE");
+        Part::of("another table", "use WHERE EXISTS (SELECT …), or MERGE INTO t USING s ON … WHEN MATCHED THEN DELETE");
     let tables = tables_of(delete);
     tables.first().and_then(|target| modifier(&target.relation)).or_else(|| {
         first(&[
-            (tables.len() != 1 || tables.iter().any(|table| !table.joins.is_empty()), OTHER_TABLES),
-            (delete.using.is_some(), OTHER_TABLES),
-            (!delete.tables.is_empty(), ("a name before FROM", "use DELETE FROM t WHERE …")),
-            (!delete.order_by.is_empty(), NO_ORDER),
-            (delete.returning.is_some(), NO_ROWS_BACK),
-            (delete.output.is_some(), NO_OUTPUT),
-            (!delete.optimizer_hints.is_empty(), NO_HINT),
+            OTHER_TABLES.when(tables.len() != 1 || tables.iter().any(|table| !table.joins.is_empty())),
+            OTHER_TABLES.when(delete.using.is_some()),
+            Part::of("a name before FROM", "use DELETE FROM t WHERE …").when(!delete.tables.is_empty()),
+            NO_ORDER.when(!delete.order_by.is_empty()),
+            NO_ROWS_BACK.when(delete.returning.is_some()),
+            NO_OUTPUT.when(delete.output.is_some()),
+            NO_HINT.when(!delete.optimizer_hints.is_empty()),
         ])
     })
 }
 
 fn of_merge(merge: &Merge) -> Option<Part> {
-    const CONDITION: Part = ("WHERE or DELETE WHERE in a clause", "use WHEN MATCHED AND … THEN …");
+    const CONDITION: Part = Part::of("WHERE or DELETE WHERE in a clause", "use WHEN MATCHED AND … THEN …");
     let of_clause = |action: &MergeAction| match action {
         MergeAction::Insert(insert) => {
-            insert.insert_predicate.as_ref().map(|_| ("WHERE in a clause", "use WHEN NOT MATCHED AND … THEN …"))
+            insert.insert_predicate.as_ref().map(|_| Part::of("WHERE in a clause", "use WHEN NOT MATCHED AND … THEN …"))
         }
         MergeAction::Update(update) => of_assignments(&update.assignments)
             .or_else(|| (update.update_predicate.is_some() || update.delete_predicate.is_some()).then_some(CONDITION)),
@@ -231,42 +246,38 @@ fn of_merge(merge: &Merge) -> Option<Part> {
     };
     modifier(&merge.table)
         .or_else(|| merge.clauses.iter().find_map(|clause| of_clause(&clause.action)))
-        .or_else(|| first(&[(merge.output.is_some(), NO_OUTPUT), (!merge.optimizer_hints.is_empty(), NO_HINT)]))
+        .or_else(|| first(&[NO_OUTPUT.when(merge.output.is_some()), NO_HINT.when(!merge.optimizer_hints.is_empty())]))
 }
 
 fn of_assignments(assignments: &[Assignment]) -> Option<Part> {
     let is_tuple = |assignment: &Assignment| matches!(assignment.target, AssignmentTarget::Tuple(_));
-    assignments.iter().any(is_tuple).then_some(("a tuple of columns", "set the columns one by one"))
+    assignments.iter().any(is_tuple).then_some(Part::of("a tuple of columns", "set the columns one by one"))
 }
 
 /// What stands beside the name of the table that is changed.
 fn modifier(factor: &TableFactor) -> Option<Part> {
     let TableFactor::Table { alias, args, with_hints, version, index_hints, .. } = factor else { return None };
     first(&[
-        (args.is_some(), ("a list of arguments behind the table", "leave it out")),
-        (!with_hints.is_empty() || !index_hints.is_empty(), NO_HINT),
-        (version.is_some(), ("a version", "leave it out: only the newest state is changed")),
-        (
-            alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()),
-            ("a list of columns behind the alias", "call the columns by the names that the table has"),
-        ),
+        Part::of("a list of arguments behind the table", "leave it out").when(args.is_some()),
+        NO_HINT.when(!with_hints.is_empty() || !index_hints.is_empty()),
+        Part::of("a version", "leave it out: only the newest state is changed").when(version.is_some()),
+        Part::of("a list of columns behind the alias", "call the columns by the names that the table has")
+            .when(alias.as_ref().is_some_and(|alias| !alias.columns.is_empty())),
     ])
     .or_else(|| unread(factor))
 }
 
 /// What the planner passes over where a table is read: the rows would be others.
 fn unread(factor: &TableFactor) -> Option<Part> {
-    const SAMPLE: Part = ("TABLESAMPLE", "choose the rows with WHERE");
+    const SAMPLE: Part = Part::of("TABLESAMPLE", "choose the rows with WHERE");
     match factor {
         TableFactor::Table { alias, args, with_ordinality, partitions, json_path, sample, .. } => first(&[
-            (sample.is_some(), SAMPLE),
-            (!partitions.is_empty(), ("PARTITION (…) behind a table", "choose the rows with WHERE")),
-            (json_path.is_some(), ("a path behind a table", "read the field in a SELECT")),
-            (*with_ordinality && args.is_none(), ("WITH ORDINALITY", "use row_number() OVER ()")),
-            (
-                alias.as_ref().is_some_and(|alias| alias.at.is_some()),
-                ("AT behind an alias", "use row_number() OVER ()"),
-            ),
+            SAMPLE.when(sample.is_some()),
+            Part::of("PARTITION (…) behind a table", "choose the rows with WHERE").when(!partitions.is_empty()),
+            Part::of("a path behind a table", "read the field in a SELECT").when(json_path.is_some()),
+            Part::of("WITH ORDINALITY", "use row_number() OVER ()").when(*with_ordinality && args.is_none()),
+            Part::of("AT behind an alias", "use row_number() OVER ()")
+                .when(alias.as_ref().is_some_and(|alias| alias.at.is_some())),
         ]),
         TableFactor::Derived { sample, .. } => sample.as_ref().map(|_| SAMPLE),
         _ => None,
@@ -282,7 +293,7 @@ impl Visitor for Querying {
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Part> {
         let is_all = query.order_by.as_ref().is_some_and(|order| matches!(order.kind, OrderByKind::All(_)));
         if is_all && !matches!(query.body.as_ref(), SetExpr::Select(_)) {
-            return ControlFlow::Break((
+            return ControlFlow::Break(Part::of(
                 "ORDER BY ALL of anything but a plain SELECT",
                 "name the columns: ORDER BY 1, 2",
             ));
@@ -295,11 +306,11 @@ impl Visitor for Querying {
         match modifiers.first() {
             None => ControlFlow::Continue(()),
             Some(modifier) => ControlFlow::Break(match modifier {
-                GroupByWithModifier::Rollup => ("WITH ROLLUP", "use GROUP BY ROLLUP (…)"),
-                GroupByWithModifier::Cube => ("WITH CUBE", "use GROUP BY CUBE (…)"),
-                GroupByWithModifier::Totals => ("WITH TOTALS", "use GROUP BY GROUPING SETS ((…), ())"),
+                GroupByWithModifier::Rollup => Part::of("WITH ROLLUP", "use GROUP BY ROLLUP (…)"),
+                GroupByWithModifier::Cube => Part::of("WITH CUBE", "use GROUP BY CUBE (…)"),
+                GroupByWithModifier::Totals => Part::of("WITH TOTALS", "use GROUP BY GROUPING SETS ((…), ())"),
                 GroupByWithModifier::GroupingSets(_) => {
-                    ("GROUPING SETS behind columns", "use GROUP BY GROUPING SETS (…) without them")
+                    Part::of("GROUPING SETS behind columns", "use GROUP BY GROUPING SETS (…) without them")
                 }
             }),
         }
@@ -318,9 +329,10 @@ impl Visitor for Reading {
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Part> {
         let found = first(&[
-            (select.prewhere.is_some(), ("PREWHERE", "use WHERE")),
-            (!select.connect_by.is_empty(), ("CONNECT BY", "use WITH RECURSIVE")),
-            (select.exclude.is_some(), ("EXCLUDE behind the columns", "write * EXCLUDE (…), or name the columns")),
+            Part::of("PREWHERE", "use WHERE").when(select.prewhere.is_some()),
+            Part::of("CONNECT BY", "use WITH RECURSIVE").when(!select.connect_by.is_empty()),
+            Part::of("EXCLUDE behind the columns", "write * EXCLUDE (…), or name the columns")
+                .when(select.exclude.is_some()),
         ]);
         found.map_or(ControlFlow::Continue(()), ControlFlow::Break)
     }

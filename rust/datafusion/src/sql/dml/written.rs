@@ -134,7 +134,7 @@ struct Columns {
 impl Columns {
     fn of(statement: &DmlStatement) -> Self {
         let ours = target(statement);
-        let key = ours.as_ref().and_then(|(_, snapshot)| snapshot.key_columns()).unwrap_or_default();
+        let key = ours.as_ref().and_then(|pinned| pinned.snapshot.key_columns()).unwrap_or_default();
         let fields = statement.target.schema().fields().iter().cloned().collect();
         Self { fields, key, is_ours: ours.is_some() }
     }

@@ -34,7 +34,7 @@ use super::{scan_of, scanned};
 use crate::error::to_engine;
 use crate::expr::simplify::made_plain;
 use crate::expr::translate::translate;
-use crate::plan::pending::counted;
+use crate::plan::pending::{CountRequest, counted};
 use crate::plan::provider::{LakemarkTable, probe_options, pushdown};
 
 /// The plan as a table of its one row, if it counts the rows of one of our tables.
@@ -51,8 +51,15 @@ struct CountTable {
     /// What is counted, as the engine would do it.
     plan: LogicalPlan,
     table: Arc<dyn TableProvider>,
-    /// The condition, and the columns that it is about.
-    filter: Option<(Expr, DFSchemaRef)>,
+    filter: Option<CountFilter>,
+}
+
+/// Which rows are counted.
+#[derive(Debug)]
+struct CountFilter {
+    condition: Expr,
+    /// The columns that it is about.
+    schema: DFSchemaRef,
 }
 
 impl CountTable {
@@ -70,11 +77,13 @@ impl CountTable {
         }
         let (filter, input) = match input.as_ref() {
             LogicalPlan::Filter(filter) => {
-                (Some((filter.predicate.clone(), Arc::clone(filter.input.schema()))), &filter.input)
+                let (condition, schema) = (filter.predicate.clone(), Arc::clone(filter.input.schema()));
+                (Some(CountFilter { condition, schema }), &filter.input)
             }
             _ => (None, input),
         };
-        if filter.as_ref().is_some_and(|(filter, _)| pushdown(filter) != TableProviderFilterPushDown::Exact) {
+        let is_exact = |filter: &CountFilter| pushdown(&filter.condition) == TableProviderFilterPushDown::Exact;
+        if !filter.as_ref().is_none_or(is_exact) {
             return None;
         }
         let scan = scan_of(input).filter(|scan| scan.filters.is_empty())?;
@@ -90,11 +99,11 @@ impl CountTable {
             return Ok(None);
         };
         let snapshot = table.current().await.map_err(to_engine)?;
-        let (asked, filter) = match &self.filter {
+        let (predicate, filter) = match &self.filter {
             None => (Predicate::Const(Truth::True), None),
-            Some((filter, schema)) => {
+            Some(CountFilter { condition, schema }) => {
                 let now = state.execution_props().query_execution_start_time;
-                match made_plain(session, filter.clone(), Arc::clone(schema), now) {
+                match made_plain(session, condition.clone(), Arc::clone(schema), now) {
                     Ok(plain) => (translate(std::slice::from_ref(&plain), &snapshot.schema()), Some(plain)),
                     // What is wrong with it the engine says when it plans the statement.
                     Err(_) => return Ok(None),
@@ -102,12 +111,13 @@ impl CountTable {
             }
         };
         let options = ProbeOptions { count_only: true, ..probe_options(state) };
-        if !options.use_index || !may_be_told(&snapshot, &asked) {
+        if !options.use_index || !may_be_told(&snapshot, &predicate) {
             return Ok(None);
         }
-        let probe = snapshot.probe(&asked, &options).await.map_err(to_engine)?;
-        let of = (table.table().location(), snapshot.as_ref());
-        counted(state, || state.task_ctx(), of, (&asked, filter), probe).await
+        let probe = snapshot.probe(&predicate, &options).await.map_err(to_engine)?;
+        let location = table.table().location();
+        let request = CountRequest { location, snapshot: &snapshot, predicate: &predicate, filter };
+        counted(state, || state.task_ctx(), request, probe).await
     }
 }
 

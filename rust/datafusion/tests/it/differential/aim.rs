@@ -47,7 +47,7 @@ impl<'a> Aim<'a> {
         }
         match self.row {
             Some(row) if rng.random_bool(0.9) => {
-                let (column, at) = self.target(rng, row);
+                let Target { column, at } = self.target(rng, row);
                 match at {
                     Some(at) => aimed_leaf(rng, column, at, row),
                     None => null_leaf(rng, column),
@@ -57,16 +57,23 @@ impl<'a> Aim<'a> {
         }
     }
 
-    /// A column and where its domain holds the row's value: seldom one that is NULL.
-    fn target(&self, rng: &mut StdRng, row: &Sample) -> (&'a Column, Option<usize>) {
+    /// A column to aim at: seldom one that is NULL.
+    fn target(&self, rng: &mut StdRng, row: &Sample) -> Target<'a> {
         let mut ordinal = rng.random_range(0..self.columns.len());
         for _ in 0..2 {
             if row.picks[ordinal].is_none() {
                 ordinal = rng.random_range(0..self.columns.len());
             }
         }
-        (&self.columns[ordinal], row.picks[ordinal])
+        Target { column: &self.columns[ordinal], at: row.picks[ordinal] }
     }
+}
+
+/// A column of a row that is aimed at.
+struct Target<'a> {
+    column: &'a Column,
+    /// Where its domain holds the row's value; none for NULL.
+    at: Option<usize>,
 }
 
 /// A condition that is true of NULL.

@@ -15,6 +15,13 @@ use super::column::pick;
 /// What stored names begin with where columns are mapped.
 const STORED: &str = "col-";
 
+/// A data file.
+pub struct LogFile {
+    /// Its place in the folder.
+    pub path: String,
+    pub rows: usize,
+}
+
 /// The log of a random table.
 pub struct Log {
     dice: StdRng,
@@ -32,9 +39,9 @@ impl Log {
     }
 
     /// The first commit: a table of these files, whose columns are those of the first.
-    pub fn begin(&mut self, folder: &Path, files: &[(String, usize)]) {
-        let (first, _) = files.first().expect("a table has a file");
-        let input = File::open(folder.join(first)).unwrap();
+    pub fn begin(&mut self, folder: &Path, files: &[LogFile]) {
+        let first = files.first().expect("a table has a file");
+        let input = File::open(folder.join(&first.path)).unwrap();
         let schema = ParquetRecordBatchReaderBuilder::try_new(input).unwrap().schema().clone();
         let mapping = |name: &str, id: usize| match name.strip_prefix(STORED).filter(|_| self.is_mapped) {
             Some(shown) => {
@@ -60,14 +67,14 @@ impl Log {
         let metadata = json!({"metaData": {"id": "5fba94ed-9794-4965-ba6e-6ee3c0d22afa",
             "format": {"provider": "parquet", "options": {}}, "schemaString": schema, "partitionColumns": [],
             "configuration": configuration, "createdTime": 0}});
-        let added = files.iter().map(|(path, rows)| self.add(folder, path, *rows)).collect::<Vec<_>>();
+        let added = files.iter().map(|file| self.add(folder, &file.path, file.rows)).collect::<Vec<_>>();
         commit(folder, self.version, &[vec![protocol, metadata], added].concat());
     }
 
     /// The next commit: files come, others go.
-    pub fn change(&mut self, folder: &Path, added: &[(String, usize)], removed: &[String]) {
+    pub fn change(&mut self, folder: &Path, added: &[LogFile], removed: &[String]) {
         let mut actions: Vec<Value> = removed.iter().map(|path| self.remove(path)).collect();
-        actions.extend(added.iter().map(|(path, rows)| self.add(folder, path, *rows)).collect::<Vec<_>>());
+        actions.extend(added.iter().map(|file| self.add(folder, &file.path, file.rows)).collect::<Vec<_>>());
         self.version += 1;
         commit(folder, self.version, &actions);
     }

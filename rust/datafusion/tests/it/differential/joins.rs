@@ -33,7 +33,7 @@ use super::column::pick;
 use super::table::{Manner, RandomTable};
 use super::{Summary, alone, run_all};
 
-use self::source::Tables;
+use self::source::{NamedTable, Tables};
 use self::statement::Statement;
 #[cfg(not(test))]
 pub use self::written::write;
@@ -58,7 +58,7 @@ pub fn run_one(seed: u64, statement: u64) -> Summary {
 }
 
 /// The tables of a seed: the second mostly has columns of the first, under the same names, and the third sometimes.
-async fn tables(seed: u64, is_common: bool) -> [(&'static str, RandomTable); 3] {
+async fn tables(seed: u64, is_common: bool) -> [NamedTable; 3] {
     let mut rng = StdRng::seed_from_u64(seed ^ 0x701);
     let [of_t, of_u, of_v] = [0, 1, 2].map(|place| seed.wrapping_mul(3).wrapping_add(place));
     let is_flat = is_common || rng.random_bool(0.7);
@@ -68,7 +68,7 @@ async fn tables(seed: u64, is_common: bool) -> [(&'static str, RandomTable); 3] 
     let [like_u, like_v] = [0.8, 0.4].map(&mut like);
     let u = RandomTable::create_as(of_u, &Manner { like: like_u, ..manner }).await;
     let v = RandomTable::create_as(of_v, &Manner { like: like_v, ..manner }).await;
-    [("t", t), ("u", u), ("v", v)]
+    [("t", t), ("u", u), ("v", v)].map(|(name, table)| NamedTable { name, table })
 }
 
 /// Sessions over the same tables: with indexes, without, and with the rows in memory.
@@ -93,7 +93,7 @@ impl Judges {
         let unmarked = settings.session().await;
         run_sql(&unmarked, "SET lakemark.use_index = false").await;
         let memory = settings.session().await;
-        for (name, table) in tables {
+        for NamedTable { name, table } in tables {
             for (session, location) in [(&marked, table.location()), (&unmarked, table.plain_location())] {
                 let location = location.display();
                 run_sql(session, &format!("CREATE EXTERNAL TABLE {name} STORED AS LAKEMARK LOCATION '{location}'"))
@@ -213,7 +213,7 @@ async fn run_tables(seed: u64, statements: Range<u64>) -> Summary {
     let mut rng = StdRng::seed_from_u64(seed ^ 0x5eed);
     let judges = Judges::open(&tables, &mut rng).await;
     let mut summary = Summary::default();
-    for (name, table) in &tables {
+    for NamedTable { name, table } in &tables {
         let sql = format!("SELECT * FROM {name}");
         let [marked, unmarked] = [&judges.marked, &judges.unmarked];
         let (marked, unmarked) = (ask_sql(marked, &sql, false).await, ask_sql(unmarked, &sql, false).await);
@@ -271,7 +271,7 @@ async fn report(judges: &Judges, tables: &Tables, seed: u64, number: u64, statem
         break;
     }
     println!("DIFFERENCE seed {seed} statement {number}");
-    for (name, table) in tables {
+    for NamedTable { name, table } in tables {
         println!("  {name}: {}", table.description);
     }
     let [marked, unmarked, memory] = judges.ask(&smallest).await;

@@ -42,10 +42,10 @@ pub async fn change(rng: &mut StdRng, folder: &Path) -> Twin {
             table.flush().await.unwrap();
             done.push("flush".to_owned());
         }
-        let (operation, given) = random_change(rng, &rows);
-        done.push(format!("{} {} rows", operation.name(), given.num_rows()));
-        rows = changed(&rows, operation, &given);
-        table.write(vec![Change { operation, rows: given }], WriteOptions::default()).await.unwrap();
+        let change = random_change(rng, &rows);
+        done.push(format!("{} {} rows", change.operation.name(), change.rows.num_rows()));
+        rows = changed(&rows, change.operation, &change.rows);
+        table.write(vec![change], WriteOptions::default()).await.unwrap();
     }
     let twin = tempfile::tempdir().unwrap();
     let file = File::create(twin.path().join("twin.parquet")).unwrap();
@@ -74,7 +74,7 @@ fn ids(rows: &RecordBatch) -> &Int64Array {
 }
 
 /// Rows like those of the table under other ids, some of which are new.
-fn random_change(rng: &mut StdRng, rows: &RecordBatch) -> (Operation, RecordBatch) {
+fn random_change(rng: &mut StdRng, rows: &RecordBatch) -> Change {
     let last = ids(rows).iter().flatten().max().unwrap_or(0);
     let count = *pick(rng, &[1, 5, 40, 200]);
     let chosen: BTreeSet<i64> = (0..count).map(|_| rng.random_range(0..=last + last / 4 + 3)).collect();
@@ -82,7 +82,7 @@ fn random_change(rng: &mut StdRng, rows: &RecordBatch) -> (Operation, RecordBatc
     let operation = *pick(rng, &operations);
     if operation == Operation::Delete || rows.num_rows() == 0 {
         let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(chosen));
-        return (Operation::Delete, RecordBatch::try_from_iter([("id", ids)]).unwrap());
+        return Change { operation: Operation::Delete, rows: RecordBatch::try_from_iter([("id", ids)]).unwrap() };
     }
     let sources = UInt32Array::from_iter_values(chosen.iter().map(|_| rng.random_range(0..rows.num_rows()) as u32));
     let like = take_record_batch(rows, &sources).unwrap();
@@ -90,14 +90,14 @@ fn random_change(rng: &mut StdRng, rows: &RecordBatch) -> (Operation, RecordBatc
     columns[like.schema().index_of("id").unwrap()] = Arc::new(Int64Array::from_iter_values(chosen));
     let given = RecordBatch::try_new(like.schema(), columns).unwrap();
     if operation == Operation::Upsert {
-        return (operation, given);
+        return Change { operation, rows: given };
     }
     let mut named: Vec<usize> = (1..given.num_columns()).filter(|_| rng.random_bool(0.5)).collect();
     if named.is_empty() {
         named.push(1);
     }
     named.insert(0, 0);
-    (operation, given.project(&named).unwrap())
+    Change { operation, rows: given.project(&named).unwrap() }
 }
 
 /// The rows after a change.

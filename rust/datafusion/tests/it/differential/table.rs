@@ -20,7 +20,7 @@ use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
 
 use super::column::{Column, Home, STRUCT, Types, pick};
-use super::delta::{Log, delta_type, stored};
+use super::delta::{Log, LogFile, delta_type, stored};
 use super::pending::{self, Twin};
 
 /// A random table: its columns, and the folder that holds its files and its indexes.
@@ -236,9 +236,9 @@ fn random_parts(rng: &mut StdRng, columns: usize, is_mapped: bool, smaller: usiz
 }
 
 impl Part {
-    /// Its name and how many rows it has.
-    fn file(&self) -> (String, usize) {
-        (self.name.clone(), self.rows)
+    /// The file as a log has it.
+    fn file(&self) -> LogFile {
+        LogFile { path: self.name.clone(), rows: self.rows }
     }
 
     /// Writes the file and gives some of its rows.

@@ -51,12 +51,12 @@ impl Condition {
     pub fn of(&self, key: i64, row: &Row) -> Option<bool> {
         match self {
             Self::Key(comparison, than) => Some(compare(comparison, &key, than)),
-            Self::Number(comparison, than) => row.0.map(|a| compare(comparison, &a, than)),
-            Self::Text(than) => row.1.as_ref().map(|s| s == than),
-            Self::Begins(with) => row.1.as_ref().map(|s| s.starts_with(with)),
-            Self::NumberIsNull => Some(row.0.is_none()),
-            Self::NumberIn(set) => row.0.map(|a| set.contains(&a)),
-            Self::Even => row.0.map(|a| (i64::from(a) + key) % 2 == 0),
+            Self::Number(comparison, than) => row.a.map(|a| compare(comparison, &a, than)),
+            Self::Text(than) => row.s.as_ref().map(|s| s == than),
+            Self::Begins(with) => row.s.as_ref().map(|s| s.starts_with(with)),
+            Self::NumberIsNull => Some(row.a.is_none()),
+            Self::NumberIn(set) => row.a.map(|a| set.contains(&a)),
+            Self::Even => row.a.map(|a| (i64::from(a) + key) % 2 == 0),
             Self::And(one, other) => match (one.of(key, row), other.of(key, row)) {
                 (Some(false), _) | (_, Some(false)) => Some(false),
                 (Some(true), Some(true)) => Some(true),

@@ -16,8 +16,33 @@ use self::condition::Condition;
 use crate::fixture::{mark, open, text, write};
 
 /// A row without its key.
-type Row = (Option<i32>, Option<String>);
+#[derive(Clone)]
+pub struct Row {
+    pub a: Option<i32>,
+    pub s: Option<String>,
+}
+
 type Rows = BTreeMap<i64, Row>;
+
+/// What a statement makes of the table.
+struct Changed {
+    /// How many rows it says to have changed.
+    count: u64,
+    rows: Rows,
+}
+
+/// What the table was at a version.
+#[derive(Clone)]
+struct Version {
+    number: u64,
+    rows: Rows,
+}
+
+/// A data file in a log.
+struct LogFile {
+    name: String,
+    size: u64,
+}
 
 const KEYS: i64 = 120;
 /// Statements of a trial.
@@ -30,7 +55,7 @@ struct Trial {
     session: LakemarkSession,
     rows: Rows,
     /// What the table was at versions that nothing was pending at.
-    versions: Vec<(u64, Rows)>,
+    versions: Vec<Version>,
 }
 
 impl Trial {
@@ -44,7 +69,8 @@ impl Trial {
             let keys = (0..KEYS).filter(|key| key % 4 == file);
             let of: Rows = keys.map(|key| (key, row(&mut random))).collect();
             let name = format!("part-{file}.parquet");
-            adds.push((name.clone(), write(&folder.path().join(&name), &batch(&of))));
+            let size = write(&folder.path().join(&name), &batch(&of));
+            adds.push(LogFile { name, size });
             rows.extend(of);
         }
         if is_delta {
@@ -93,13 +119,13 @@ impl Trial {
 
     async fn remember(&mut self) {
         let newest = self.table.history(Some(1)).await.unwrap().first().map(|newest| newest.version);
-        self.versions.push((newest.unwrap(), self.rows.clone()));
+        self.versions.push(Version { number: newest.unwrap(), rows: self.rows.clone() });
     }
 
     /// Makes a statement and compares how many rows it says to have changed, or that it is refused and changes nothing.
-    async fn make(&mut self, sql: String, after: Option<(u64, Rows)>) -> String {
+    async fn make(&mut self, sql: String, after: Option<Changed>) -> String {
         match (self.session.sql(&sql).await, after) {
-            (Ok(frame), Some((count, rows))) => {
+            (Ok(frame), Some(Changed { count, rows })) => {
                 let told: Vec<String> = frame.collect().await.unwrap().iter().flat_map(text).collect();
                 assert_eq!(told, [count.to_string()], "{sql}");
                 self.rows = rows;
@@ -139,7 +165,7 @@ impl Trial {
                 (format!("INSERT INTO t (k, a, s) VALUES {}", values(&new, true)), new)
             }
             1 => {
-                let new: Rows = self.some().into_iter().map(|(key, (a, _))| (key, (a, None))).collect();
+                let new: Rows = self.some().into_iter().map(|(key, row)| (key, Row { s: None, ..row })).collect();
                 (format!("INSERT INTO t (k, a) VALUES {}", values(&new, false)), new)
             }
             _ => {
@@ -152,18 +178,19 @@ impl Trial {
         let mut after = self.rows.clone();
         let count = new.len() as u64;
         after.extend(new);
-        self.make(sql, is_free.then_some((count, after))).await
+        self.make(sql, is_free.then_some(Changed { count, rows: after })).await
     }
 
     async fn replace(&mut self) -> String {
         let whole = self.random.random_bool(0.5);
-        let new: Rows = self.some().into_iter().map(|(key, (a, s))| (key, (a, s.filter(|_| whole)))).collect();
+        let kept = |Row { a, s }: Row| Row { a, s: s.filter(|_| whole) };
+        let new: Rows = self.some().into_iter().map(|(key, row)| (key, kept(row))).collect();
         let columns = if whole { "k, a, s" } else { "k, a" };
         let sql = format!("REPLACE INTO t ({columns}) VALUES {}", values(&new, whole));
         let mut after = self.rows.clone();
         let count = new.len() as u64;
         after.extend(new);
-        self.make(sql, Some((count, after))).await
+        self.make(sql, Some(Changed { count, rows: after })).await
     }
 
     async fn update(&mut self) -> String {
@@ -176,7 +203,7 @@ impl Trial {
                 after
                     .iter_mut()
                     .filter(|(key, _)| chosen.contains_key(key))
-                    .for_each(|(_, row)| row.0 = row.0.map(|a| a + 1));
+                    .for_each(|(_, row)| row.a = row.a.map(|a| a + 1));
                 "a = a + 1".to_owned()
             }
             1 => {
@@ -184,17 +211,17 @@ impl Trial {
                 after
                     .iter_mut()
                     .filter(|(key, _)| chosen.contains_key(key))
-                    .for_each(|(_, row)| row.1.clone_from(&text));
+                    .for_each(|(_, row)| row.s.clone_from(&text));
                 format!("s = 's{number}'")
             }
             2 => {
                 let changed = after.iter_mut().filter(|(key, _)| chosen.contains_key(key));
-                changed.for_each(|(_, row)| *row = (Some(number), None));
+                changed.for_each(|(_, row)| *row = Row { a: Some(number), s: None });
                 format!("a = {number}, s = NULL")
             }
             3 => {
                 let changed = after.iter_mut().filter(|(key, _)| chosen.contains_key(key));
-                changed.for_each(|(key, row)| row.0 = Some(i32::try_from(*key % 30).unwrap()));
+                changed.for_each(|(key, row)| row.a = Some(i32::try_from(*key % 30).unwrap()));
                 "a = k % 30".to_owned()
             }
             _ => {
@@ -204,10 +231,10 @@ impl Trial {
                 let is_free = chosen.keys().all(|key| !after.contains_key(&(key + far)));
                 after.extend(chosen.into_iter().map(|(key, row)| (key + far, row)));
                 let sql = format!("UPDATE t SET k = k + {far} WHERE {condition}");
-                return self.make(sql, is_free.then_some((count, after))).await;
+                return self.make(sql, is_free.then_some(Changed { count, rows: after })).await;
             }
         };
-        self.make(format!("UPDATE t SET {sets} WHERE {condition}"), Some((count, after))).await
+        self.make(format!("UPDATE t SET {sets} WHERE {condition}"), Some(Changed { count, rows: after })).await
     }
 
     async fn delete(&mut self) -> String {
@@ -231,18 +258,18 @@ impl Trial {
         }
         let mut after = self.rows.clone();
         chosen.keys().for_each(|key| drop(after.remove(key)));
-        self.make(sql, Some((chosen.len() as u64, after))).await
+        self.make(sql, Some(Changed { count: chosen.len() as u64, rows: after })).await
     }
 
     async fn merge(&mut self) -> String {
         let (new, limit) = (self.some(), self.random.random_range(0..30));
         let (mut count, mut after) = (0, self.rows.clone());
-        for (key, (a, s)) in &new {
-            let is_small = a.is_some_and(|a| a < limit);
+        for (key, new) in &new {
+            let is_small = new.a.is_some_and(|a| a < limit);
             match after.get_mut(key) {
                 Some(_) if is_small => drop(after.remove(key)),
-                Some(row) => row.0 = *a,
-                None if is_small => drop(after.insert(*key, (*a, s.clone()))),
+                Some(row) => row.a = new.a,
+                None if is_small => drop(after.insert(*key, new.clone())),
                 None => continue,
             }
             count += 1;
@@ -252,17 +279,17 @@ impl Trial {
              WHEN MATCHED THEN UPDATE SET a = n.a WHEN NOT MATCHED AND n.a < {limit} THEN INSERT (k, a, s) VALUES (n.k, n.a, n.s)",
             values(&new, true)
         );
-        self.make(sql, Some((count, after))).await
+        self.make(sql, Some(Changed { count, rows: after })).await
     }
 
     async fn check(&mut self, after: &str) {
         let condition = self.condition();
         let chosen = self.chosen(&condition);
         let shown: Vec<String> = chosen.iter().map(|(key, row)| shown(*key, row)).collect();
-        let sum: i64 = chosen.values().filter_map(|row| row.0).map(i64::from).sum();
-        let numbers = chosen.values().filter(|row| row.0.is_some()).count();
+        let sum: i64 = chosen.values().filter_map(|row| row.a).map(i64::from).sum();
+        let numbers = chosen.values().filter(|row| row.a.is_some()).count();
         let mut groups = BTreeMap::<Option<i32>, u64>::new();
-        chosen.values().for_each(|row| *groups.entry(row.0).or_default() += 1);
+        chosen.values().for_each(|row| *groups.entry(row.a).or_default() += 1);
         let groups: Vec<String> = groups.iter().map(|(a, count)| format!("{}|{count}", number(*a))).collect();
         let least = chosen.keys().min().map_or("NULL".to_owned(), ToString::to_string);
         for (sql, expected) in [
@@ -283,13 +310,13 @@ impl Trial {
         if self.versions.is_empty() {
             return;
         }
-        let (version, rows) = self.versions[self.random.random_range(0..self.versions.len())].clone();
+        let Version { number, rows } = self.versions[self.random.random_range(0..self.versions.len())].clone();
         let condition = self.condition();
         let chosen = rows.iter().filter(|(key, row)| condition.holds(**key, row));
         let expected: Vec<String> = chosen.map(|(key, row)| shown(*key, row)).collect();
-        let sql = format!("SELECT k, a, s FROM t VERSION AS OF {version} WHERE {condition} ORDER BY k");
+        let sql = format!("SELECT k, a, s FROM t VERSION AS OF {number} WHERE {condition} ORDER BY k");
         assert_eq!(ask(&self.session, &sql).await, expected, "{sql}, after {after}");
-        let both = format!("SELECT count(*) FROM t VERSION AS OF {version} JOIN t AS now ON t.k = now.k");
+        let both = format!("SELECT count(*) FROM t VERSION AS OF {number} JOIN t AS now ON t.k = now.k");
         let kept = rows.keys().filter(|key| self.rows.contains_key(key)).count();
         assert_eq!(ask(&self.session, &both).await, [kept.to_string()], "{both}, after {after}");
     }
@@ -313,13 +340,13 @@ async fn ask(session: &LakemarkSession, sql: &str) -> Vec<String> {
 
 fn row(random: &mut StdRng) -> Row {
     let a = random.random_bool(0.8).then(|| random.random_range(0..30));
-    (a, random.random_bool(0.8).then(|| format!("s{}", random.random_range(0..20))))
+    Row { a, s: random.random_bool(0.8).then(|| format!("s{}", random.random_range(0..20))) }
 }
 
 fn batch(rows: &Rows) -> RecordBatch {
     let k: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.keys().copied()));
-    let a: ArrayRef = Arc::new(rows.values().map(|row| row.0).collect::<Int32Array>());
-    let s: ArrayRef = Arc::new(rows.values().map(|row| row.1.clone()).collect::<StringArray>());
+    let a: ArrayRef = Arc::new(rows.values().map(|row| row.a).collect::<Int32Array>());
+    let s: ArrayRef = Arc::new(rows.values().map(|row| row.s.clone()).collect::<StringArray>());
     RecordBatch::try_from_iter_with_nullable([("k", k, true), ("a", a, true), ("s", s, true)]).unwrap()
 }
 
@@ -327,12 +354,12 @@ fn number(a: Option<i32>) -> String {
     a.map_or("NULL".to_owned(), |a| a.to_string())
 }
 
-fn shown(key: i64, (a, s): &Row) -> String {
-    format!("{key}|{}|{}", number(*a), s.as_deref().unwrap_or("NULL"))
+fn shown(key: i64, row: &Row) -> String {
+    format!("{key}|{}|{}", number(row.a), row.s.as_deref().unwrap_or("NULL"))
 }
 
 fn values(rows: &Rows, with_text: bool) -> String {
-    let value = |(key, (a, s)): (&i64, &Row)| {
+    let value = |(key, Row { a, s }): (&i64, &Row)| {
         let text = s.as_ref().map_or("NULL".to_owned(), |s| format!("'{s}'"));
         let a = a.map_or("CAST(NULL AS INT)".to_owned(), |a| a.to_string());
         if with_text { format!("({key}, {a}, CAST({text} AS VARCHAR))") } else { format!("({key}, {a})") }
@@ -341,12 +368,12 @@ fn values(rows: &Rows, with_text: bool) -> String {
 }
 
 /// The log of a Delta table with these files.
-fn write_log(root: &Path, files: &[(String, u64)]) {
+fn write_log(root: &Path, files: &[LogFile]) {
     let schema = r#"{\"type\":\"struct\",\"fields\":[{\"name\":\"k\",\"type\":\"long\",\"nullable\":true,\"metadata\":{}},{\"name\":\"a\",\"type\":\"integer\",\"nullable\":true,\"metadata\":{}},{\"name\":\"s\",\"type\":\"string\",\"nullable\":true,\"metadata\":{}}]}"#;
     let mut log = format!(
         "{{\"protocol\":{{\"minReaderVersion\":1,\"minWriterVersion\":2}}}}\n{{\"metaData\":{{\"id\":\"4f1c9e53-6ba7-4c1f-9a3e-7a7f6b2f8b11\",\"format\":{{\"provider\":\"parquet\",\"options\":{{}}}},\"schemaString\":\"{schema}\",\"partitionColumns\":[],\"configuration\":{{}},\"createdTime\":0}}}}"
     );
-    for (name, size) in files {
+    for LogFile { name, size } in files {
         log += &format!(
             "\n{{\"add\":{{\"path\":\"{name}\",\"partitionValues\":{{}},\"size\":{size},\"modificationTime\":1,\"dataChange\":true}}}}"
         );

@@ -5,7 +5,7 @@ use lakemark_format::key::Key;
 use lakemark_format::segment::ValueBlockRef;
 
 use super::{BuildError, SegmentWriter};
-use crate::bitmap::bin_writer::BinWriter;
+use crate::bitmap::bin_writer::{BinBlock, BinWriter};
 
 impl SegmentWriter<'_> {
     /// Writes the bin that ends before the value, if one does.
@@ -29,7 +29,8 @@ impl SegmentWriter<'_> {
 
     /// Writes the orders of a block of bins and the block.
     pub(super) fn end_bins(&mut self) -> Result<(), BuildError> {
-        let Some((bins, orders)) = self.bin_writer.as_mut().map(BinWriter::take_block) else { return Ok(()) };
+        let Some(block) = self.bin_writer.as_mut().map(BinWriter::take_block) else { return Ok(()) };
+        let BinBlock { bins, orders } = block;
         let Some(first) = bins.first() else { return Ok(()) };
         let bytes = bin_block::encode(&bins)?;
         let postings_length = self.container.offset() - self.block_start;

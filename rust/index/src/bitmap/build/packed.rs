@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use lakemark_format::container;
 use lakemark_format::key::Key;
-use lakemark_format::leaf::{KeyRows, LeafBytes, LeafEntry, MAX_INLINE_POSTING};
+use lakemark_format::leaf::{CountedRows, KeyRows, LeafBytes, LeafEntry, MAX_INLINE_POSTING};
 use lakemark_format::posting;
 use lakemark_format::segment::ValueBlockRef;
 
@@ -18,35 +18,37 @@ const MIN_ROOM: usize = PAGE_PAYLOAD / 2;
 impl SegmentWriter<'_> {
     /// Takes the key whose rows are gathered.
     pub(super) fn end_packed_value(&mut self, key: Key) -> Result<(), BuildError> {
-        let (rows, held) = self.held()?;
+        let CountedRows { rows, rows_in } = self.held()?;
         self.max_key = Some(key.clone());
         self.value_count += 1;
         let room = self.room();
         let Some(builder) = &mut self.leaf_builder else { return Ok(()) };
-        let leaves = builder.push(LeafEntry { key, rows, rows_in: held }, room)?;
+        let leaves = builder.push(LeafEntry { key, rows, rows_in }, room)?;
         leaves.into_iter().try_for_each(|leaf| self.push_leaf(leaf))
     }
 
     /// Where the rows of the current key go; long postings are written at once.
-    fn held(&mut self) -> Result<(u32, KeyRows<'static>), BuildError> {
+    fn held(&mut self) -> Result<CountedRows<'static>, BuildError> {
         if self.posting_rows == 0 {
             let rows = self.pending.len() as u32;
             if let (Some(&first), Some(&last)) = (self.pending.first(), self.pending.last())
                 && last - first + 1 == rows
             {
                 self.pending.clear();
-                return Ok((rows, KeyRows::Run(first)));
+                return Ok(CountedRows { rows, rows_in: KeyRows::Run(first) });
             }
             self.encoded.clear();
             posting::encode(&self.pending, self.universe, &mut self.encoded);
             if self.encoded.len() <= MAX_INLINE_POSTING {
                 self.pending.clear();
-                return Ok((rows, KeyRows::Inline(Cow::Owned(self.encoded.clone()))));
+                let rows_in = KeyRows::Inline(Cow::Owned(self.encoded.clone()));
+                return Ok(CountedRows { rows, rows_in });
             }
         }
         let posting = self.end_posting()?;
         self.long_end = self.container.offset();
-        Ok((posting.rows, KeyRows::Long { offset: posting.offset, length: posting.length }))
+        let rows_in = KeyRows::Long { offset: posting.offset, length: posting.length };
+        Ok(CountedRows { rows: posting.rows, rows_in })
     }
 
     /// Bytes that the leaf may have to lie in one page.

@@ -16,7 +16,7 @@ use lakemark_format::key::{Key, KeyType};
 use super::positions::PostingShape;
 use super::{FIXED_BYTES, PAGE_SHARE};
 use crate::bitmap::bin_writer::BinWriter;
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, ValueList};
 use crate::precision::{Cutter, Precision, PrecisionError};
 
 /// Bytes of a block in the directory, its orders' length included.
@@ -40,15 +40,22 @@ pub struct BinSample {
 #[derive(Default)]
 struct Extent {
     rows: f64,
-    ends: Option<(u32, u32)>,
+    ends: Option<RowEnds>,
+}
+
+/// The first and the last of some rows.
+#[derive(Clone, Copy)]
+struct RowEnds {
+    first: u32,
+    last: u32,
 }
 
 impl Extent {
     fn add(&mut self, rows: &[u32]) {
         self.rows += rows.len() as f64;
         for row in rows.first().into_iter().chain(rows.last()) {
-            let (first, last) = self.ends.unwrap_or((*row, *row));
-            self.ends = Some((first.min(*row), last.max(*row)));
+            let ends = self.ends.unwrap_or(RowEnds { first: *row, last: *row });
+            self.ends = Some(RowEnds { first: ends.first.min(*row), last: ends.last.max(*row) });
         }
     }
 }
@@ -62,7 +69,7 @@ struct Spread {
 
 impl Spread {
     fn add(&mut self, bin: Extent, universe: f64) {
-        if let Some((first, last)) = bin.ends.filter(|_| bin.rows > 1.0) {
+        if let Some(RowEnds { first, last }) = bin.ends.filter(|_| bin.rows > 1.0) {
             let random = universe * (bin.rows - 1.0) / (bin.rows + 1.0);
             self.rows += bin.rows;
             self.spread += bin.rows * (f64::from(last - first) / random.max(1.0)).min(1.0);
@@ -114,7 +121,7 @@ impl BinSample {
         nulls.sort_unstable();
         let mut sample = Self { rows: f64::from(chunk.row_count()), nulls, ..Self::default() };
         let (mut bin, mut spread) = (Extent::default(), Spread::default());
-        for (key, rows) in chunk.values() {
+        for ValueList { key, rows } in chunk.values() {
             let Key::Fixed(key) = *key else { continue };
             writer.take_rows(rows.iter().copied());
             if let Some(posting) = writer.end_value(key) {
@@ -134,7 +141,7 @@ impl BinSample {
     }
 
     fn take_block(&mut self, writer: &mut BinWriter) {
-        let (bins, _) = writer.take_block();
+        let bins = writer.take_block().bins;
         self.orders.extend(bins.iter().filter(|bin| bin.order_length > 0).map(OrderOf::new));
         // No block is without bins, and these were made as the format has them.
         self.blocks += bin_block::encode(&bins).map_or(0.0, |bytes| bytes.len() as f64 + BLOCK_REFERENCE);

@@ -11,7 +11,7 @@
 
 use lakemark_format::segment::encoding::Encoding;
 
-use super::reads::{QueryShape, WEIGHTS, reads_of};
+use super::reads::{WEIGHTS, WeightedShape, reads_of};
 use super::shape::ColumnShape;
 use super::sizes;
 
@@ -56,25 +56,21 @@ impl EncodingChoice {
 
 /// Predicts every encoding for an index of these segments, for queries of these shapes and weights.
 #[must_use]
-pub fn predict(segments: &[ColumnShape], queries: &[(QueryShape, f64)]) -> Vec<EncodingPrediction> {
+pub fn predict(segments: &[ColumnShape], queries: &[WeightedShape]) -> Vec<EncodingPrediction> {
     Encoding::BITMAP.into_iter().filter_map(|encoding| prediction(encoding, segments, queries)).collect()
 }
 
-fn prediction(
-    encoding: Encoding,
-    segments: &[ColumnShape],
-    queries: &[(QueryShape, f64)],
-) -> Option<EncodingPrediction> {
+fn prediction(encoding: Encoding, segments: &[ColumnShape], queries: &[WeightedShape]) -> Option<EncodingPrediction> {
     let sizes: Vec<_> = segments.iter().map(|shape| sizes(encoding, shape)).collect::<Option<_>>()?;
-    let weights: f64 = queries.iter().map(|(_, weight)| weight).sum();
+    let weights: f64 = queries.iter().map(|query| query.weight).sum();
     let mut logarithms = 0.0;
-    for (query, weight) in queries {
+    for query in queries {
         let cost: f64 = sizes
             .iter()
-            .map(|sizes| reads_of(encoding, sizes, *query))
+            .map(|sizes| reads_of(encoding, sizes, query.shape))
             .map(|reads| reads.bytes + READ_BYTES * reads.reads)
             .sum();
-        logarithms += weight * cost.max(1.0).ln();
+        logarithms += query.weight * cost.max(1.0).ln();
     }
     let bytes = sizes.iter().map(|sizes| sizes.total).sum();
     Some(EncodingPrediction { encoding, bytes, search: (logarithms / weights.max(1e-9)).exp() })
@@ -88,9 +84,9 @@ pub fn choose(segments: &[ColumnShape]) -> EncodingChoice {
 
 /// Chooses for queries of these shapes and weights.
 #[must_use]
-pub fn choose_for(segments: &[ColumnShape], queries: &[(QueryShape, f64)]) -> EncodingChoice {
+pub fn choose_for(segments: &[ColumnShape], queries: &[WeightedShape]) -> EncodingChoice {
     let predictions = predict(segments, queries);
-    let weights: f64 = queries.iter().map(|(_, weight)| weight).sum();
+    let weights: f64 = queries.iter().map(|query| query.weight).sum();
     let Some(equality) = predictions.iter().find(|prediction| prediction.encoding == Encoding::Equality).copied()
     else {
         return EncodingChoice {
@@ -112,26 +108,36 @@ pub fn choose_for(segments: &[ColumnShape], queries: &[(QueryShape, f64)]) -> En
     others.sort_by(|a, b| score(a).total_cmp(&score(b)));
     let best = others.first().filter(|other| score(other) < GAIN * score(&equality));
     let percent = |part: f64| (part * 100.0).round() as i64;
-    let against = |other: &EncodingPrediction| {
-        let reads = percent(1.0 - other.search / equality.search);
-        let keeps = percent(other.bytes as f64 / equality.bytes as f64 - 1.0);
-        (reads, keeps)
+    let against_equality = |other: &EncodingPrediction| Comparison {
+        encoding: other.encoding,
+        saved_percent: percent(1.0 - other.search / equality.search),
+        more_percent: percent(other.bytes as f64 / equality.bytes as f64 - 1.0),
     };
     let (encoding, reason) = match best {
         Some(best) => {
-            let (reads, keeps) = against(best);
-            let costs = if keeps >= 0 { format!("{keeps}% more") } else { format!("{}% fewer", -keeps) };
-            (best.encoding, format!("searches cost {reads}% less than with equality, for {costs} bytes kept"))
+            let Comparison { encoding, saved_percent: saved, more_percent: more } = against_equality(best);
+            let costs = if more >= 0 { format!("{more}% more") } else { format!("{}% fewer", -more) };
+            (encoding, format!("searches cost {saved}% less than with equality, for {costs} bytes kept"))
         }
-        None => (Encoding::Equality, equality_reason(others.first().map(|other| (other.encoding, against(other))))),
+        None => (Encoding::Equality, equality_reason(others.first().copied().map(against_equality))),
     };
     EncodingChoice { encoding, reason, predictions }
 }
 
-fn equality_reason(next: Option<(Encoding, (i64, i64))>) -> String {
+/// An encoding beside `equality`.
+struct Comparison {
+    encoding: Encoding,
+    /// By how many percent searches are cheaper.
+    saved_percent: i64,
+    /// By how many percent the index is larger.
+    more_percent: i64,
+}
+
+/// Why it is `equality`, where `next` is the best of the others.
+fn equality_reason(next: Option<Comparison>) -> String {
     match next {
-        Some((encoding, (reads, keeps))) if reads > 0 => format!(
-            "a second level does not pay: {} would make searches {reads}% cheaper and the index {keeps}% larger",
+        Some(Comparison { encoding, saved_percent: saved, more_percent: more }) if saved > 0 => format!(
+            "a second level does not pay: {} would make searches {saved}% cheaper and the index {more}% larger",
             encoding.name()
         ),
         _ => "no other encoding makes searches cheaper".to_owned(),

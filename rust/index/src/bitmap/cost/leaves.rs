@@ -28,9 +28,9 @@ pub(super) fn leaf_bytes(shape: &ColumnShape) -> f64 {
     }
     let (mut inside, mut outside) = (0.0, 0.0);
     for class in &shape.classes {
-        let (bits, long) = row_bits(shape, class);
-        inside += class.values * bits;
-        outside += class.values * long / 8.0;
+        let bits = row_bits(shape, class);
+        inside += class.values * bits.inside;
+        outside += class.values * bits.outside / 8.0;
     }
     let key_bits = if shape.key_bits > 4.0 { shape.key_bits - PACKED_BEYOND_RICE } else { shape.key_bits };
     let bits = key_bits + inside / values;
@@ -41,16 +41,25 @@ pub(super) fn leaf_bytes(shape: &ColumnShape) -> f64 {
     leaves * (PAGE_PAYLOAD as f64 + REFERENCE_BYTES + first_key) + outside
 }
 
-/// Bits of the rows of a value of a class in its leaf, and outside of it.
-fn row_bits(shape: &ColumnShape, class: &FrequencyClass) -> (f64, f64) {
+/// Bits of the rows of a value.
+struct RowBits {
+    /// In its leaf.
+    inside: f64,
+    /// Elsewhere.
+    outside: f64,
+}
+
+/// Bits of the rows of a value of a class.
+fn row_bits(shape: &ColumnShape, class: &FrequencyClass) -> RowBits {
     if class.each.runs <= ONE_RUN {
         // The first rows of neighbouring values are packed to the range in which they lie; in order they take nothing.
         let range = shape.rows as f64 * shape.shuffle;
-        return (if range < IN_ORDER { 0.0 } else { range.log2().ceil() }, 0.0);
+        let inside = if range < IN_ORDER { 0.0 } else { range.log2().ceil() };
+        return RowBits { inside, outside: 0.0 };
     }
     let posting = class.each.posting_bytes(shape.rows as f64);
     if posting > MAX_INLINE_POSTING as f64 {
-        return (POSTING_BITS + 40.0, posting * 8.0);
+        return RowBits { inside: POSTING_BITS + 40.0, outside: posting * 8.0 };
     }
-    (POSTING_BITS + posting * 8.0, 0.0)
+    RowBits { inside: POSTING_BITS + posting * 8.0, outside: 0.0 }
 }

@@ -20,7 +20,7 @@ use std::ops::Bound;
 use lakemark_format::segment::encoding::{CoarseLevel, Encoding};
 
 use super::shape::ColumnShape;
-use super::{Sizes, sizes};
+use super::{BlockSizes, Sizes, sizes};
 use crate::ranges::{KeyRange, KeyRanges};
 
 /// A predicate over the column.
@@ -68,16 +68,31 @@ pub struct Reads {
     pub reads: f64,
 }
 
-/// The shapes that stand for all queries where none are known, and how much each counts.
-pub const WEIGHTS: [(QueryShape, f64); 8] = [
-    (QueryShape::Value, 4.0),
-    (QueryShape::In(10), 2.0),
-    (QueryShape::Range { share: 0.01, one_sided: false }, 1.0),
-    (QueryShape::Range { share: 0.01, one_sided: true }, 1.0),
-    (QueryShape::Range { share: 0.1, one_sided: false }, 1.0),
-    (QueryShape::Range { share: 0.1, one_sided: true }, 1.0),
-    (QueryShape::Range { share: 0.5, one_sided: false }, 0.5),
-    (QueryShape::Range { share: 0.5, one_sided: true }, 0.5),
+/// A predicate, and how much it counts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WeightedShape {
+    /// The predicate.
+    pub shape: QueryShape,
+    /// How much it counts beside others.
+    pub weight: f64,
+}
+
+impl WeightedShape {
+    const fn range(share: f64, one_sided: bool, weight: f64) -> Self {
+        Self { shape: QueryShape::Range { share, one_sided }, weight }
+    }
+}
+
+/// The shapes that stand for all queries where none are known.
+pub const WEIGHTS: [WeightedShape; 8] = [
+    WeightedShape { shape: QueryShape::Value, weight: 4.0 },
+    WeightedShape { shape: QueryShape::In(10), weight: 2.0 },
+    WeightedShape::range(0.01, false, 1.0),
+    WeightedShape::range(0.01, true, 1.0),
+    WeightedShape::range(0.1, false, 1.0),
+    WeightedShape::range(0.1, true, 1.0),
+    WeightedShape::range(0.5, false, 0.5),
+    WeightedShape::range(0.5, true, 0.5),
 ];
 
 /// What a search of a segment reads; none if the encoding cannot have so many values.
@@ -89,7 +104,7 @@ pub fn predicted_reads(encoding: Encoding, shape: &ColumnShape, query: QueryShap
 /// The same from the sizes of the segment's parts.
 #[must_use]
 pub fn reads_of(encoding: Encoding, sizes: &Sizes, query: QueryShape) -> Reads {
-    let (blocks, count) = sizes.blocks;
+    let BlockSizes { bytes: blocks, count } = sizes.blocks;
     let block = blocks / count.max(1.0);
     let listed = if sizes.nulls > 0.0 { 1.0 } else { 0.0 };
     let plus = |bytes: f64, reads: f64| Reads { bytes: sizes.nulls + bytes, reads: listed + reads };

@@ -13,7 +13,7 @@ use lakemark_format::value_block::{MAX_BLOCK_VALUES, TARGET_KEY_BYTES};
 
 use super::positions::PostingShape;
 use super::shape::{BlockExtremes, CELLS, ColumnShape, FrequencyClass, ValueBucket, random_classes};
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, ValueList};
 use crate::ranges::{KeyRange, KeyRanges};
 
 /// Values with fewer rows in a sample say little of the rows that they have in all.
@@ -51,10 +51,10 @@ impl ColumnSample {
     pub fn new(chunk: &Chunk, parts: usize) -> Self {
         let mut nulls: Vec<u32> = chunk.nulls().iter().chain(chunk.opaque()).copied().collect();
         nulls.sort_unstable();
-        let lists: Vec<(&Key, &[u32])> = chunk.values().collect();
-        let counts: Vec<f64> = lists.iter().map(|(_, rows)| rows.len() as f64).collect();
-        let (key_bits, block_values) = key_shape(&lists, parts.saturating_sub(1));
-        let (shuffle, changes) = order_of(chunk, &counts);
+        let lists: Vec<ValueList<'_>> = chunk.values().collect();
+        let counts: Vec<f64> = lists.iter().map(|list| list.rows.len() as f64).collect();
+        let KeyShape { key_bits, block_values } = key_shape(&lists, parts.saturating_sub(1));
+        let RowOrder { shuffle, changes } = order_of(chunk, &counts);
         let per_block = block_values.clamp(1.0, MAX_BLOCK_VALUES as f64) as usize;
         Self {
             rows: f64::from(chunk.row_count()),
@@ -66,7 +66,7 @@ impl ColumnSample {
             extremes: counts.chunks(per_block).map(extremes_of).collect(),
             block_values,
             key_bits,
-            fixed_keys: matches!(lists.first(), Some((Key::Fixed(_), _)) | None),
+            fixed_keys: !matches!(lists.first(), Some(ValueList { key: Key::Bytes(_), .. })),
             shuffle,
             changes,
             local: local_of(chunk, &lists, shuffle),
@@ -212,11 +212,19 @@ impl ColumnSample {
     }
 }
 
-/// Key bits a value, and values of a block. The widest gaps may be values that were not read.
-fn key_shape(lists: &[(&Key, &[u32])], unread: usize) -> (f64, f64) {
+/// What keys take in value blocks.
+struct KeyShape {
+    /// Bits of a key.
+    key_bits: f64,
+    /// Values of a block.
+    block_values: f64,
+}
+
+/// Measures the keys. The widest gaps may be values that were not read.
+fn key_shape(lists: &[ValueList<'_>], unread: usize) -> KeyShape {
     let count = (lists.len() as f64).max(1.0);
-    let pairs = || lists.iter().zip(lists.iter().skip(1)).map(|((before, _), (key, _))| (*before, *key));
-    if let Some((Key::Bytes(_), _)) = lists.first() {
+    let pairs = || lists.iter().zip(lists.iter().skip(1)).map(|(before, list)| (before.key, list.key));
+    if let Some(ValueList { key: Key::Bytes(_), .. }) = lists.first() {
         let (mut bytes, mut whole) = (0usize, 0usize);
         for (before, key) in pairs() {
             let (Key::Bytes(before), Key::Bytes(key)) = (before, key) else { continue };
@@ -224,8 +232,8 @@ fn key_shape(lists: &[(&Key, &[u32])], unread: usize) -> (f64, f64) {
             bytes += 2 + key.len() - shared;
             whole += key.len();
         }
-        let per_block = TARGET_KEY_BYTES as f64 / (whole as f64 / count).max(1e-9) + 1.0;
-        return (8.0 * bytes as f64 / count, per_block);
+        let block_values = TARGET_KEY_BYTES as f64 / (whole as f64 / count).max(1e-9) + 1.0;
+        return KeyShape { key_bits: 8.0 * bytes as f64 / count, block_values };
     }
     // The gaps of a block have the width of the widest.
     let mut gaps: Vec<u64> = pairs()
@@ -243,7 +251,8 @@ fn key_shape(lists: &[(&Key, &[u32])], unread: usize) -> (f64, f64) {
         let widest = gaps.iter().max().copied().unwrap_or(0);
         f64::from(u64::BITS - widest.leading_zeros()) * gaps.len() as f64
     };
-    (gaps.chunks(MAX_BLOCK_VALUES).map(width).sum::<f64>() / count, f64::INFINITY)
+    let bits = gaps.chunks(MAX_BLOCK_VALUES).map(width).sum::<f64>();
+    KeyShape { key_bits: bits / count, block_values: f64::INFINITY }
 }
 
 pub(super) fn runs_of(rows: &[u32]) -> f64 {
@@ -251,9 +260,9 @@ pub(super) fn runs_of(rows: &[u32]) -> f64 {
     if rows.is_empty() { 0.0 } else { breaks as f64 + 1.0 }
 }
 
-fn classes_of(lists: &[(&Key, &[u32])]) -> Vec<FrequencyClass> {
+fn classes_of(lists: &[ValueList<'_>]) -> Vec<FrequencyClass> {
     let mut classes: BTreeMap<u32, FrequencyClass> = BTreeMap::new();
-    for (_, rows) in lists {
+    for ValueList { rows, .. } in lists {
         let count = rows.len() as f64;
         let class = classes.entry((count.ln() / CLASS_RATIO.ln()) as u32).or_default();
         let span = match (rows.first(), rows.last()) {
@@ -279,10 +288,10 @@ fn cells_of(counts: &[f64]) -> Vec<ValueBucket> {
     counts.chunks(per_cell).map(|cell| ValueBucket { values: cell.len() as f64, rows: cell.iter().sum() }).collect()
 }
 
-fn borders_of(lists: &[(&Key, &[u32])]) -> Vec<Key> {
+fn borders_of(lists: &[ValueList<'_>]) -> Vec<Key> {
     let per_cell = lists.len().div_ceil(CELLS).max(1);
-    let last = lists.last().map(|(key, _)| (*key).clone());
-    lists.iter().step_by(per_cell).map(|(key, _)| (*key).clone()).chain(last).collect()
+    let last = lists.last().map(|list| list.key.clone());
+    lists.iter().step_by(per_cell).map(|list| list.key.clone()).chain(last).collect()
 }
 
 fn extremes_of(counts: &[f64]) -> BlockExtremes {
@@ -300,12 +309,19 @@ fn scaled(extremes: BlockExtremes, factor: f64) -> BlockExtremes {
     BlockExtremes { least: (mean * factor - half).max(1.0), most: (mean * factor + half).max(1.0) }
 }
 
-/// How far ranks of neighbouring rows are apart, and how often they differ, as parts of what random rows would show.
-fn order_of(chunk: &Chunk, counts: &[f64]) -> (f64, f64) {
+/// How the order of rows follows that of values, as parts of what random rows would show.
+struct RowOrder {
+    /// How far ranks of neighbouring rows are apart.
+    shuffle: f64,
+    /// How often they differ.
+    changes: f64,
+}
+
+fn order_of(chunk: &Chunk, counts: &[f64]) -> RowOrder {
     const NONE: u32 = u32::MAX;
     let mut ranks = vec![NONE; chunk.row_count() as usize];
-    for (rank, (_, rows)) in (0..).zip(chunk.values()) {
-        for row in rows {
+    for (rank, list) in (0..).zip(chunk.values()) {
+        for row in list.rows {
             if let Some(slot) = ranks.get_mut(*row as usize) {
                 *slot = rank;
             }
@@ -328,17 +344,20 @@ fn order_of(chunk: &Chunk, counts: &[f64]) -> (f64, f64) {
         random_changes -= (count / total) * (count / total);
     }
     if steps < 1.0 || random_distance <= 1e-9 || random_changes <= 1e-9 {
-        return (1.0, 1.0);
+        return RowOrder { shuffle: 1.0, changes: 1.0 };
     }
-    ((distance / steps / random_distance).min(1.0), (changes / steps / random_changes).min(1.0))
+    RowOrder {
+        shuffle: (distance / steps / random_distance).min(1.0),
+        changes: (changes / steps / random_changes).min(1.0),
+    }
 }
 
 /// How far the halves of the sample have values of their own, beyond those that they would have by chance. Where nearly every value
 /// has one run of rows the halves tell nothing, and the order does.
-fn local_of(chunk: &Chunk, lists: &[(&Key, &[u32])], shuffle: f64) -> f64 {
+fn local_of(chunk: &Chunk, lists: &[ValueList<'_>], shuffle: f64) -> f64 {
     let half = chunk.row_count() / 2;
     let (mut found, mut by_chance) = (0.0, 0.0);
-    for (_, rows) in lists {
+    for ValueList { rows, .. } in lists {
         let first = rows.first().is_some_and(|row| *row < half);
         let second = rows.last().is_some_and(|row| *row >= half);
         found += (f64::from(u8::from(first)) + f64::from(u8::from(second))) / 2.0;

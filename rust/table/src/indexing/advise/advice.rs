@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lakemark_format::{Encoding, column};
 use lakemark_index::bitmap::cost::choice::choose_for;
-use lakemark_index::bitmap::cost::reads::{QueryShape, WEIGHTS};
+use lakemark_index::bitmap::cost::reads::{WEIGHTS, WeightedShape};
 use lakemark_index::{element_of, key_type_of};
 
 use super::filter_bytes;
-use super::gain::{BetterKind, CandidateIndex, ColumnProfile, Costs};
-use super::kinds::KindChoice;
-use super::queries::{QueryUse, WeighedCondition, standard};
+use super::gain::{BetterKind, CandidateIndex, ColumnProfile, Costs, KeyIndexCost};
+use super::kinds::{KindChoice, KindReason, SegmentRows};
+use super::queries::{QueryUse, WeighedCondition, WeighedQuery, standard};
 use super::report::{Advice, LayoutHint, Proposal, QueryGain};
 use super::sample::Sampler;
 use crate::error::Result;
@@ -27,24 +27,36 @@ const WORTH: f64 = 0.01;
 /// Another layout is worth a word if it saves this part of what the queries read with all indexes.
 const LAYOUT_WORTH: f64 = 0.2;
 
-/// A query with its conditions weighed.
-struct Weighed {
-    query: QueryUse,
-    conditions: Vec<WeighedCondition>,
+/// An index that a column could get.
+struct Candidate {
+    index: CandidateIndex,
+    proposal: Proposal,
+}
+
+/// The candidate that saves most.
+struct BestCandidate {
+    /// Bytes that all queries read less.
+    saved: f64,
+    /// Its place among the candidates.
+    place: usize,
+    /// What each query reads then.
+    reads: Vec<f64>,
 }
 
 /// Advice for these queries, or for the standard shapes of predicates over every column.
 pub(crate) async fn advise(table: &BaseTable, snapshot: &Snapshot, queries: Option<Vec<QueryUse>>) -> Result<Advice> {
     let sampler = Sampler::new(table, snapshot).await?;
     let wanted = wanted_columns(snapshot, queries.as_deref());
-    let bitmap_rows = sampler.segment_rows(IndexKind::Bitmap.files_per_segment())?;
-    let key_rows = sampler.segment_rows(IndexKind::Key.files_per_segment())?;
+    let segment_rows = SegmentRows {
+        bitmap: sampler.segment_rows(IndexKind::Bitmap.files_per_segment())?,
+        key: sampler.segment_rows(IndexKind::Key.files_per_segment())?,
+    };
     let mut columns: BTreeMap<String, ColumnProfile> = BTreeMap::new();
     for name in wanted {
         let stored = snapshot.physical_name(&name);
         let sampled = sampler.column(&stored).await?;
-        let kinds = KindChoice::new(&sampler, &sampled, (&bitmap_rows, &key_rows), &WEIGHTS);
-        let better = kinds.better().map(|(kind, reason)| BetterKind {
+        let kinds = KindChoice::new(&sampler, &sampled, &segment_rows, &WEIGHTS);
+        let better = kinds.better().map(|KindReason { kind, reason }| BetterKind {
             kind,
             reason,
             bytes: match kind {
@@ -58,10 +70,8 @@ pub(crate) async fn advise(table: &BaseTable, snapshot: &Snapshot, queries: Opti
         let shuffle = sampled.sample.shuffle();
         let page_rows = sampler.page_rows(&stored);
         let KindChoice { bitmaps: segments, keys, packed, .. } = kinds;
-        columns.insert(
-            name.clone(),
-            ColumnProfile { segments, keys: (keys, packed), better, page_rows, shuffle, sampled },
-        );
+        let keys = KeyIndexCost { segments: keys, bytes: packed };
+        columns.insert(name.clone(), ColumnProfile { segments, keys, better, page_rows, shuffle, sampled });
     }
     let all: Vec<String> = snapshot.file_schema().fields().iter().map(|field| field.name().clone()).collect();
     let parquet: BTreeMap<String, u64> =
@@ -71,8 +81,7 @@ pub(crate) async fn advise(table: &BaseTable, snapshot: &Snapshot, queries: Opti
         Some(queries) => queries.into_iter().map(|query| weigh(query, &columns)).collect(),
         None => {
             let of = |(name, column): (&String, &ColumnProfile)| standard(name, &column.sampled.sample, &all);
-            let all = columns.iter().flat_map(of);
-            all.map(|(query, condition)| Weighed { query, conditions: vec![condition] }).collect()
+            columns.iter().flat_map(of).collect()
         }
     };
     let rows = sampler.rows();
@@ -97,16 +106,16 @@ fn wanted_columns(snapshot: &Snapshot, queries: Option<&[QueryUse]>) -> BTreeSet
     indexable(&snapshot.file_schema()).into_iter().filter(is_wanted).filter(is_flat).chain(told).collect()
 }
 
-fn weigh(query: QueryUse, columns: &BTreeMap<String, ColumnProfile>) -> Weighed {
+fn weigh(query: QueryUse, columns: &BTreeMap<String, ColumnProfile>) -> WeighedQuery {
     let sample = |name: &str| columns.get(name).map(|column| &column.sampled.sample);
     let conditions = query.conditions.iter().map(|used| WeighedCondition::new(used, &sample)).collect();
-    Weighed { query, conditions }
+    WeighedQuery { query, conditions }
 }
 
 struct Advisor<'a> {
     costs: Costs<'a>,
     columns: &'a BTreeMap<String, ColumnProfile>,
-    queries: Vec<Weighed>,
+    queries: Vec<WeighedQuery>,
 }
 
 impl Advisor<'_> {
@@ -172,33 +181,33 @@ impl Advisor<'_> {
     /// Takes the index that saves most, then the next one beside it, as long as it is worth it. Columns that have an index get no other.
     fn proposals(&self, marks: &mut BTreeMap<String, CandidateIndex>, indexed: &BTreeSet<&String>) -> Vec<Proposal> {
         let open = self.columns.keys().filter(|column| !indexed.contains(column));
-        let mut open: Vec<(CandidateIndex, Proposal)> = open.filter_map(|column| self.candidate(column)).collect();
+        let mut open: Vec<Candidate> = open.filter_map(|column| self.candidate(column)).collect();
         let weights: f64 = self.queries.iter().map(|weighed| weighed.query.weight).sum::<f64>().max(1e-9);
         let mut proposals = Vec::new();
         let mut now = self.reads(marks);
         loop {
             let total = self.total(&now);
-            let mut best: Option<(f64, usize, Vec<f64>)> = None;
+            let mut best: Option<BestCandidate> = None;
             let mut tried = Vec::with_capacity(open.len());
-            for (place, (mark, proposal)) in open.into_iter().enumerate() {
-                marks.insert(proposal.column.clone(), mark);
+            for (place, Candidate { index, proposal }) in open.into_iter().enumerate() {
+                marks.insert(proposal.column.clone(), index);
                 let reads = self.reads(marks);
                 let saved = total - self.total(&reads);
-                if best.as_ref().is_none_or(|(most, ..)| saved > *most) {
-                    best = Some((saved, place, reads));
+                if best.as_ref().is_none_or(|best| saved > best.saved) {
+                    best = Some(BestCandidate { saved, place, reads });
                 }
-                tried.extend(marks.remove(&proposal.column).map(|mark| (mark, proposal)));
+                tried.extend(marks.remove(&proposal.column).map(|index| Candidate { index, proposal }));
             }
             open = tried;
-            let Some((saved, place, reads)) = best else { break };
+            let Some(BestCandidate { saved, place, reads }) = best else { break };
             if saved < WORTH * total || saved <= 0.0 {
                 break;
             }
-            let (mark, mut proposal) = open.remove(place);
+            let Candidate { index, mut proposal } = open.remove(place);
             let gained = now.iter().zip(&reads).filter(|(before, after)| **after < 0.99 * **before).count();
             proposal.saved_bytes = (saved / weights) as u64;
             proposal.queries = gained as u64;
-            marks.insert(proposal.column.clone(), mark);
+            marks.insert(proposal.column.clone(), index);
             proposals.push(proposal);
             now = reads;
         }
@@ -206,10 +215,10 @@ impl Advisor<'_> {
     }
 
     /// The index that a column would get.
-    fn candidate(&self, name: &str) -> Option<(CandidateIndex, Proposal)> {
+    fn candidate(&self, name: &str) -> Option<Candidate> {
         let column = self.columns.get(name)?;
         if let Some(BetterKind { kind, reason, bytes, values }) = &column.better {
-            let mark = CandidateIndex::of_keys(column, *bytes)?;
+            let index = CandidateIndex::of_keys(column, *bytes)?;
             let proposal = Proposal {
                 column: name.to_owned(),
                 kind: *kind,
@@ -220,30 +229,31 @@ impl Advisor<'_> {
                 saved_bytes: 0,
                 queries: 0,
             };
-            return Some((mark, proposal));
+            return Some(Candidate { index, proposal });
         }
         let choice = choose_for(&column.segments.shapes, &self.shapes_of(name));
-        let mark = CandidateIndex::new(column, choice.encoding)?;
+        let index = CandidateIndex::new(column, choice.encoding)?;
         let proposal = Proposal {
             column: name.to_owned(),
             kind: IndexKind::Bitmap,
             encoding: choice.encoding,
             reason: choice.reason,
             values: column.segments.values().round() as u64,
-            predicted_bytes: mark.bytes(),
+            predicted_bytes: index.bytes(),
             saved_bytes: 0,
             queries: 0,
         };
-        Some((mark, proposal))
+        Some(Candidate { index, proposal })
     }
 
     /// The shapes in which the queries ask a column.
-    fn shapes_of(&self, name: &str) -> Vec<(QueryShape, f64)> {
+    fn shapes_of(&self, name: &str) -> Vec<WeightedShape> {
         let mut shapes = Vec::new();
         for weighed in &self.queries {
             let searches = weighed.conditions.iter().flat_map(|condition| condition.searches.iter().flatten());
-            shapes
-                .extend(searches.filter(|(column, _)| column == name).map(|(_, shape)| (*shape, weighed.query.weight)));
+            let of_column = searches.filter(|search| search.column == name);
+            let weight = weighed.query.weight;
+            shapes.extend(of_column.map(|search| WeightedShape { shape: search.shape, weight }));
         }
         if shapes.is_empty() { WEIGHTS.to_vec() } else { shapes }
     }
@@ -260,7 +270,7 @@ impl Advisor<'_> {
             let columns: BTreeMap<String, ColumnProfile> = columns.collect();
             let costs = Costs { columns: &columns, parquet: self.costs.parquet, rows: self.costs.rows };
             let read =
-                |weighed: &Weighed| weighed.query.weight * costs.with(&weighed.query, &weighed.conditions, marks);
+                |weighed: &WeighedQuery| weighed.query.weight * costs.with(&weighed.query, &weighed.conditions, marks);
             self.queries.iter().map(read).sum::<f64>()
         };
         let mut hints = Vec::new();

@@ -21,15 +21,22 @@ use crate::index_kind::IndexKind;
 /// What is known of a column.
 pub(super) struct ColumnProfile {
     pub sampled: SampledColumn,
-    /// The segments of bitmaps, and those of a `key` index with their bytes.
+    /// The segments of bitmaps.
     pub segments: SampledSegments,
-    pub keys: (SampledSegments, Option<u64>),
+    pub keys: KeyIndexCost,
     /// The kind that is better than bitmaps, if one is.
     pub better: Option<BetterKind>,
     /// Rows of a page.
     pub page_rows: f64,
     /// How the order of the column follows its values, as if the data were sorted by it if that is asked.
     pub shuffle: f64,
+}
+
+/// What an index of the kind `key` takes.
+pub(super) struct KeyIndexCost {
+    pub segments: SampledSegments,
+    /// Bytes of all segments; none if such an index cannot be on the column.
+    pub bytes: Option<u64>,
 }
 
 /// A kind of index, not `bitmap`.
@@ -46,7 +53,7 @@ impl ColumnProfile {
     /// The same column in data that are written in another way.
     pub(super) fn with_layout(&self, shuffle: f64, page_rows: f64) -> Self {
         let none = || SampledSegments { shapes: Vec::new(), each: self.segments.each };
-        let (segments, keys) = (none(), (none(), None));
+        let (segments, keys) = (none(), KeyIndexCost { segments: none(), bytes: None });
         Self { sampled: self.sampled.clone(), segments, keys, better: None, page_rows, shuffle }
     }
 
@@ -78,7 +85,7 @@ impl CandidateIndex {
     /// None if the encoding cannot be built for the column.
     pub(super) fn new(column: &ColumnProfile, encoding: Encoding) -> Option<Self> {
         if encoding == Encoding::Packed {
-            return Self::of_keys(column, column.keys.1?);
+            return Self::of_keys(column, column.keys.bytes?);
         }
         let mut mark = Self::over(&column.segments, encoding)?;
         mark.bytes = (mark.sizes.iter().map(|sizes| sizes.total).sum::<u64>() as f64 * mark.each) as u64;
@@ -87,7 +94,7 @@ impl CandidateIndex {
 
     /// An index that finds single keys. A tree reads no more than the values and postings of bitmaps over the same files would.
     pub(super) fn of_keys(column: &ColumnProfile, bytes: u64) -> Option<Self> {
-        Some(Self { bytes, tells: false, ..Self::over(&column.keys.0, Encoding::Equality)? })
+        Some(Self { bytes, tells: false, ..Self::over(&column.keys.segments, Encoding::Equality)? })
     }
 
     fn over(segments: &SampledSegments, encoding: Encoding) -> Option<Self> {
@@ -107,7 +114,7 @@ impl CandidateIndex {
 
     /// To read every value with its rows, or, where a condition chooses among them, its posting too.
     fn groups(&self, chosen: bool) -> f64 {
-        let bytes = |sizes: &Sizes| sizes.blocks.0 + if chosen { sizes.fine } else { 0.0 } + READ_BYTES;
+        let bytes = |sizes: &Sizes| sizes.blocks.bytes + if chosen { sizes.fine } else { 0.0 } + READ_BYTES;
         self.sizes.iter().map(bytes).sum::<f64>() * self.each
     }
 }
@@ -129,7 +136,7 @@ impl Costs<'_> {
     /// What a search of the indexes for a condition reads; none if they cannot answer it.
     fn search(&self, condition: &WeighedCondition, marks: &BTreeMap<String, CandidateIndex>) -> Option<f64> {
         let searches = condition.searches.as_ref()?;
-        searches.iter().map(|(column, shape)| Some(marks.get(column)?.search(*shape))).sum()
+        searches.iter().map(|search| Some(marks.get(&search.column)?.search(search.shape))).sum()
     }
 
     /// Bytes that a query reads without indexes.
@@ -140,7 +147,10 @@ impl Costs<'_> {
 
     fn zones(&self, conditions: &[WeighedCondition]) -> f64 {
         let zone = |condition: &WeighedCondition| match condition.searches.as_deref() {
-            Some([(column, _)]) => self.columns.get(column).map(|c| c.zone(condition.share, self.rows / c.page_rows)),
+            Some([search]) => {
+                let column = self.columns.get(&search.column);
+                column.map(|column| column.zone(condition.share, self.rows / column.page_rows))
+            }
             _ => None,
         };
         conditions.iter().filter_map(zone).fold(1.0, f64::min)
@@ -168,7 +178,8 @@ impl Costs<'_> {
                 query.output.iter().chain(left.clone().flat_map(|condition| &condition.columns)).collect();
             let share: f64 = found.clone().map(|(condition, _)| condition.share).product();
             let of_leaf = |condition: &WeighedCondition| {
-                let columns = condition.searches.iter().flatten().filter_map(|(column, _)| self.columns.get(column));
+                let searches = condition.searches.iter().flatten();
+                let columns = searches.filter_map(|search| self.columns.get(&search.column));
                 columns.map(|column| column.touched(condition.share)).fold(0.0, f64::max)
             };
             let spread = self.columns.values().next().map_or(1.0, |column| 1.0 - (1.0 - share).powf(column.page_rows));

@@ -9,7 +9,7 @@
 use lakemark_format::Encoding;
 use lakemark_index::bitmap::cost::choice::{EncodingChoice, choose_for};
 use lakemark_index::bitmap::cost::predicted_bytes;
-use lakemark_index::bitmap::cost::reads::QueryShape;
+use lakemark_index::bitmap::cost::reads::WeightedShape;
 
 use super::sample::{SampledColumn, SampledSegments, Sampler};
 use crate::index_kind::IndexKind;
@@ -44,15 +44,29 @@ pub(super) struct KindChoice {
     shuffle: f64,
 }
 
+/// Rows of the segments that a table's indexes would have.
+pub(super) struct SegmentRows {
+    /// Those of bitmaps.
+    pub bitmap: Vec<u64>,
+    /// Those of an index of the kind `key`.
+    pub key: Vec<u64>,
+}
+
+/// A kind of index, and why it is taken.
+pub(super) struct KindReason {
+    pub kind: IndexKind,
+    pub reason: String,
+}
+
 impl KindChoice {
     /// For segments of so many rows as bitmaps have and as a `key` index has, and for queries of these shapes and weights.
     pub(super) fn new(
         sampler: &Sampler<'_>,
         column: &SampledColumn,
-        (bitmap_rows, key_rows): (&[u64], &[u64]),
-        queries: &[(QueryShape, f64)],
+        rows: &SegmentRows,
+        queries: &[WeightedShape],
     ) -> Self {
-        let (bitmaps, keys) = (column.segments(bitmap_rows), column.segments(key_rows));
+        let (bitmaps, keys) = (column.segments(&rows.bitmap), column.segments(&rows.key));
         let packed = keys.shapes.iter().map(|shape| predicted_bytes(Encoding::Packed, shape)).sum::<Option<u64>>();
         let rows = sampler.rows();
         Self {
@@ -78,30 +92,30 @@ impl KindChoice {
         self.rows >= MANY_ROWS && self.distinct >= UNIQUE * self.valued as f64
     }
 
-    /// The kind that is better than bitmaps, if one is, and why.
-    pub(super) fn better(&self) -> Option<(IndexKind, String)> {
+    /// The kind that is better than bitmaps, if one is.
+    pub(super) fn better(&self) -> Option<KindReason> {
         if self.is_unique() { Some(self.of_unique()) } else { self.of_few_rows() }
     }
 
     /// Keys, unless they are long. Filters do not grow with the keys.
-    fn of_unique(&self) -> (IndexKind, String) {
+    fn of_unique(&self) -> KindReason {
         let own = "nearly every row has its own";
         let row_bytes = self.packed.unwrap_or(0) as f64 / self.rows.max(1) as f64;
         if row_bytes <= LONG_KEY_BYTES {
-            return (IndexKind::Key, format!("{own}, which the kind key finds with one read"));
+            let reason = format!("{own}, which the kind key finds with one read");
+            return KindReason { kind: IndexKind::Key, reason };
         }
         let long = format!("{own}, and keys would take {row_bytes:.0} bytes a row");
         if self.shuffle <= CLUSTERED {
-            return (
-                IndexKind::BloomTree,
-                format!("{long}, so that filters behind fences are kept of them: the rows are in their order"),
-            );
+            let reason = format!("{long}, so that filters behind fences are kept of them: the rows are in their order");
+            return KindReason { kind: IndexKind::BloomTree, reason };
         }
-        (IndexKind::Summary, format!("{long}, so that a summary of filters is kept of them: the rows are in no order"))
+        let reason = format!("{long}, so that a summary of filters is kept of them: the rows are in no order");
+        KindReason { kind: IndexKind::Summary, reason }
     }
 
     /// Keys of a few rows each, where that means fewer segments to ask and not many more bytes.
-    fn of_few_rows(&self) -> Option<(IndexKind, String)> {
+    fn of_few_rows(&self) -> Option<KindReason> {
         let rows = self.valued as f64 / self.distinct.max(1.0);
         let (many, few) = (self.bitmaps.count(), self.keys.count());
         let bitmap = self.choice.prediction(self.choice.encoding)?;
@@ -116,7 +130,7 @@ impl KindChoice {
             let reason = format!(
                 "a value has about {rows:.0} rows, which the kind key finds in {segments} instead of {many}, with {percent}% of the bytes"
             );
-            (IndexKind::Key, reason)
+            KindReason { kind: IndexKind::Key, reason }
         })
     }
 }

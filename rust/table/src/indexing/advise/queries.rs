@@ -1,7 +1,7 @@
 //! Queries as advice sees them: conditions with a column each, and the columns whose rows are read.
 
 use lakemark_format::column;
-use lakemark_index::bitmap::cost::{ColumnSample, QueryShape, WEIGHTS};
+use lakemark_index::bitmap::cost::{ColumnSample, QueryShape, WEIGHTS, WeightedShape};
 use lakemark_index::{Leaf, Predicate, Test, Truth};
 
 /// What a query asks of one table, told by an engine.
@@ -58,7 +58,20 @@ pub(super) struct WeighedCondition {
     /// The part of the rows for which it is true.
     pub share: f64,
     /// What is searched for; none if no index can answer it.
-    pub searches: Option<Vec<(String, QueryShape)>>,
+    pub searches: Option<Vec<ColumnSearch>>,
+}
+
+/// What an index of a column is searched for.
+#[derive(Clone, Debug)]
+pub(super) struct ColumnSearch {
+    pub column: String,
+    pub shape: QueryShape,
+}
+
+/// A query with its conditions weighed.
+pub(super) struct WeighedQuery {
+    pub query: QueryUse,
+    pub conditions: Vec<WeighedCondition>,
 }
 
 /// A part of the rows that is taken where nothing is known.
@@ -81,7 +94,7 @@ impl WeighedCondition {
         let known = columns.first().and_then(|column| Some((column, sample(column)?)));
         let share = known.map_or(1.0, |(_, sample)| sample.valued_share()) * joined.share;
         let shape = QueryShape::In(u32::try_from(joined.keys).unwrap_or(u32::MAX));
-        let searches = known.map(|(column, _)| vec![(column.clone(), shape)]);
+        let searches = known.map(|(column, _)| vec![ColumnSearch { column: column.clone(), shape }]);
         Self { columns: columns.to_vec(), share: share.clamp(0.0, 1.0), searches }
     }
 }
@@ -89,7 +102,7 @@ impl WeighedCondition {
 fn share_of<'a>(
     predicate: &Predicate,
     sample: &impl Fn(&str) -> Option<&'a ColumnSample>,
-    searches: &mut Option<Vec<(String, QueryShape)>>,
+    searches: &mut Option<Vec<ColumnSearch>>,
 ) -> f64 {
     match predicate {
         Predicate::Const(Truth::True) => 1.0,
@@ -100,9 +113,9 @@ fn share_of<'a>(
         }
         Predicate::Leaf(leaf) => match sample(&leaf.column) {
             Some(sample) => {
-                let (share, shape) = leaf_share(leaf, sample);
+                let LeafShare { share, shape } = leaf_share(leaf, sample);
                 if let Some(searches) = searches {
-                    searches.push((leaf.column.clone(), shape));
+                    searches.push(ColumnSearch { column: leaf.column.clone(), shape });
                 }
                 share
             }
@@ -117,23 +130,31 @@ fn share_of<'a>(
     }
 }
 
-fn leaf_share(leaf: &Leaf, sample: &ColumnSample) -> (f64, QueryShape) {
+/// The part of the rows for which a leaf is true, and the shape of the search for them.
+struct LeafShare {
+    share: f64,
+    shape: QueryShape,
+}
+
+fn leaf_share(leaf: &Leaf, sample: &ColumnSample) -> LeafShare {
     match &leaf.test {
-        Test::IsNull => (1.0 - sample.valued_share(), QueryShape::Range { share: 0.0, one_sided: true }),
+        Test::IsNull => {
+            LeafShare { share: 1.0 - sample.valued_share(), shape: QueryShape::Range { share: 0.0, one_sided: true } }
+        }
         Test::Ranges(ranges) | Test::Elements(ranges) => {
             let share = sample.share(ranges);
-            (share, QueryShape::of(ranges, share))
+            LeafShare { share, shape: QueryShape::of(ranges, share) }
         }
     }
 }
 
 /// The queries that stand for all where none are given: for every column each standard shape, once counting and once fetching rows.
-pub(super) fn standard(column: &str, sample: &ColumnSample, all: &[String]) -> Vec<(QueryUse, WeighedCondition)> {
+pub(super) fn standard(column: &str, sample: &ColumnSample, all: &[String]) -> Vec<WeighedQuery> {
     let mut queries = Vec::new();
     // Engines read a struct as a whole.
     let read = column::names(column).next().unwrap_or(column);
     let shown = column::display(column);
-    for (shape, weight) in WEIGHTS {
+    for WeightedShape { shape, weight } in WEIGHTS {
         let values = sample.values().max(1.0);
         let (text, share) = match shape {
             QueryShape::Value => (format!("{shown} = …"), sample.valued_share() / values),
@@ -145,9 +166,10 @@ pub(super) fn standard(column: &str, sample: &ColumnSample, all: &[String]) -> V
         };
         let columns = vec![read.to_owned()];
         for (verb, output) in [("count", Vec::new()), ("rows", all.to_vec())] {
-            let used = QueryUse { text: format!("{verb} where {text}"), output, weight, ..QueryUse::default() };
-            let searches = Some(vec![(column.to_owned(), shape)]);
-            queries.push((used, WeighedCondition { columns: columns.clone(), share, searches }));
+            let query = QueryUse { text: format!("{verb} where {text}"), output, weight, ..QueryUse::default() };
+            let searches = Some(vec![ColumnSearch { column: column.to_owned(), shape }]);
+            let conditions = vec![WeighedCondition { columns: columns.clone(), share, searches }];
+            queries.push(WeighedQuery { query, conditions });
         }
     }
     queries

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::files::columns::{SampledChunk, column_bytes, page_rows, read_sample};
 use crate::files::footer::Footer;
 use crate::indexing::build::group::cut;
-use crate::snapshot::{BaseTable, Snapshot, read_shapes};
+use crate::snapshot::{BaseTable, Snapshot, SummaryOfFile, read_shapes};
 
 /// Rows of a sample, about. A table of fewer rows is read as a whole.
 const SAMPLE_ROWS: u64 = 1 << 20;
@@ -79,15 +79,15 @@ impl<'a> Sampler<'a> {
         let files = snapshot.files();
         let mut groups: Vec<Option<Vec<u32>>> = files.iter().map(|file| file.row_groups.clone()).collect();
         let unknown = (0..).zip(&groups).filter(|(_, groups)| groups.is_none()).map(|(file, _)| file).collect();
-        for (file, shape) in read_shapes(table, files, unknown).await? {
+        for SummaryOfFile { file, summary } in read_shapes(table, files, unknown).await? {
             if let Some(slot) = groups.get_mut(file) {
-                *slot = Some(shape.row_groups);
+                *slot = Some(summary.row_groups);
             }
         }
         let groups: Vec<Vec<u32>> = groups.into_iter().map(Option::unwrap_or_default).collect();
         let file_rows = groups.iter().map(|groups| groups.iter().copied().map(u64::from).sum()).collect();
         let row_groups = groups.iter().map(|groups| groups.len() as u64).sum();
-        let (parts, pieces) = choose_parts(&groups);
+        let ChosenParts { parts, pieces } = choose_parts(&groups);
         let mut footers = HashMap::new();
         for part in &parts {
             if footers.contains_key(&part.file) {
@@ -193,8 +193,15 @@ impl SampledColumn {
     }
 }
 
+/// What is read of a table for a sample.
+struct ChosenParts {
+    parts: Vec<SampledRowGroup>,
+    /// Pieces of the table that the parts are; 1 if they are the whole table.
+    pieces: usize,
+}
+
 /// All row groups if they are small enough, else some at even distances.
-fn choose_parts(groups: &[Vec<u32>]) -> (Vec<SampledRowGroup>, usize) {
+fn choose_parts(groups: &[Vec<u32>]) -> ChosenParts {
     let all: Vec<SampledRowGroup> = groups
         .iter()
         .enumerate()
@@ -206,7 +213,7 @@ fn choose_parts(groups: &[Vec<u32>]) -> (Vec<SampledRowGroup>, usize) {
         .collect();
     let total: u64 = all.iter().map(|part| part.rows).sum();
     if total <= SAMPLE_ROWS {
-        return (all, 1);
+        return ChosenParts { parts: all, pieces: 1 };
     }
     let largest = all.iter().map(|part| part.rows).max().unwrap_or(1);
     let wanted = (SAMPLE_ROWS / largest).clamp(2, SAMPLE_PARTS);
@@ -225,7 +232,7 @@ fn choose_parts(groups: &[Vec<u32>]) -> (Vec<SampledRowGroup>, usize) {
         before = end;
     }
     let pieces = parts.len().max(1);
-    (parts, pieces)
+    ChosenParts { parts, pieces }
 }
 
 #[cfg(test)]
@@ -233,7 +240,7 @@ mod tests {
     use super::*;
 
     fn chosen(groups: &[Vec<u32>]) -> (Vec<(usize, usize, u64)>, usize) {
-        let (parts, pieces) = choose_parts(groups);
+        let ChosenParts { parts, pieces } = choose_parts(groups);
         (parts.into_iter().map(|part| (part.file, part.row_group, part.rows)).collect(), pieces)
     }
 

@@ -12,15 +12,22 @@ use crate::store::Store;
 use crate::store::segments::{ReadCounter, Segment};
 use crate::store::transaction::Adoption;
 
+/// A touched file that was not changed.
+pub(crate) struct AdoptableFile {
+    /// Its number in the snapshot.
+    pub file: usize,
+    pub adoption: Adoption,
+}
+
 /// The touched files of the snapshot whose footers and indexed columns have the hashes that every segment of theirs was
-/// made from, by their numbers in the snapshot.
+/// made from.
 pub(crate) async fn adoptable(
     snapshot: &Snapshot,
     store: &Arc<Store>,
     lost: &[[u8; 16]],
     begun: BuildStart,
     threads: usize,
-) -> Vec<(usize, Adoption)> {
+) -> Vec<AdoptableFile> {
     let Some(manifest) = &snapshot.manifest else { return Vec::new() };
     let touched: Vec<(usize, u32)> = snapshot
         .index_states
@@ -36,12 +43,13 @@ pub(crate) async fn adoptable(
             let (file, ordinal) = touched.get(number).copied()?;
             let data_file = snapshot.files().get(file)?;
             let was = manifest.files.get(ordinal as usize)?;
-            if !is_proven(snapshot, store, manifest, lost, (file, ordinal)).await {
+            if !is_proven(snapshot, store, manifest, lost, file, ordinal).await {
                 return None;
             }
             let modified_ns = modified_ns(&data_file.meta);
             let etag = if snapshot.delta_version().is_some() { None } else { begun.tag_of(&data_file.meta) };
-            Some((file, Adoption { was: was.clone(), now: ManifestFile { modified_ns, etag, ..was.clone() } }))
+            let adoption = Adoption { was: was.clone(), now: ManifestFile { modified_ns, etag, ..was.clone() } };
+            Some(AdoptableFile { file, adoption })
         })
         .buffered(threads)
         .filter_map(|adoption| async { adoption })
@@ -50,12 +58,14 @@ pub(crate) async fn adoptable(
 }
 
 /// Whether every segment that lists the file was made from the bytes that the file has now. Those that are lost prove nothing and are built again.
+/// `ordinal` is the place of the file in the manifest.
 async fn is_proven(
     snapshot: &Snapshot,
     store: &Arc<Store>,
     manifest: &Manifest,
     lost: &[[u8; 16]],
-    (file, ordinal): (usize, u32),
+    file: usize,
+    ordinal: u32,
 ) -> bool {
     let segments = manifest.segments.iter().filter(|segment| segment.files.contains(&ordinal));
     let mut proofs = 0;

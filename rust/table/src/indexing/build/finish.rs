@@ -7,10 +7,11 @@ use lakemark_format::{ManifestFile, ManifestSegment};
 
 use super::BuildContext;
 use super::group::GroupFile;
-use super::part::{BuildPart, identity, schema_in};
+use super::part::{BuildPart, schema_in};
 use super::plan::BuildPlan;
 use super::task::{is_changed, listed};
 use crate::error::{Error, Result};
+use crate::files::file_version::FileVersion;
 use crate::files::trust::false_statistics;
 use crate::options::BuildOptions;
 use crate::report::BuildReport;
@@ -93,7 +94,8 @@ fn check(plan: &BuildPlan, parts: &[BuildPart]) -> Result<()> {
 async fn standing(table: &BaseTable, parts: &[BuildPart]) -> Result<HashSet<String>> {
     let context = &BuildContext::new(table, &BuildOptions::default())?;
     let mut seen = HashSet::new();
-    let files = parts.iter().flat_map(|part| &part.manifest.files).filter(|file| seen.insert(identity(file)));
+    let files = parts.iter().flat_map(|part| &part.manifest.files);
+    let files = files.filter(|file| seen.insert(FileVersion::of_manifest(file)));
     let files: Vec<GroupFile> = files.map(|file| listed(table, file)).collect();
     let looks = stream::iter(files).map(|file| async move {
         let stands = !is_changed(context, &file).await?;

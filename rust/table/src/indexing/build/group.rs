@@ -1,7 +1,7 @@
 //! One group of data files: read, sorted, merged into one segment per index.
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::io;
 use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, SchemaRef};
@@ -9,12 +9,13 @@ use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::segment::BASE_ALIGNMENT;
 use lakemark_format::{Encoding, ManifestFile, ManifestIndex, ManifestSegment, SegmentFile, column};
-use lakemark_index::bitmap::{BuildError, ChunkSource, SegmentMeta, SegmentSummary, coarse_memory_bytes, merge};
+use lakemark_index::bitmap::{SegmentMeta, SegmentSummary, coarse_memory_bytes};
 use object_store::ObjectMeta;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use super::BuildContext;
+use super::segment::{disk_error, write};
 use super::spill::{Budget, Reservation, Spill, SpilledChunk};
 use super::task::{is_about_the_file, is_changed};
 use crate::error::{Error, Result};
@@ -23,7 +24,6 @@ use crate::files::footer::Footer;
 use crate::snapshot::{DataFile, Snapshot};
 use crate::storage::disk::on_a_thread;
 use crate::storage::file_time::modified_ns;
-use crate::store::Store;
 use crate::store::kind::{precision_of, zones_of};
 use crate::store::recorded::is_chosen_by_auto;
 
@@ -66,10 +66,17 @@ impl Group {
     }
 }
 
+/// A data file that was read.
+pub(crate) struct BuiltFile {
+    /// What a manifest says of it, without the place of its schema.
+    pub file: ManifestFile,
+    pub schema: SchemaRef,
+}
+
 /// What a group gave.
 #[derive(Default)]
 pub(crate) struct GroupResult {
-    pub files: Vec<(ManifestFile, SchemaRef)>,
+    pub files: Vec<BuiltFile>,
     /// Their `files` count in the list above.
     pub segments: Vec<ManifestSegment>,
     /// Files that changed under the build.
@@ -113,13 +120,19 @@ struct OpenGroupFile<'a> {
     footer: Arc<Footer>,
 }
 
-/// Place in the group, row group, and its sorted columns with their fingerprints.
-type RowGroupRead = (usize, usize, Result<Vec<SortedColumn>>);
+/// What came of reading one row group.
+struct RowGroupRead {
+    /// The place of its file in the group.
+    file: usize,
+    row_group: usize,
+    columns: Result<Vec<SortedColumn>>,
+}
 
 /// The sorted columns of one row group.
 struct SortedColumns {
-    /// Place in the group, row group.
-    place: (usize, usize),
+    /// The place of its file in the group.
+    file: usize,
+    row_group: usize,
     columns: Vec<SortedColumn>,
 }
 
@@ -138,10 +151,10 @@ pub(crate) async fn build_group(context: &BuildContext, group: &Group, result: &
     // Before any chunk takes memory: what does not fit beside it is spilled.
     let coarse = reserve(context, group, &readings)?;
     let spill = Arc::new(Spill::new(Arc::clone(&context.budget), context.store.temp_folder()));
-    let (sorted, lost) = read(context, &readings, &group.fields, &spill).await?;
+    let ReadGroup { sorted, changed } = read(context, &readings, &group.fields, &spill).await?;
     let mut kept: Vec<usize> = Vec::new();
     for (place, reading) in readings.iter().enumerate() {
-        if lost.contains(&place) || is_changed(context, reading.file).await? {
+        if changed.contains(&place) || is_changed(context, reading.file).await? {
             tracing::warn!(file = reading.file.path, "the data file changed while it was read and is left out");
             result.skipped.push(reading.file.path.clone());
         } else {
@@ -160,7 +173,7 @@ pub(crate) async fn build_group(context: &BuildContext, group: &Group, result: &
                 "the footer has statistics that its values contradict; they are not used from now on"
             );
         }
-        result.files.push((file, Arc::clone(&reading.footer.schema)));
+        result.files.push(BuiltFile { file, schema: Arc::clone(&reading.footer.schema) });
     }
     let jobs = merge_jobs(group, &coarse.encodings, &readings, &kept, sorted, context.budget.limit())?;
     let ordinals: Vec<u32> = (0..).take(kept.len()).collect();
@@ -177,7 +190,7 @@ pub(crate) async fn build_group(context: &BuildContext, group: &Group, result: &
 
 /// The leaves of a file whose statistics are false, by its place in the group.
 fn caught_in(sorted: &[SortedColumns], place: usize) -> Vec<u32> {
-    let columns = sorted.iter().filter(|sorted| sorted.place.0 == place).flat_map(|sorted| &sorted.columns);
+    let columns = sorted.iter().filter(|sorted| sorted.file == place).flat_map(|sorted| &sorted.columns);
     let leaves: BTreeSet<u32> = columns.filter_map(|column| column.caught).collect();
     leaves.into_iter().collect()
 }
@@ -268,43 +281,51 @@ pub(crate) fn encoding_of(index: &ManifestIndex) -> Result<Encoding> {
     })
 }
 
-/// Reads all row groups, some at a time. Gives the sorted columns in row order, and the files that changed meanwhile.
+/// What was read of a group.
+struct ReadGroup {
+    /// The sorted columns, in the order of rows.
+    sorted: Vec<SortedColumns>,
+    /// The places of files that changed meanwhile.
+    changed: Vec<usize>,
+}
+
+/// Reads all row groups, some at a time.
 async fn read(
     context: &BuildContext,
     readings: &[OpenGroupFile<'_>],
     fields: &[FieldRef],
     spill: &Arc<Spill>,
-) -> Result<(Vec<SortedColumns>, Vec<usize>)> {
+) -> Result<ReadGroup> {
     let alone = Semaphore::new(1);
     let alone = &alone;
     let mut tasks: Vec<BoxFuture<'_, RowGroupRead>> = Vec::new();
     for (place, reading) in readings.iter().enumerate() {
         for row_group in 0..reading.footer.row_groups.len() {
             tasks.push(Box::pin(async move {
-                (place, row_group, read_row_group(context, reading, row_group, fields, (spill, alone)).await)
+                let columns = read_row_group(context, reading, row_group, fields, spill, alone).await;
+                RowGroupRead { file: place, row_group, columns }
             }));
         }
     }
     let mut done = stream::iter(tasks).buffer_unordered(context.threads);
-    let (mut sorted, mut lost) = (Vec::new(), Vec::new());
-    while let Some((place, row_group, outcome)) = done.next().await {
-        match outcome {
-            Ok(columns) => sorted.push(SortedColumns { place: (place, row_group), columns }),
+    let (mut sorted, mut changed) = (Vec::new(), Vec::new());
+    while let Some(RowGroupRead { file, row_group, columns }) = done.next().await {
+        match columns {
+            Ok(columns) => sorted.push(SortedColumns { file, row_group, columns }),
             Err(error) => {
-                let file = readings.get(place).map(|reading| reading.file);
-                let changed = match file {
+                let has_changed = match readings.get(file).map(|reading| reading.file) {
                     Some(file) if is_about_the_file(error.kind()) => is_changed(context, file).await?,
                     _ => false,
                 };
-                if !changed {
+                if !has_changed {
                     return Err(error);
                 }
-                lost.push(place);
+                changed.push(file);
             }
         }
     }
-    sorted.sort_by_key(|sorted| sorted.place);
-    Ok((sorted, lost))
+    sorted.sort_by_key(|sorted| (sorted.file, sorted.row_group));
+    Ok(ReadGroup { sorted, changed })
 }
 
 async fn read_row_group(
@@ -312,7 +333,8 @@ async fn read_row_group(
     reading: &OpenGroupFile<'_>,
     row_group: usize,
     fields: &[FieldRef],
-    (spill, alone): (&Arc<Spill>, &Semaphore),
+    spill: &Arc<Spill>,
+    alone: &Semaphore,
 ) -> Result<Vec<SortedColumn>> {
     context.check_cancel()?;
     let (store, file) = (context.object_store.as_ref(), reading.file);
@@ -351,15 +373,6 @@ async fn read_row_group(
     Ok(kept)
 }
 
-fn disk_error(context: &BuildContext, error: io::Error) -> Error {
-    Error::io(format!(
-        "temporary files in {} cannot be written or read (disk full?); the last snapshot is untouched: \
-         make room, give more memory, or choose another place with --store, and run it again",
-        context.store.temp_folder().display()
-    ))
-    .with_source(error)
-}
-
 fn manifest_file(reading: &OpenGroupFile<'_>) -> ManifestFile {
     ManifestFile {
         path: reading.file.path.clone(),
@@ -376,7 +389,13 @@ fn manifest_file(reading: &OpenGroupFile<'_>) -> ManifestFile {
 /// One segment to write: its files with their fingerprints, and its chunks at their places.
 struct MergeJob {
     meta: SegmentMeta,
-    chunks: Vec<(u32, SpilledChunk)>,
+    chunks: Vec<PlacedChunk>,
+}
+
+/// A chunk, and where its rows are in the row space of the segment.
+struct PlacedChunk {
+    first_row: u32,
+    chunk: SpilledChunk,
 }
 
 fn merge_jobs(
@@ -407,16 +426,16 @@ fn merge_jobs(
     for (place, reading) in readings.iter().enumerate() {
         let mut hashes: Vec<Vec<u64>> = vec![Vec::new(); jobs.len()];
         let mut row = base;
-        while let Some(part) = sorted.next_if(|part| part.place.0 == place) {
+        while let Some(part) = sorted.next_if(|part| part.file == place) {
             if !kept.contains(&place) {
                 continue;
             }
             for ((job, hashes), SortedColumn { chunk, hash, .. }) in jobs.iter_mut().zip(&mut hashes).zip(part.columns)
             {
-                job.chunks.push((row, chunk));
+                job.chunks.push(PlacedChunk { first_row: row, chunk });
                 hashes.push(hash);
             }
-            row += reading.footer.row_groups.get(part.place.1).copied().unwrap_or_default();
+            row += reading.footer.row_groups.get(part.row_group).copied().unwrap_or_default();
         }
         if !kept.contains(&place) {
             continue;
@@ -445,49 +464,12 @@ async fn merge_one(context: &BuildContext, job: MergeJob, coarse: &Coarse) -> Re
     let MergeJob { meta, chunks } = job;
     let (column, key_type) = (meta.column.clone(), meta.key_type.clone());
     let sources = move || {
-        let waiting = chunks.into_iter().map(|(first_row, chunk)| chunk.into_source(first_row, key_type.clone()));
-        Ok(waiting.collect::<io::Result<Vec<_>>>()?.into_iter().unzip())
+        let waiting = chunks.into_iter().map(|placed| placed.chunk.into_source(placed.first_row, key_type.clone()));
+        waiting.collect::<io::Result<Vec<_>>>()
     };
-    let (segment, summary) = write(context, meta, sources).await?;
-    warn_of_overlap(&column, &summary);
-    Ok(segment)
-}
-
-/// Merges chunks into a segment that is published under its path; `sources` gives them and what is held until the end.
-pub(crate) async fn write(
-    context: &BuildContext,
-    meta: SegmentMeta,
-    sources: impl FnOnce() -> io::Result<(Vec<ChunkSource>, Vec<Option<Reservation>>)> + Send + 'static,
-) -> Result<(ManifestSegment, SegmentSummary)> {
-    context.check_cancel()?;
-    let mut pending = context.store.start_file().await?;
-    let (id, index_id) = (meta.segment_id, meta.index_id);
-    let cancel = context.cancel.clone();
-    let work = move || {
-        let (sources, taken) = sources()?;
-        let summary = merge(meta, sources, &mut |bytes| match &cancel {
-            Some(flag) if flag.is_cancelled() => Err(io::Error::other("the build was cancelled")),
-            _ => pending.write_all(bytes),
-        });
-        drop(taken);
-        summary.map(|summary| (pending, summary))
-    };
-    let written = on_a_thread(work).await.map_err(|error| Error::task(&error))?;
-    let (pending, summary) = written.map_err(|error| match error {
-        _ if context.check_cancel().is_err() => Error::cancelled(),
-        BuildError::Io(error) if error.kind() == io::ErrorKind::InvalidData => Error::corrupt(format!(
-            "what is merged is damaged: {error}; `lakemark index verify` says where, delete that file and run `lakemark index build`"
-        )),
-        BuildError::Io(error) => disk_error(context, error),
-        BuildError::Format(error) => {
-            Error::unsupported("the segment is beyond the limits of the format; use fewer files per segment")
-                .with_source(error)
-        }
-        error => Error::unsupported(error.to_string()),
-    })?;
-    let (path, length) = (Store::segment_path(id), pending.length);
-    context.store.publish(pending, &path).await?;
-    Ok((ManifestSegment { id, index_id, path, length, files: Vec::new() }, summary))
+    let written = write(context, meta, sources).await?;
+    warn_of_overlap(&column, &written.summary);
+    Ok(written.segment)
 }
 
 /// Fences help where few of them are around a key.

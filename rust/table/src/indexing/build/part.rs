@@ -4,9 +4,10 @@ use std::collections::HashSet;
 
 use lakemark_format::{Manifest, ManifestFile};
 
-use super::group::GroupResult;
+use super::group::{BuiltFile, GroupResult};
 use super::task::BuildTask;
 use crate::error::{Error, Result};
+use crate::files::file_version::FileVersion;
 use crate::storage::fingerprint::fingerprint;
 use crate::store::Store;
 use crate::store::transaction::BuiltSegments;
@@ -66,8 +67,8 @@ impl BuildPart {
         if (manifest.store_id, &manifest.indexes, &manifest.updates) != (asked.store_id, &asked.indexes, &None) {
             return wrong("is about other indexes");
         }
-        let asked_for: HashSet<_> = asked.files.iter().map(identity).collect();
-        if !manifest.files.iter().all(|file| asked_for.contains(&identity(file))) {
+        let asked_for: HashSet<FileVersion> = asked.files.iter().map(FileVersion::of_manifest).collect();
+        if !manifest.files.iter().all(|file| asked_for.contains(&FileVersion::of_manifest(file))) {
             return wrong("is about other data files");
         }
         let filled: HashSet<_> = manifest.segments.iter().map(|segment| segment.index_id).collect();
@@ -86,15 +87,10 @@ impl BuildPart {
     }
 }
 
-/// What makes a data file the one that was listed.
-pub(super) fn identity(file: &ManifestFile) -> (&str, u64, i64, Option<&str>) {
-    (&file.path, file.size, file.modified_ns, file.etag.as_deref())
-}
-
 /// What a group gave, as an edit says it.
 pub(crate) fn built_of(result: &GroupResult) -> Result<BuiltSegments> {
     let mut built = BuiltSegments { segments: result.segments.clone(), ..BuiltSegments::default() };
-    for (file, schema) in &result.files {
+    for BuiltFile { file, schema } in &result.files {
         let bytes = schema::to_bytes(schema)?;
         let schema = schema_in(&mut built, bytes)?;
         built.files.push(ManifestFile { schema, ..file.clone() });

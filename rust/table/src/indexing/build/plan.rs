@@ -15,7 +15,7 @@ use crate::files::footer::FileSummary;
 use crate::index_kind::IndexKind;
 use crate::options::BuildOptions;
 use crate::report::Finding;
-use crate::snapshot::{BaseTable, Snapshot, read_shapes};
+use crate::snapshot::{BaseTable, Snapshot, SummaryOfFile, read_shapes};
 use crate::storage::file_time::BuildStart;
 use crate::store::kind::files_per_segment;
 use crate::store::locks::BuildLock;
@@ -76,7 +76,7 @@ pub(crate) async fn plan(
     let lost = lost(store, snapshot, &indexes, options.verify).await?;
     let begun = BuildStart::after(snapshot.files().iter().map(|file| &file.meta)).await;
     let adopted = adoptable(snapshot, store, &lost, begun, threads(options)).await;
-    let known = KnownCoverage { adopted: adopted.iter().map(|(file, _)| *file).collect(), lost: &lost };
+    let known = KnownCoverage { adopted: adopted.iter().map(|adopted| adopted.file).collect(), lost: &lost };
     let Lacking { passes, shapes, declined } = lacking(table, snapshot, &indexes, &known, workers > 1).await?;
     let work: Vec<f64> = passes.iter().map(|pass| pass.work(&shapes)).collect();
     let (mut tasks, mut rows) = (Vec::new(), 0);
@@ -97,7 +97,7 @@ pub(crate) async fn plan(
     // The long ones first: the short ones fill what is left at the end.
     tasks.sort_by(|(one, _), (other, _)| other.total_cmp(one));
     let tasks: Vec<BuildTask> = tasks.into_iter().map(|(_, task)| task).collect();
-    let adopted = adopted.into_iter().map(|(_, adoption)| adoption).filter(Adoption::is_news).collect();
+    let adopted = adopted.into_iter().map(|adopted| adopted.adoption).filter(Adoption::is_news).collect();
     let lock = if tasks.is_empty() { None } else { Some(BuildLock::share(store).await?) };
     Ok(BuildPlan { tasks, rows, adopted, declined, lost, indexes, started, build_start: begun, _lock: lock })
 }
@@ -265,12 +265,12 @@ fn shares<'a>(
 }
 
 /// The shapes of data files, by their number in the snapshot.
-struct Shapes(Vec<(usize, FileSummary)>);
+struct Shapes(Vec<SummaryOfFile>);
 
 impl Shapes {
     fn get(&self, file: usize) -> Option<&FileSummary> {
-        let place = self.0.binary_search_by_key(&file, |(file, _)| *file).ok()?;
-        self.0.get(place).map(|(_, shape)| shape)
+        let place = self.0.binary_search_by_key(&file, |of_file| of_file.file).ok()?;
+        self.0.get(place).map(|of_file| &of_file.summary)
     }
 
     fn rows(&self, file: usize) -> u64 {

@@ -39,7 +39,7 @@ impl Budget {
 
     /// Takes bytes until what is given back is dropped; none if there are not as many left.
     pub(crate) fn reserve(budget: &Arc<Self>, bytes: u64) -> Option<Reservation> {
-        budget.take(bytes).then(|| Reservation(Arc::clone(budget), bytes))
+        budget.take(bytes).then(|| Reservation { budget: Arc::clone(budget), bytes })
     }
 
     fn take(&self, bytes: u64) -> bool {
@@ -64,22 +64,35 @@ pub(crate) enum SpilledChunk {
 }
 
 /// Bytes taken from the budget.
-pub(crate) struct Reservation(Arc<Budget>, u64);
+pub(crate) struct Reservation {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.0.give_back(self.1);
+        self.budget.give_back(self.bytes);
     }
+}
+
+/// A chunk as input of a merge.
+pub(crate) struct ReservedSource {
+    pub source: ChunkSource,
+    /// What it takes of the budget, if it is in memory.
+    pub memory: Option<Reservation>,
 }
 
 impl SpilledChunk {
     /// The chunk as input of a merge, at its place in the segment's row space.
-    pub(crate) fn into_source(self, first_row: u32, key_type: KeyType) -> IoResult<(ChunkSource, Option<Reservation>)> {
+    pub(crate) fn into_source(self, first_row: u32, key_type: KeyType) -> IoResult<ReservedSource> {
         match self {
-            Self::Memory(chunk, taken) => Ok((ChunkSource::memory(first_row, chunk), Some(taken))),
+            Self::Memory(chunk, memory) => {
+                Ok(ReservedSource { source: ChunkSource::memory(first_row, chunk), memory: Some(memory) })
+            }
             Self::Spilled { file, start, end } => {
                 let input = BufReader::with_capacity(READ_BYTES, Section { file, at: start, end });
-                Ok((ChunkSource::spilled(first_row, Box::new(input), key_type)?, None))
+                let source = ChunkSource::spilled(first_row, Box::new(input), key_type)?;
+                Ok(ReservedSource { source, memory: None })
             }
         }
     }
@@ -89,7 +102,16 @@ impl SpilledChunk {
 pub(crate) struct Spill {
     budget: Arc<Budget>,
     folder: PathBuf,
-    file: Mutex<Option<(TempFile, Arc<File>, u64)>>,
+    file: Mutex<Option<SpillFile>>,
+}
+
+/// A temporary file with chunks.
+struct SpillFile {
+    /// Removes the file when it is dropped.
+    _temp: TempFile,
+    file: Arc<File>,
+    /// Where the next chunk goes.
+    end: u64,
 }
 
 impl Spill {
@@ -101,7 +123,8 @@ impl Spill {
     pub(crate) fn push(&self, chunk: Chunk) -> IoResult<SpilledChunk> {
         let bytes = chunk.memory_bytes() as u64;
         if self.budget.take(bytes) {
-            return Ok(SpilledChunk::Memory(chunk, Reservation(Arc::clone(&self.budget), bytes)));
+            let memory = Reservation { budget: Arc::clone(&self.budget), bytes };
+            return Ok(SpilledChunk::Memory(chunk, memory));
         }
         self.budget.spilled.fetch_add(1, Ordering::Relaxed);
         let mut slot = self.file.lock().unwrap_or_else(PoisonError::into_inner);
@@ -109,9 +132,9 @@ impl Spill {
             let pending = TempFile::create(&self.folder)?;
             let Some(file) = pending.file() else { return Err(std::io::ErrorKind::NotFound.into()) };
             let file = Arc::new(file.try_clone()?);
-            *slot = Some((pending, file, 0));
+            *slot = Some(SpillFile { _temp: pending, file, end: 0 });
         }
-        let Some((_, file, end)) = slot.as_mut() else { return Err(std::io::ErrorKind::NotFound.into()) };
+        let Some(SpillFile { file, end, .. }) = slot.as_mut() else { return Err(std::io::ErrorKind::NotFound.into()) };
         let start = *end;
         let mut out = BufWriter::with_capacity(READ_BYTES, Appender { file, at: start });
         chunk.spill(&mut out)?;

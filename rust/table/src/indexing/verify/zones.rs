@@ -1,10 +1,9 @@
 //! Zones against the data: every value must be held by the zone of each of its rows, and a zone has as many values as it says.
 
-use std::ops::Range;
-
+use lakemark_index::bitmap::ValueRows;
 use lakemark_index::zones::LoadedZones;
 
-use super::FolderWalk;
+use super::{SegmentCursor, MovedRows};
 use crate::store::segments::{Damage, ReadCounter, Segment};
 
 /// Compares stored zones with a segment that was derived from the data and has its values; `places` says where stored rows are among
@@ -12,7 +11,7 @@ use crate::store::segments::{Damage, ReadCounter, Segment};
 pub(super) async fn compare_zones(
     stored: &Segment,
     derived: &Segment,
-    places: &[(Range<u32>, Option<u32>)],
+    places: &[MovedRows],
     counter: &ReadCounter,
 ) -> Result<(), Damage> {
     let Some(zones) = &stored.directory.zones else { return Err(Damage::corrupt("the zones are missing")) };
@@ -20,11 +19,11 @@ pub(super) async fn compare_zones(
     let held = LoadedZones::new(zones, read.first().map_or(&[], Vec::as_slice));
     let ends = derived_ends(stored, &zones.rows, places);
     let mut counts = vec![0u32; zones.rows.len()];
-    let mut values = FolderWalk::new(derived, counter).await?;
-    while let Some((key, rows)) = values.next(counter).await? {
+    let mut values = SegmentCursor::new(derived, counter).await?;
+    while let Some(ValueRows { key, rows }) = values.next(counter).await? {
         let mut last = None;
         for row in rows {
-            let Some((_, zone)) = ends.get(ends.partition_point(|(end, _)| *end <= row)) else { continue };
+            let Some(ZoneEnd { zone, .. }) = ends.get(ends.partition_point(|zone| zone.end <= row)) else { continue };
             if last == Some(*zone) {
                 continue;
             }
@@ -39,7 +38,7 @@ pub(super) async fn compare_zones(
             }
         }
     }
-    for (_, zone) in ends {
+    for ZoneEnd { zone, .. } in ends {
         if counts.get(zone) != zones.keys.get(zone) {
             let (found, stored) = (counts.get(zone), zones.keys.get(zone));
             return Err(Damage::corrupt(format!("zone {zone} counts {stored:?} values where the data has {found:?}")));
@@ -48,16 +47,23 @@ pub(super) async fn compare_zones(
     Ok(())
 }
 
-/// For each zone of a file that is compared, ascending, the end of its rows among the derived ones, and its number.
-fn derived_ends(stored: &Segment, rows: &[u32], places: &[(Range<u32>, Option<u32>)]) -> Vec<(u32, usize)> {
+/// Where a zone ends among the derived rows.
+struct ZoneEnd {
+    end: u32,
+    /// The number of the zone.
+    zone: usize,
+}
+
+/// The ends of the zones of files that are compared, ascending.
+fn derived_ends(stored: &Segment, rows: &[u32], places: &[MovedRows]) -> Vec<ZoneEnd> {
     let mut ends = Vec::with_capacity(rows.len());
     let mut zone = 0;
-    for (file, (_, to)) in stored.directory.files.iter().zip(places) {
+    for (file, moved) in stored.directory.files.iter().zip(places) {
         let (mut row, end) = (0u64, file.rows());
         while row < end {
             let Some(length) = rows.get(zone) else { return ends };
             row += u64::from(*length);
-            ends.extend(to.map(|to| (to.saturating_add(row as u32), zone)));
+            ends.extend(moved.to.map(|to| ZoneEnd { end: to.saturating_add(row as u32), zone }));
             zone += 1;
         }
     }

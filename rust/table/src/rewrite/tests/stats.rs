@@ -14,7 +14,7 @@ use crate::rewrite::RowBlock;
 use crate::rewrite::encode::encode_new;
 use crate::rewrite::row_block::NumberedRows;
 use crate::rewrite::stats::stats_of;
-use crate::rewrite::writer::{FileTarget, FileWriter, WrittenFile, new_properties};
+use crate::rewrite::writer::{FileTarget, FileWriter, StartedFile, WrittenFile, new_properties};
 
 /// Writes a file with a row group for each batch.
 async fn written(batches: &[RecordBatch]) -> (WrittenFile, FileTarget<'static>) {
@@ -29,7 +29,7 @@ async fn written(batches: &[RecordBatch]) -> (WrittenFile, FileTarget<'static>) 
         spark_schema: None,
         path: &|_, _, _| Ok("a.parquet".to_owned()),
     };
-    let (mut writer, factory) = FileWriter::start(&target, 0, None, &[], &new_properties()).unwrap();
+    let StartedFile { mut writer, factory } = FileWriter::start(&target, 0, None, &[], &new_properties()).unwrap();
     for batch in batches {
         let part: Arc<dyn RowBlock> = Arc::new(batch.clone());
         let source = NumberedRows::new(&[part], batch.schema().fields(), &batch.schema()).unwrap();

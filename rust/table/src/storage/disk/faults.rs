@@ -111,11 +111,21 @@ pub fn watch(root: &Path, failure: InjectedFailure, with_journal: bool) {
     watches.push(watch);
 }
 
-/// Whether a step below the folder failed since it is watched, and how many there were.
+/// What was seen below a folder since it is watched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Whether a step failed.
+    pub failed: bool,
+    /// How many steps there were.
+    pub steps: u64,
+}
+
+/// What was seen below the folder by now; nothing if it is not watched.
 #[must_use]
-pub fn seen(root: &Path) -> (bool, u64) {
+pub fn seen(root: &Path) -> Seen {
     let watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
-    watches.iter().find(|have| have.root == root).map_or((false, 0), |watch| (watch.has_failed, watch.steps))
+    let watch = watches.iter().find(|have| have.root == root);
+    watch.map_or_else(Seen::default, |watch| Seen { failed: watch.has_failed, steps: watch.steps })
 }
 
 /// The journal of a folder so far.

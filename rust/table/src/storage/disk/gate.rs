@@ -94,14 +94,12 @@ pub(super) fn is_gone() -> bool {
 
 pub(super) fn before(step: DiskStep<'_>) -> Result<()> {
     let Some(gate) = here() else { return Ok(()) };
-    let (kind, path) = told(step);
-    gate.before(kind, path)
+    gate.before(kind_of(step), path_of(step))
 }
 
 pub(super) fn after(step: DiskStep<'_>) -> Result<()> {
     let Some(gate) = here() else { return Ok(()) };
-    let (kind, path) = told(step);
-    gate.after(kind, path)
+    gate.after(kind_of(step), path_of(step))
 }
 
 /// Half of what is written to a file is there.
@@ -109,15 +107,15 @@ pub(super) fn between(path: &Path) -> Result<()> {
     here().map_or(Ok(()), |gate| gate.before(StepKind::WriteRest, path))
 }
 
-fn told(step: DiskStep<'_>) -> (StepKind, &Path) {
-    let kind = match step {
+fn kind_of(step: DiskStep<'_>) -> StepKind {
+    match step {
         DiskStep::MakeFolder(_) => StepKind::MakeFolder,
         DiskStep::Create(_) => StepKind::Create,
         DiskStep::Write { .. } => StepKind::Write,
         DiskStep::Cut { .. } => StepKind::Cut,
         DiskStep::Sync(_) => StepKind::Sync,
-        DiskStep::Rename { to, .. } => return (StepKind::Rename, to),
-        DiskStep::Link { to, .. } => return (StepKind::Link, to),
+        DiskStep::Rename { .. } => StepKind::Rename,
+        DiskStep::Link { .. } => StepKind::Link,
         DiskStep::Remove(_) => StepKind::Remove,
         DiskStep::SyncFolder(_) => StepKind::SyncFolder,
         DiskStep::Stored(_) => StepKind::Stored,
@@ -125,6 +123,13 @@ fn told(step: DiskStep<'_>) -> (StepKind, &Path) {
         DiskStep::Lock(_) => StepKind::Lock,
         DiskStep::LockShared(_) => StepKind::LockShared,
         DiskStep::TryLock(_) => StepKind::TryLock,
-    };
-    (kind, of(step))
+    }
+}
+
+/// The path that a gate is told: of a file that gets a name, that name.
+fn path_of(step: DiskStep<'_>) -> &Path {
+    match step {
+        DiskStep::Rename { to, .. } | DiskStep::Link { to, .. } => to,
+        step => of(step),
+    }
 }

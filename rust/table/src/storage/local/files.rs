@@ -17,7 +17,7 @@ const TAG_CHANGE: &str = "-c";
 /// permissions, names and links change that one, too: such a file is compared with its fingerprints.
 pub(crate) fn tag(metadata: &Metadata) -> String {
     let modified = metadata.modified().map(nanoseconds).unwrap_or_default();
-    let (inode, changed) = inode_and_change(metadata);
+    let (inode, changed) = (inode(metadata), changed(metadata));
     format!("{TAG_PREFIX}{inode:x}-{:x}-{modified:x}{TAG_CHANGE}{changed:x}", metadata.len())
 }
 
@@ -40,29 +40,48 @@ fn nanoseconds(time: SystemTime) -> i128 {
 }
 
 #[cfg(unix)]
-fn inode_and_change(metadata: &Metadata) -> (u64, i128) {
-    use std::os::unix::fs::MetadataExt;
-    (metadata.ino(), i128::from(metadata.ctime()) * 1_000_000_000 + i128::from(metadata.ctime_nsec()))
+fn inode(metadata: &Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(metadata)
 }
 
 #[cfg(not(unix))]
-fn inode_and_change(_metadata: &Metadata) -> (u64, i128) {
-    (0, 0)
+fn inode(_metadata: &Metadata) -> u64 {
+    0
+}
+
+/// When the system last saw a file change, in nanoseconds since 1970-01-01 UTC.
+#[cfg(unix)]
+fn changed(metadata: &Metadata) -> i128 {
+    use std::os::unix::fs::MetadataExt;
+    i128::from(metadata.ctime()) * 1_000_000_000 + i128::from(metadata.ctime_nsec())
+}
+
+#[cfg(not(unix))]
+fn changed(_metadata: &Metadata) -> i128 {
+    0
+}
+
+/// A file that was opened.
+#[derive(Debug)]
+pub(crate) struct OpenedFile {
+    pub file: File,
+    /// What the system said of it then.
+    pub metadata: Metadata,
 }
 
 /// Opens a file to read it.
-pub(crate) fn open(path: &FsPath) -> io::Result<(File, Metadata)> {
+pub(crate) fn open(path: &FsPath) -> io::Result<OpenedFile> {
     open_with(OpenOptions::new().read(true), path)
 }
 
 /// Opens a file, if it is one: whoever opens a FIFO waits until somebody comes to its other end, and a device may give bytes for ever.
-pub(crate) fn open_with(options: &mut OpenOptions, path: &FsPath) -> io::Result<(File, Metadata)> {
+pub(crate) fn open_with(options: &mut OpenOptions, path: &FsPath) -> io::Result<OpenedFile> {
     let file = without_waiting(options).open(path).map_err(|error| match odd_one(path) {
         Some(what) => not_a_file(path, what),
         None => error,
     })?;
     let metadata = file.metadata()?;
-    if metadata.is_file() { Ok((file, metadata)) } else { Err(not_a_file(path, what_is(&metadata))) }
+    if metadata.is_file() { Ok(OpenedFile { file, metadata }) } else { Err(not_a_file(path, what_is(&metadata))) }
 }
 
 #[cfg(unix)]

@@ -28,11 +28,17 @@ enum FolderEntry {
     Odd(Metadata, &'static str),
 }
 
+/// Something in a folder that counts, and where it is.
+struct NamedEntry {
+    path: PathBuf,
+    entry: FolderEntry,
+}
+
 /// The files and folders of one folder.
 pub(super) fn folder(prefix: &Path, folder: &FsPath) -> Result<ListResult> {
     let mut listed = ListResult { common_prefixes: Vec::new(), objects: Vec::new() };
     let mut own = None;
-    for (path, entry) in entries(folder, None).map_err(|error| unreadable(folder, error))? {
+    for NamedEntry { path, entry } in entries(folder, None).map_err(|error| unreadable(folder, error))? {
         let location = location(folder, &mut own, &path)?;
         match entry {
             FolderEntry::Folder { .. } => {
@@ -49,18 +55,26 @@ pub(super) fn folder(prefix: &Path, folder: &FsPath) -> Result<ListResult> {
     Ok(listed)
 }
 
+/// A folder that a walk is still to go through.
+struct FolderToWalk {
+    path: PathBuf,
+    /// Whether a symbolic link is on the way to it.
+    is_linked: bool,
+}
+
 /// All files below a folder, folder by folder.
-pub(super) struct SegmentCursor {
-    folders: Vec<(PathBuf, bool)>,
+pub(super) struct FolderWalk {
+    folders: Vec<FolderToWalk>,
     found: VecDeque<ObjectMeta>,
     after: Option<Path>,
     linked: usize,
 }
 
-impl SegmentCursor {
+impl FolderWalk {
     /// Those behind `after` in the order of paths, if that is given.
     pub(super) fn of(folder: PathBuf, after: Option<Path>) -> Self {
-        Self { folders: vec![(folder, false)], found: VecDeque::new(), after, linked: 0 }
+        let folders = vec![FolderToWalk { path: folder, is_linked: false }];
+        Self { folders, found: VecDeque::new(), after, linked: 0 }
     }
 
     fn enter(&mut self, folder: &FsPath, is_linked: bool) -> Result<()> {
@@ -71,9 +85,12 @@ impl SegmentCursor {
             }
         }
         let mut own = None;
-        for (path, entry) in entries(folder, self.after.as_ref()).map_err(|error| unreadable(folder, error))? {
+        let entries = entries(folder, self.after.as_ref()).map_err(|error| unreadable(folder, error))?;
+        for NamedEntry { path, entry } in entries {
             match entry {
-                FolderEntry::Folder { is_link } => self.folders.push((path, is_linked || is_link)),
+                FolderEntry::Folder { is_link } => {
+                    self.folders.push(FolderToWalk { path, is_linked: is_linked || is_link });
+                }
                 FolderEntry::File(metadata) | FolderEntry::Odd(metadata, _) => {
                     let location = location(folder, &mut own, &path)?;
                     let is_wanted = self.after.as_ref().is_none_or(|after| location > *after);
@@ -87,7 +104,7 @@ impl SegmentCursor {
     }
 }
 
-impl Iterator for SegmentCursor {
+impl Iterator for FolderWalk {
     type Item = Result<ObjectMeta>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -95,8 +112,8 @@ impl Iterator for SegmentCursor {
             if let Some(found) = self.found.pop_front() {
                 return Some(Ok(found));
             }
-            let (folder, is_linked) = self.folders.pop()?;
-            if let Err(error) = self.enter(&folder, is_linked) {
+            let FolderToWalk { path, is_linked } = self.folders.pop()?;
+            if let Err(error) = self.enter(&path, is_linked) {
                 self.folders.clear();
                 return Some(Err(error));
             }
@@ -158,7 +175,7 @@ fn is_plain(name: &str) -> bool {
 }
 
 /// What counts in a folder; nothing where there is none (any more). The system is not asked about files whose plain names come before `after`.
-fn entries(folder: &FsPath, after: Option<&Path>) -> io::Result<Vec<(PathBuf, FolderEntry)>> {
+fn entries(folder: &FsPath, after: Option<&Path>) -> io::Result<Vec<NamedEntry>> {
     let read = match fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         // A file in the place of a folder has nothing in it.
@@ -177,8 +194,8 @@ fn entries(folder: &FsPath, after: Option<&Path>) -> io::Result<Vec<(PathBuf, Fo
         if file_type.is_file() && is_before(&entry.file_name()) {
             continue;
         }
-        match looked_at(folder, &path, (&entry, file_type)) {
-            Ok(Some(counts)) => found.push((path, counts)),
+        match looked_at(folder, &path, &entry, file_type) {
+            Ok(Some(counts)) => found.push(NamedEntry { path, entry: counts }),
             Ok(None) => {}
             // It was there a moment ago.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -188,11 +205,7 @@ fn entries(folder: &FsPath, after: Option<&Path>) -> io::Result<Vec<(PathBuf, Fo
     Ok(found)
 }
 
-fn looked_at(
-    folder: &FsPath,
-    path: &FsPath,
-    (entry, file_type): (&DirEntry, FileType),
-) -> io::Result<Option<FolderEntry>> {
+fn looked_at(folder: &FsPath, path: &FsPath, entry: &DirEntry, file_type: FileType) -> io::Result<Option<FolderEntry>> {
     if file_type.is_dir() {
         return Ok(Some(FolderEntry::Folder { is_link: false }));
     }
@@ -261,7 +274,7 @@ mod tests {
 
     fn names(folder: &FsPath, after: &str) -> Vec<String> {
         let after = Path::from_absolute_path(folder).unwrap().join(after);
-        let found = SegmentCursor::of(folder.to_owned(), Some(after)).map(|meta| meta.unwrap().location);
+        let found = FolderWalk::of(folder.to_owned(), Some(after)).map(|meta| meta.unwrap().location);
         let mut found: Vec<String> = found.map(|location| location.filename().unwrap().to_owned()).collect();
         found.sort();
         found
@@ -292,7 +305,7 @@ mod tests {
         let mut expected: Vec<Path> =
             names.iter().map(|name| Path::from_absolute_path(folder.join(name)).unwrap()).collect();
         expected.sort();
-        let mut found: Vec<Path> = SegmentCursor::of(folder, None).map(|meta| meta.unwrap().location).collect();
+        let mut found: Vec<Path> = FolderWalk::of(folder, None).map(|meta| meta.unwrap().location).collect();
         found.sort();
         assert_eq!(found, expected);
     }

@@ -45,10 +45,10 @@ fn has_segments(base: &Manifest, built: &BuiltSegments) -> bool {
 mod tests {
     use lakemark_format::{
         KeyType, ManifestFile, ManifestIndex, ManifestLog, ManifestMigration, ManifestPublication, ManifestRun,
-        ManifestSegment, ReplacedFile, StoreFile, WriteCounters,
+        ManifestSegment, ReplacedFile, RunRange, StoreFile, WriteCounters,
     };
 
-    use super::super::{apply, empty_manifest};
+    use super::super::{Applied, apply, empty_manifest};
     use super::*;
 
     fn index() -> ManifestIndex {
@@ -111,6 +111,11 @@ mod tests {
         Edit::AddRun { of_log, run: run(id, sequences), log, written, transactions }
     }
 
+    /// Rows of the first run.
+    fn folded(rows: std::ops::Range<u32>) -> Vec<RunRange> {
+        vec![RunRange { run: 0, rows }]
+    }
+
     /// One edit of each kind, each on what those before it left.
     fn edits() -> Vec<Edit> {
         let updates = ManifestUpdates { key: vec!["k".to_owned()], log: log(1), ..ManifestUpdates::default() };
@@ -140,9 +145,9 @@ mod tests {
                 run: run(13, (1, 2)),
                 written: WriteCounters::default(),
             },
-            Edit::BeginMigration { migration: ManifestMigration { number: 1, ranges: vec![(0, 0, 1)] } },
+            Edit::BeginMigration { migration: ManifestMigration { number: 1, ranges: folded(0..1) } },
             Edit::FoldFolder { number: 1, originals: vec![original], own: Vec::new(), data: vec![data] },
-            Edit::BeginMigration { migration: ManifestMigration { number: 2, ranges: vec![(0, 1, 2)] } },
+            Edit::BeginMigration { migration: ManifestMigration { number: 2, ranges: folded(1..2) } },
             Edit::EndMigration { number: 2, version: 7 },
             Edit::BeginPublication { publication },
             Edit::EndPublication,
@@ -158,7 +163,7 @@ mod tests {
     fn an_edit_that_was_committed_before_is_made_and_changes_nothing() {
         let mut base = empty_manifest();
         for edit in edits() {
-            let (next, committed) = apply(&base, &edit).unwrap();
+            let Applied { next, committed } = apply(&base, &edit).unwrap();
             let next = next.unwrap_or_else(|| panic!("{edit:?} changes nothing"));
             next.encode().unwrap();
             assert!(committed.changed && !is_done(&base, &edit), "{edit:?}");
@@ -167,12 +172,12 @@ mod tests {
             match (&edit, apply(&base, &edit)) {
                 // These bring nothing that could be told from what others did.
                 (Edit::EndMigration { .. } | Edit::AbandonMigration { .. } | Edit::EndPublication, again) => {
-                    let (next, committed) = again.unwrap();
+                    let Applied { next, committed } = again.unwrap();
                     assert!(next.is_none() && !committed.changed && committed.unused.is_empty(), "{edit:?}");
                 }
                 (Edit::DropIndex { .. }, again) => drop(again.unwrap_err()),
                 (_, again) => {
-                    let (next, committed) = again.unwrap();
+                    let Applied { next, committed } = again.unwrap();
                     assert!(next.is_none() && committed.changed && committed.unused.is_empty(), "{edit:?}");
                 }
             }
@@ -184,7 +189,7 @@ mod tests {
     fn nothing_that_the_newest_state_names_is_unused() {
         let mut base = empty_manifest();
         for edit in edits().into_iter().take(5) {
-            base = apply(&base, &edit).unwrap().0.unwrap();
+            base = apply(&base, &edit).unwrap().next.unwrap();
         }
         for edit in [
             Edit::AddSegments(built(5, "a", &[])),
@@ -195,7 +200,7 @@ mod tests {
             Edit::ReplaceSegments { replaced: vec![[3; 16]], built: built(5, "a", &[]) },
             Edit::ReplaceSegments { replaced: vec![[77; 16]], built: built(9, "a", &[]) },
         ] {
-            let (next, committed) = apply(&base, &edit).unwrap();
+            let Applied { next, committed } = apply(&base, &edit).unwrap();
             let named = next.as_ref().unwrap_or(&base);
             let is_named = |path: &String| named.segments.iter().any(|segment| segment.path == *path);
             assert!(!committed.unused.iter().any(is_named), "{edit:?}: {committed:?}");

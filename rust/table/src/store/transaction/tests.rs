@@ -48,7 +48,7 @@ fn built(index: u8, segment: u8, files: &[(&str, u64)]) -> Edit {
 fn after(edits: &[Edit]) -> Manifest {
     let mut manifest = empty_manifest();
     for edit in edits {
-        if let (Some(next), _) = apply(&manifest, edit).unwrap() {
+        if let Some(next) = apply(&manifest, edit).unwrap().next {
             next.encode().unwrap();
             manifest = next;
         }
@@ -68,7 +68,7 @@ fn replace(replaced: &[u8], edit: Edit) -> Edit {
 #[test]
 fn a_merged_segment_takes_the_place_of_the_others_which_stay_on_the_disk() {
     let base = after(&[create(1), built(1, 3, &[("a", 1)]), built(1, 4, &[("b", 1)]), built(1, 5, &[("c", 1)])]);
-    let (next, committed) = apply(&base, &replace(&[3, 4], built(1, 9, &[("a", 1), ("b", 1)]))).unwrap();
+    let Applied { next, committed } = apply(&base, &replace(&[3, 4], built(1, 9, &[("a", 1), ("b", 1)]))).unwrap();
     let next = next.unwrap();
     let left: Vec<(&str, &[u32])> =
         next.segments.iter().map(|segment| (segment.path.as_str(), segment.files.as_slice())).collect();
@@ -85,7 +85,7 @@ fn segments_that_are_gone_and_files_that_changed_are_not_replaced() {
         replace(&[3, 4], built(1, 9, &[("a", 1), ("b", 1)])),
         replace(&[3, 4], built(1, 9, &[("a", 1), ("z", 2)])),
     ] {
-        let (next, committed) = apply(&base, &edit).unwrap();
+        let Applied { next, committed } = apply(&base, &edit).unwrap();
         assert_eq!((next, committed.changed, committed.unused), (None, false, vec!["marks/9".to_owned()]));
     }
 }
@@ -94,7 +94,7 @@ fn segments_that_are_gone_and_files_that_changed_are_not_replaced() {
 fn segments_of_a_dropped_index_are_discarded() {
     let drop = Edit::DropIndex { name: "i1".to_owned(), if_exists: false };
     let base = after(&[create(1), drop]);
-    let (next, committed) = apply(&base, &built(1, 9, &[("a", 1)])).unwrap();
+    let Applied { next, committed } = apply(&base, &built(1, 9, &[("a", 1)])).unwrap();
     assert!(next.is_none());
     assert_eq!(committed.unused, ["marks/9"]);
 }
@@ -102,7 +102,7 @@ fn segments_of_a_dropped_index_are_discarded() {
 #[test]
 fn a_changed_file_leaves_the_segments_of_its_older_self() {
     let base = after(&[create(1), built(1, 8, &[("a", 1), ("b", 1)])]);
-    let (next, committed) = apply(&base, &built(1, 9, &[("b", 2)])).unwrap();
+    let Applied { next, committed } = apply(&base, &built(1, 9, &[("b", 2)])).unwrap();
     let next = next.unwrap();
     assert_eq!(
         next.files.iter().map(|file| (file.path.as_str(), file.footer_hash)).collect::<Vec<_>>(),
@@ -110,7 +110,7 @@ fn a_changed_file_leaves_the_segments_of_its_older_self() {
     );
     assert_eq!(next.segments.iter().map(|segment| segment.files.clone()).collect::<Vec<_>>(), [vec![0], vec![1]]);
     assert!(committed.unused.is_empty());
-    let (next, committed) = apply(&next, &built(1, 10, &[("a", 2)])).unwrap();
+    let Applied { next, committed } = apply(&next, &built(1, 10, &[("a", 2)])).unwrap();
     assert_eq!(next.unwrap().segments.len(), 2);
     assert_eq!(committed.unused, ["marks/8"]);
 }
@@ -136,11 +136,11 @@ fn applications_that_called_long_ago_are_forgotten() {
 #[test]
 fn the_slower_of_two_builders_of_the_same_files_adds_nothing() {
     let base = after(&[create(1), create(2), built(1, 8, &[("a", 1), ("b", 1)])]);
-    let (next, committed) = apply(&base, &built(1, 9, &[("a", 1)])).unwrap();
+    let Applied { next, committed } = apply(&base, &built(1, 9, &[("a", 1)])).unwrap();
     assert!(next.is_none());
     assert_eq!(committed.unused, ["marks/9"]);
-    let (next, _) = apply(&base, &built(2, 9, &[("a", 1)])).unwrap();
-    assert_eq!(next.unwrap().segments.len(), 2);
+    let applied = apply(&base, &built(2, 9, &[("a", 1)])).unwrap();
+    assert_eq!(applied.next.unwrap().segments.len(), 2);
 }
 
 #[test]
@@ -149,15 +149,15 @@ fn a_touched_file_keeps_its_segments_unless_it_was_indexed_again_meanwhile() {
     let was = base.files[0].clone();
     let adoption = Adoption { now: ManifestFile { modified_ns: 5, etag: None, ..was.clone() }, was };
     let edit = Edit::AddSegments(BuiltSegments { adopted: vec![adoption], ..BuiltSegments::default() });
-    let (next, committed) = apply(&base, &edit).unwrap();
+    let Applied { next, committed } = apply(&base, &edit).unwrap();
     let next = next.unwrap();
     assert_eq!(next.files.iter().map(|file| file.modified_ns).collect::<Vec<_>>(), [5, 0]);
     assert_eq!((next.segments.len(), next.segments[0].files.as_slice()), (1, &[0, 1][..]));
     assert!(committed.unused.is_empty());
     // Applied again, or after a faster builder, it changes nothing.
-    assert!(apply(&next, &edit).unwrap().0.is_none());
+    assert!(apply(&next, &edit).unwrap().next.is_none());
     let faster = after(&[create(1), built(1, 8, &[("a", 1), ("b", 1)]), built(1, 9, &[("a", 2)])]);
-    assert!(apply(&faster, &edit).unwrap().0.is_none());
+    assert!(apply(&faster, &edit).unwrap().next.is_none());
 }
 
 #[test]

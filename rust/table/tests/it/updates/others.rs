@@ -152,6 +152,22 @@ async fn a_row_that_others_changed_since_a_statement_read_it_is_a_conflict() {
     assert_eq!(changed(&table, &read, 7).await, Err(ErrorKind::Conflict));
 }
 
+#[tokio::test]
+async fn a_name_that_another_column_has_taken_since_a_statement_read_it_is_a_conflict() {
+    let mut lake = Lake::new(&PLAIN, true);
+    let base: Vec<_> = (0..10).map(|k| (k, Some(1), Some("base"))).collect();
+    let add = lake.put("f.parquet", &batch(&base));
+    lake.commit(&[add]);
+    let table = keyed(lake.root()).await;
+    let read = table.snapshot().await.unwrap();
+    assert_eq!(changed(&table, &read, 7).await, Ok(()));
+    // Dropped, and added again in its place.
+    lake.alter(&[("k", "k", "long"), ("a", "c9", "integer"), ("s", "s", "string")]);
+    assert_eq!(changed(&table, &read, 5).await, Err(ErrorKind::Conflict));
+    let read = table.snapshot().await.unwrap();
+    assert_eq!(changed(&table, &read, 5).await, Ok(()));
+}
+
 /// What was pending when it was read may be in a data file since, and others may have changed it there.
 #[tokio::test]
 async fn a_row_that_was_pending_and_that_others_changed_since_is_a_conflict() {

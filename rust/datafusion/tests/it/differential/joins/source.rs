@@ -12,21 +12,29 @@ use super::super::table::RandomTable;
 /// Columns of few values give joins of too many rows without a second key.
 const MANY_VALUES: usize = 12;
 
-/// The tables that statements are about, and their names.
-pub type Tables = [(&'static str, RandomTable)];
+/// A table that statements are about.
+pub struct NamedTable {
+    pub name: &'static str,
+    pub table: RandomTable,
+}
+
+/// All of them.
+pub type Tables = [NamedTable];
 
 /// One side of a join.
 #[derive(Clone, Copy)]
 pub struct Member<'a> {
+    /// What the table is called.
+    pub name: &'static str,
     pub alias: &'static str,
     pub table: &'a RandomTable,
 }
 
 impl<'a> Member<'a> {
     /// A random table under an alias.
-    pub fn random(rng: &mut StdRng, tables: &'a Tables, alias: &'static str) -> (Self, &'static str) {
-        let (name, table) = pick(rng, tables);
-        (Self { alias, table }, name)
+    pub fn random(rng: &mut StdRng, tables: &'a Tables, alias: &'static str) -> Self {
+        let NamedTable { name, table } = pick(rng, tables);
+        Self { name, alias, table }
     }
 
     pub fn id(&self) -> String {
@@ -117,17 +125,17 @@ impl<'a> Source<'a> {
     pub fn random(rng: &mut StdRng, tables: &'a Tables) -> Self {
         let count = *pick(rng, &[1, 2, 2, 2, 2, 2, 3, 3]);
         let mut with = Vec::new();
-        let (first, mut sql) = side(rng, tables, ALIASES[0], &mut with);
-        let mut members = vec![first];
+        let Side { member, mut sql } = side(rng, tables, ALIASES[0], &mut with);
+        let mut members = vec![member];
         for alias in &ALIASES[1..count] {
             let kind = *pick(rng, &KINDS);
             if kind == "CROSS JOIN" {
-                let (right, name) = Member::random(rng, tables, alias);
-                sql = format!("{sql} CROSS JOIN (SELECT * FROM {name} ORDER BY id LIMIT 3) AS {alias}");
+                let right = Member::random(rng, tables, alias);
+                sql = format!("{sql} CROSS JOIN (SELECT * FROM {} ORDER BY id LIMIT 3) AS {alias}", right.name);
                 members.push(right);
                 continue;
             }
-            let (right, joined) = side(rng, tables, alias, &mut with);
+            let Side { member: right, sql: joined } = side(rng, tables, alias, &mut with);
             let left = *pick(rng, &members);
             let on = clause(rng, &left, &right, members.len() == 1);
             sql = format!("{sql} {kind} {joined}{on}");
@@ -175,14 +183,21 @@ const KINDS: [&str; 14] = [
     "CROSS JOIN",
 ];
 
+/// A side of a join.
+struct Side<'a> {
+    member: Member<'a>,
+    /// As it stands in `FROM`.
+    sql: String,
+}
+
 /// A table, or a query of one: their columns are the table's.
-fn side<'a>(rng: &mut StdRng, tables: &'a Tables, alias: &'static str, with: &mut Vec<String>) -> (Member<'a>, String) {
-    let (member, name) = Member::random(rng, tables, alias);
-    let table = member.table;
+fn side<'a>(rng: &mut StdRng, tables: &'a Tables, alias: &'static str, with: &mut Vec<String>) -> Side<'a> {
+    let member = Member::random(rng, tables, alias);
+    let Member { name, table, .. } = member;
     let kind = rng.random_range(0..20);
     let depth = rng.random_range(0..2);
     let query = match (kind, member.exact(rng)) {
-        (0..=11, _) => return (member, format!("{name} AS {alias}")),
+        (0..=11, _) => return Side { member, sql: format!("{name} AS {alias}") },
         (12, Some(column)) => {
             let of = &column.name;
             format!("SELECT DISTINCT ON ({of}) * FROM {name} WHERE {} ORDER BY {of}, id", tree(rng, table, depth))
@@ -201,11 +216,11 @@ fn side<'a>(rng: &mut StdRng, tables: &'a Tables, alias: &'static str, with: &mu
             let query = format!("SELECT * FROM {name} WHERE {}", tree(rng, table, depth));
             let expression = format!("w{alias}");
             with.push(format!("{expression} AS ({query})"));
-            return (member, format!("{expression} AS {alias}"));
+            return Side { member, sql: format!("{expression} AS {alias}") };
         }
         _ => format!("SELECT * FROM {name} WHERE {}", tree(rng, table, depth)),
     };
-    (member, format!("({query}) AS {alias}"))
+    Side { member, sql: format!("({query}) AS {alias}") }
 }
 
 /// An order, with the place of NULL.

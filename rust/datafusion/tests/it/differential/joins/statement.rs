@@ -144,11 +144,12 @@ impl Statement {
             items.push(member.of(member.column(rng)));
         }
         if rng.random_bool(0.1) {
-            let (inner, name) = Member::random(rng, tables, "s");
+            let inner = Member::random(rng, tables, "s");
             let outer = source.member(rng);
             let function = pick(rng, &["min(s.id)", "max(s.id)", "count(*)"]);
             let condition = inner.condition(rng, 0);
             let equation = condition::equation(rng, &inner, &outer);
+            let name = inner.name;
             items.push(format!("(SELECT {function} FROM {name} AS s WHERE {equation} AND {condition}) AS found"));
         }
         self.query().items = unique(items);
@@ -247,7 +248,7 @@ impl Statement {
 
     fn set(mut self, rng: &mut StdRng, tables: &Tables, source: &Source<'_>) -> Self {
         let one = source.member(rng);
-        let (other, name) = Member::random(rng, tables, "d");
+        let other = Member::random(rng, tables, "d");
         let pairs: Vec<(&Column, &Column)> = one
             .table
             .columns
@@ -266,7 +267,7 @@ impl Statement {
         let second = Query {
             select: "SELECT",
             items: right,
-            from: format!("{name} AS d"),
+            from: format!("{} AS d", other.name),
             conditions: vec![other.condition(rng, depth)],
             group: String::new(),
             having: String::new(),

@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::super::alone;
 use super::super::answer::{Answer, ask_sql};
+use super::source::NamedTable;
 use super::statement::Statement;
 use super::{Judges, STATEMENTS_PER_SEED, run_sql, tables};
 
@@ -30,7 +31,7 @@ async fn write_seed(folder: &Path, count: u64, seed: u64) {
     let tables = tables(seed, true).await;
     let judges = Judges::open(&tables, &mut StdRng::seed_from_u64(seed)).await;
     std::fs::create_dir_all(folder).unwrap();
-    for (name, _) in &tables {
+    for NamedTable { name, .. } in &tables {
         let rows = run_sql(&judges.memory, &format!("SELECT * FROM {name}")).await;
         let schema = judges.memory.context().table_provider(*name).await.unwrap().schema();
         let file = File::create(folder.join(format!("{name}.parquet"))).unwrap();

@@ -44,7 +44,7 @@ pub fn keys_of_runs(root: &Path, stored: &HashMap<String, Id>) -> BTreeSet<i64> 
     let mut keys = BTreeSet::new();
     for run in updates(root).into_iter().flat_map(|updates| updates.runs) {
         let rows = rows_of_file(&root.join("_lakemark").join(&run.path), stored);
-        let is_left = |row: u32| !run.migrated.iter().any(|(start, end)| (*start..*end).contains(&row));
+        let is_left = |row: u32| !run.migrated.iter().any(|migrated| migrated.contains(&row));
         keys.extend(rows.iter().zip(0..).filter(|(_, row)| is_left(*row)).map(|((key, _), _)| *key));
     }
     keys

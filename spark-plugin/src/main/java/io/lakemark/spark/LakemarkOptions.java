@@ -2,6 +2,7 @@ package io.lakemark.spark;
 
 import java.io.Serializable;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
@@ -23,8 +24,8 @@ public record LakemarkOptions(String path, String store, boolean useIndex, long 
 
   private static final String USE_INDEX = "use_index";
 
-  /** In lower case, as {@link CaseInsensitiveStringMap} has them. */
-  private static final Set<String> KNOWN = Set.of("path", "store", USE_INDEX, "version");
+  /** In lower case, as {@link CaseInsensitiveStringMap} has them. Writes take them, too. */
+  public static final List<String> KNOWN = List.of("path", "store", USE_INDEX, "version");
 
   static LakemarkOptions of(Map<String, String> properties) {
     CaseInsensitiveStringMap options = new CaseInsensitiveStringMap(properties);
@@ -96,9 +97,15 @@ public record LakemarkOptions(String path, String store, boolean useIndex, long 
     if (!unknown.isEmpty()) {
       throw new LakemarkException.InvalidInput(
           String.format(
-              "there is no option %s of a read; there are path, store, use_index and version",
-              String.join(", ", unknown)));
+              "there is no option %s of a read; there are %s",
+              String.join(", ", unknown), listed(KNOWN)));
     }
+  }
+
+  /** Names as a sentence has them. */
+  public static String listed(List<String> names) {
+    int last = names.size() - 1;
+    return String.join(", ", names.subList(0, last)) + " and " + names.get(last);
   }
 
   /** What is on or off, as users write it. */

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import io.lakemark.spark.LakemarkException;
 import io.lakemark.spark.LakemarkOptions;
 import io.lakemark.spark.jni.Maintenance;
+import io.lakemark.spark.read.LakemarkScan;
 import io.lakemark.spark.read.LakemarkScanBuilder;
 import io.lakemark.spark.read.NativeTable;
 import io.lakemark.spark.write.LakemarkChange;
@@ -17,6 +18,9 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Properties;
 import java.util.Set;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import java.util.stream.Collectors;
 import org.apache.spark.sql.catalyst.analysis.IndexAlreadyExistsException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchIndexException;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
@@ -43,6 +47,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  */
 public final class LakemarkTable
     implements SupportsRead, SupportsWrite, SupportsRowLevelOperations, SupportsIndex {
+  /** A name on the way to a field, in double quotes if it has a dot or a quote in it. */
+  private static final Pattern PART = Pattern.compile("\"((?:[^\"]|\"\")*)\"|[^.\"]+");
+
   /** The option of {@code CREATE INDEX} that is about the statement and not about the index. */
   private static final String BUILD = "build";
 
@@ -90,7 +97,7 @@ public final class LakemarkTable
   public Transform[] partitioning() {
     JsonNode columns = Maintenance.run(options, "describe", Map.of()).get("partition_columns");
     List<Transform> partitioning = new ArrayList<>();
-    columns.forEach(column -> partitioning.add(Expressions.identity(column.asText())));
+    columns.forEach(column -> partitioning.add(Expressions.identity(LakemarkScan.quoted(column.asText()))));
     return partitioning.toArray(new Transform[0]);
   }
 
@@ -122,7 +129,15 @@ public final class LakemarkTable
   @Override
   public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
     List<String> key = key();
+    List<String> known = Arrays.asList(schema.fieldNames());
     for (String column : key) {
+      if (!known.contains(column)) {
+        throw new LakemarkException.Conflict(
+            String.format(
+                "the key of %s has the column %s by now, which Spark does not know yet; refresh the"
+                    + " table and run the statement again",
+                name(), column));
+      }
       if (schema.apply(column).nullable()) {
         throw new LakemarkException.InvalidInput(
             String.format(
@@ -208,7 +223,7 @@ public final class LakemarkTable
           .get("options")
           .forEach(each -> ofIndex.setProperty(each.get(0).asText(), each.get(1).asText()));
       List<NamedReference> columns = new ArrayList<>();
-      index.get("columns").forEach(column -> columns.add(Expressions.column(column.asText())));
+      index.get("columns").forEach(column -> columns.add(reference(column.asText())));
       Map<NamedReference, Properties> ofColumns = new HashMap<>();
       columns.forEach(column -> ofColumns.put(column, new Properties()));
       indexes.add(
@@ -223,6 +238,21 @@ public final class LakemarkTable
   }
 
   /** A column, or the way to a field, as the native side reads it. */
+  /** The column or field of a text, as {@link #text} writes it. */
+  private NamedReference reference(String text) {
+    if (Arrays.asList(schema.fieldNames()).contains(text)) {
+      return LakemarkScan.reference(text);
+    }
+    Matcher part = PART.matcher(text);
+    List<String> names = new ArrayList<>();
+    while (part.find()) {
+      String quoted = part.group(1);
+      names.add(quoted == null ? part.group() : quoted.replace("\"\"", "\""));
+    }
+    return Expressions.column(
+        names.stream().map(LakemarkScan::quoted).collect(Collectors.joining(".")));
+  }
+
   private String text(NamedReference column) {
     String[] names = column.fieldNames();
     // A column may be called as the way to a field is written.

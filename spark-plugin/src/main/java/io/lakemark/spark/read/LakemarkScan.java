@@ -101,7 +101,12 @@ public final class LakemarkScan
 
   /** {@link Expressions#column} takes text in SQL's form. */
   public static NamedReference reference(String column) {
-    return Expressions.column("`" + column.replace("`", "``") + "`");
+    return Expressions.column(quoted(column));
+  }
+
+  /** A name in SQL's form, whatever it has in it. */
+  public static String quoted(String name) {
+    return "`" + name.replace("`", "``") + "`";
   }
 
   @Override

@@ -1,12 +1,14 @@
 package io.lakemark.spark.write;
 
 import io.lakemark.spark.LakemarkException;
+import io.lakemark.spark.LakemarkOptions;
 import java.io.Serializable;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
 import java.util.Set;
 import java.util.TreeSet;
+import java.util.stream.Stream;
 import org.apache.spark.sql.RuntimeConfig;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -54,7 +56,9 @@ public record LakemarkChange(
 
   /** Options in lower case, as {@link CaseInsensitiveStringMap} has them. */
   private static final List<String> KNOWN =
-      List.of("path", "store", "use_index", "version", OPERATION, APPLICATION, NUMBER);
+      Stream.concat(
+              LakemarkOptions.KNOWN.stream(), Stream.of(OPERATION, APPLICATION, NUMBER))
+          .toList();
 
   /**
    * What a write says; an option that is not known may be a slip that would change much.
@@ -68,10 +72,8 @@ public record LakemarkChange(
     if (!unknown.isEmpty()) {
       throw new LakemarkException.InvalidInput(
           String.format(
-              "there is no option %s of a write; there are %s and %s",
-              String.join(", ", unknown),
-              String.join(", ", KNOWN.subList(0, KNOWN.size() - 1)),
-              KNOWN.get(KNOWN.size() - 1)));
+              "there is no option %s of a write; there are %s",
+              String.join(", ", unknown), LakemarkOptions.listed(KNOWN)));
     }
     Operation operation = Operation.of(options.getOrDefault(OPERATION, "insert"));
     if (options.containsKey(APPLICATION) || options.containsKey(NUMBER)) {

@@ -63,16 +63,3 @@ fn a_dynamic_filter_is_what_it_says_now() {
     dynamic.update(known()).unwrap();
     assert_eq!(text(&filter).unwrap(), "k >= 3");
 }
-
-#[test]
-fn planned_rows_and_kept_rows_meet() {
-    let kept = RowSet::from_rows(vec![1, 2, 8], 10);
-    let planned = RowGroupAccess::Selection(selection(&RowSet::from_rows(vec![2, 3, 4, 8], 10)));
-    let (left, dropped) = intersect(planned, &kept);
-    assert_eq!((left, dropped), (RowGroupAccess::Selection(selection(&RowSet::from_rows(vec![2, 8], 10))), 2));
-    let (left, dropped) = intersect(RowGroupAccess::Scan, &kept);
-    assert_eq!((left, dropped), (RowGroupAccess::Selection(selection(&kept)), 7));
-    assert_eq!(intersect(RowGroupAccess::Scan, &RowSet::full(10)), (RowGroupAccess::Scan, 0));
-    assert_eq!(intersect(RowGroupAccess::Scan, &RowSet::empty(10)), (RowGroupAccess::Skip, 10));
-    assert_eq!(intersect(RowGroupAccess::Skip, &kept), (RowGroupAccess::Skip, 0));
-}

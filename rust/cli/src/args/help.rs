@@ -1,0 +1,127 @@
+//! What `--help` teaches beside the options: longer texts and examples.
+
+/// What the program is, in a line.
+pub(super) const ABOUT: &str = "Indexes beside a data lake: sidecar index files for Parquet and Delta tables";
+
+/// What it is and does.
+pub(super) const LONG_ABOUT: &str = "\
+Indexes beside a data lake: sidecar index files for Parquet and Delta tables.
+
+Lakemark writes index files beside a table that already exists and uses them to skip files, row groups, pages \
+and rows, and to answer counts without opening the data. Your Parquet files are never touched, and an index that is \
+missing, stale or damaged only makes a query slower.";
+
+/// A command for each of the things that are done most.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  lakemark index create flights/ --on carrier      declare an index and build it
+  lakemark count flights/ \"carrier = 'UA'\"         answered from the index alone
+  lakemark explain flights/ \"carrier = 'UA'\"       what is skipped, and why not more
+  lakemark index build flights/                    cover files that were added since (for cron)
+  lakemark upsert flights/ late.csv --key flight   add rows, or replace those with the same keys
+  lakemark info flights/                           files, rows, pending updates, indexes
+  lakemark vacuum flights/ --dry-run               show which old index files can go
+  lakemark                                         the SQL shell
+
+A TABLE is a folder of Parquet files (also Hive-partitioned), a Delta table, one file, a glob in quotes, or a URL.
+Results go to stdout, progress and warnings to stderr.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C.";
+
+/// Of `sql`, with the statements that are ours.
+pub(super) const SQL_EXAMPLES: &str = "\
+Without -c and -f, SQL comes from the terminal, or from a pipe.
+
+Examples:
+  lakemark sql -c \"CREATE EXTERNAL TABLE f STORED AS LAKEMARK LOCATION 'flights/'\" \\
+               -c \"SELECT carrier, count(*) FROM f WHERE dest = 'SEA' GROUP BY carrier\"
+  echo \"SELECT 1 AS x\" | lakemark sql --format json
+
+Statements of Lakemark's own, besides all of DataFusion's SQL:
+  CREATE INDEX [IF NOT EXISTS] i ON t USING bitmap (c) [WITH (k = v)]
+  DROP INDEX [IF EXISTS] i ON t
+  SHOW INDEXES FROM t
+  SET lakemark.use_index = false
+
+Statements that change a table, each as a whole or not at all; the table needs a key, which this declares:
+  CREATE EXTERNAL TABLE t STORED AS LAKEMARK LOCATION '…' OPTIONS (key 'id')
+  INSERT INTO t …            rows whose keys are not there
+  REPLACE INTO t …           rows in the place of those with their keys
+  UPDATE t SET … WHERE …
+  DELETE FROM t WHERE …
+  MERGE INTO t USING … ON … WHEN [NOT] MATCHED …";
+
+/// Of `key`, with its options.
+pub(super) const KEY_EXAMPLES: &str = "\
+Reads the key of every row once to see that none is NULL or there twice, and gives the first column an index of the kind \
+key unless it has an index that knows its rows. From then on the table takes insert, upsert, update and delete.
+
+Options (--with): cache_bytes, the space for pending updates (1073741824); page_bytes (65536); alpha, more memory against \
+fewer writes (1; up to 2); migration_threshold, how full that space may be before a change begins a migration, such as 50% \
+(none by default).
+
+Examples:
+  lakemark key flights/ --on flight
+  lakemark key orders/ --on customer,number --with cache_bytes=4294967296";
+
+/// Of `insert`, `upsert`, `update` and `delete`.
+pub(super) const CHANGE_EXAMPLES: &str = "\
+insert   adds rows; a key that is there already is an error, and nothing is inserted
+upsert   adds rows, in the place of those with the same keys; columns that the file lacks are NULL
+update   sets the columns that the file has, in the rows with its keys; absent keys change nothing
+delete   removes the rows with these keys; absent keys change nothing
+
+FILE is .parquet, .csv with a header, .json or .ndjson, .arrow, or - for CSV from stdin. Columns go by name; those of \
+CSV and JSON are read in the table's types, and an empty field of CSV is NULL. All rows of the file are one change: it is \
+made as a whole or not at all, is durable when the command ends, and every reader sees it then.
+
+Examples:
+  lakemark insert flights/ new.parquet --key flight
+  lakemark upsert flights/ late.csv
+  lakemark upsert flights/ 17.csv --txn-app-id loader --txn-version 17     made once, however often it is run
+  echo 'flight,delay
+  4711,15' | lakemark update flights/ -
+  lakemark sql --format csv -c \"SELECT 4711 AS flight\" | lakemark delete flights/ -";
+
+/// Of `index advise`.
+pub(super) const ADVISE_EXAMPLES: &str = "\
+Reads the footers and about a million rows of each column in question, nothing else, and changes nothing without --apply.
+
+With --queries, each query of the file (separated by semicolons) is planned over the table, whatever name it gives to it. The
+advice is then for these queries: the indexes to build with their predicted sizes, what each query would read with them, the
+indexes that none of them can use, and the order or the page size of the data that would let them read less. Without, columns
+are ranked by what conditions of the usual shapes would save: one value, IN of ten, ranges of 1%, 10% and 50% of the rows.
+
+Examples:
+  lakemark index advise flights/
+  lakemark index advise flights/ --queries dashboard.sql
+  lakemark index advise flights/ --queries dashboard.sql --apply";
+
+/// When `repair` is for, and what it does.
+pub(super) const REPAIR_NOTE: &str = "\
+A Delta table and its store part where the store was put back from a backup, the table was made anew in the same place, or its log was
+set back. Queries then end with StoreMismatch, as nobody can tell which of the pending updates the table has already. Where the right store
+or log can be put back, that is better than either choice.
+
+  lakemark repair flights/ --pending keep          what the store has counts over what the table has of the same keys
+  lakemark repair flights/ --pending discard       the table counts as it is";
+
+/// Of `migrate`.
+pub(super) const MIGRATE_EXAMPLES: &str = "\
+Queries and changes go on meanwhile. Files without a changed row stay as they are; the indexes cover the new ones. A migration that was stopped \
+at any point is finished, or begun again, by the next one.
+
+Examples:
+  lakemark migrate flights/                        everything that is pending
+  lakemark migrate flights/ --threshold 50%        only if half of the cache is full (for cron)
+  lakemark migrate flights/ --fraction 0.1         a tenth of it: the lowest keys that are left
+  lakemark migrate flights/ --publish              what was migrated, for programs that list flights/*.parquet, too";
+
+/// Of `history`, with what a version is.
+pub(super) const HISTORY_EXAMPLES: &str = "\
+A version of a Delta table is what every reader of Delta calls so, without changes that are pending. Of other tables it is the number of a manifest of the \
+store: changes belong to the version that a flush or a migration makes of them; files that others add or remove count as they are now.
+
+Examples:
+  lakemark history flights/
+  lakemark count flights/ --version 12 \"carrier = 'UA'\"
+  lakemark sql -c \"CREATE EXTERNAL TABLE f STORED AS LAKEMARK LOCATION 'flights/' OPTIONS (version '12')\" -c \"SELECT * FROM f\"";

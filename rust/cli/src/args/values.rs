@@ -1,0 +1,91 @@
+//! Values of options, read from what was typed.
+
+use std::time::Duration;
+
+/// An option as KEY=VALUE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyValue {
+    /// What stands before the first `=`.
+    pub key: String,
+    /// What stands behind it.
+    pub value: String,
+}
+
+/// An option.
+pub(super) fn key_value(text: &str) -> Result<KeyValue, String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => {
+            Ok(KeyValue { key: key.trim().to_owned(), value: value.trim().to_owned() })
+        }
+        _ => Err("write it as KEY=VALUE, e.g. files_per_segment=64".to_owned()),
+    }
+}
+
+/// Bytes: 512M or 2G.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    let wrong = || "write it as a number with an optional K, M or G, e.g. 512M".to_owned();
+    let trimmed = text.trim().trim_end_matches(['B', 'b']);
+    let (digits, shift) = match trimmed.char_indices().last() {
+        Some((at, 'k' | 'K')) => (trimmed.get(..at), 10),
+        Some((at, 'm' | 'M')) => (trimmed.get(..at), 20),
+        Some((at, 'g' | 'G')) => (trimmed.get(..at), 30),
+        _ => (Some(trimmed), 0),
+    };
+    let number: u64 = digits.and_then(|digits| digits.parse().ok()).ok_or_else(wrong)?;
+    number.checked_mul(1 << shift).filter(|&bytes| bytes > 0).ok_or_else(wrong)
+}
+
+/// A share: 0.5 or 50%.
+pub(super) fn share(text: &str) -> Result<f64, String> {
+    let (number, whole) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
+    match number.trim().parse::<f64>() {
+        Ok(number) if (0.0..=whole).contains(&number) => Ok(number / whole),
+        _ => Err("give a share from 0 to 1, such as 0.1, or in per cent, such as 50%".to_owned()),
+    }
+}
+
+/// A time that has passed: 12h or 30d.
+pub(super) fn age(text: &str) -> Result<Duration, String> {
+    let wrong = || "write it as a number with h, d or w, e.g. 12h or 30d".to_owned();
+    let text = text.trim();
+    let (digits, hours) = match text.char_indices().last() {
+        Some((at, 'h')) => (text.get(..at), 1),
+        Some((at, 'd')) => (text.get(..at), 24),
+        Some((at, 'w')) => (text.get(..at), 7 * 24),
+        _ => return Err(wrong()),
+    };
+    let number: u64 = digits.and_then(|digits| digits.parse().ok()).ok_or_else(wrong)?;
+    number.checked_mul(hours * 60 * 60).map(Duration::from_secs).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_take_units() {
+        assert_eq!(size("512M"), Ok(512 << 20));
+        assert_eq!(size("2GB"), Ok(2 << 30));
+        assert_eq!(size("4096"), Ok(4096));
+        for wrong in ["", "G", "-1", "0", "1T", "99999999999G"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ages_have_a_unit() {
+        assert_eq!(age("7d"), Ok(Duration::from_secs(604_800)));
+        assert_eq!(age("36h"), Ok(Duration::from_secs(129_600)));
+        assert_eq!(age("2w"), Ok(Duration::from_secs(1_209_600)));
+        for wrong in ["", "7", "d", "-1d", "1.5h", "1y", "99999999999999999w"] {
+            assert!(age(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn options_are_key_and_value() {
+        assert_eq!(key_value("a=b=c"), Ok(KeyValue { key: "a".to_owned(), value: "b=c".to_owned() }));
+        assert!(key_value("a").is_err());
+        assert!(key_value("=b").is_err());
+    }
+}

@@ -1,0 +1,207 @@
+//! Fewer rows to read than a scan planned, by what an index says of filters when the query runs.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use datafusion::common::{Result, internal_datafusion_err};
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::parquet::{ParquetAccessPlan, RowGroupAccess};
+use datafusion::datasource::physical_plan::{FileGroup, ParquetSource};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
+use lakemark_index::RowSet;
+use lakemark_table::{FileProbe, GroupCounts, Probe, ProbeReport, Snapshot, ValueCounts};
+use object_store::path::Path;
+
+use crate::read::access::{FileAccess, ReadFile, selection, share};
+use crate::read::known::KnownFiles;
+use crate::read::reader::Footers;
+
+/// What is left of a file.
+#[derive(Clone)]
+struct Kept {
+    /// Its place in the snapshot.
+    place: usize,
+    /// Rows of each row group.
+    row_groups: Arc<[u32]>,
+    /// Rows that may pass.
+    rows: Arc<RowSet>,
+}
+
+/// Rows that may pass, by file.
+pub(crate) struct Narrowing {
+    files: HashMap<Path, Kept>,
+    known: Arc<KnownFiles>,
+    pub(crate) report: ProbeReport,
+    /// Rows and row groups that were planned and are not read.
+    pub(crate) rows: u64,
+    pub(crate) row_groups: u64,
+    /// Values of the only column, each with the number of its rows, in place of rows that are not read.
+    pub(crate) told: Vec<ValueCounts>,
+}
+
+/// A file of the scan.
+struct PlannedFile {
+    /// What was planned to be read.
+    plan: ParquetAccessPlan,
+    /// What is left of it.
+    kept: Kept,
+}
+
+/// What is left of a file's plan.
+struct NarrowedPlan {
+    plan: ParquetAccessPlan,
+    /// Rows and row groups that were planned and are not read.
+    rows: u64,
+    row_groups: u64,
+}
+
+/// What is left of a row group's plan.
+#[derive(Debug, PartialEq)]
+struct NarrowedGroup {
+    access: RowGroupAccess,
+    /// Rows that were planned and are not read.
+    dropped: u64,
+}
+
+impl Narrowing {
+    /// To no row of any file; none if there is a file whose row groups are not known.
+    pub(super) fn to_nothing(snapshot: &Snapshot) -> Option<Self> {
+        let left = snapshot.files().iter().enumerate().map(|(place, file)| {
+            let row_groups: Arc<[u32]> = file.row_groups.as_deref()?.into();
+            let rows = Arc::new(RowSet::empty(row_groups.iter().sum()));
+            Some((file.meta.location.clone(), Kept { place, row_groups, rows }))
+        });
+        let (files, known) = (left.collect::<Option<_>>()?, KnownFiles::of(snapshot));
+        Some(Self { files, known, report: ProbeReport::default(), rows: 0, row_groups: 0, told: Vec::new() })
+    }
+
+    /// To the rows that a probe leaves; none if it knows no file. Of certain rows that the index tells none is read; a tally says nothing of
+    /// uncertain ones.
+    pub(super) fn to(snapshot: &Snapshot, probe: Probe, told: Option<GroupCounts>) -> Option<Self> {
+        let GroupCounts { answered, parts, index_reads, index_bytes } = told.unwrap_or_default();
+        let mut files = HashMap::new();
+        for (place, (file, found)) in snapshot.files().iter().zip(probe.files).enumerate() {
+            if let FileProbe::Known { row_groups, certain, uncertain } = found {
+                let is_told = answered.get(place) == Some(&true);
+                let read = if is_told { uncertain } else { certain.or(&uncertain) };
+                let kept = Kept { place, row_groups: row_groups.into(), rows: Arc::new(read) };
+                files.insert(file.meta.location.clone(), kept);
+            }
+        }
+        let mut report = probe.report;
+        report.index_reads += index_reads;
+        report.index_bytes += index_bytes;
+        let known = KnownFiles::of(snapshot);
+        (!files.is_empty()).then_some(Self { files, known, report, rows: 0, row_groups: 0, told: parts })
+    }
+
+    /// The same with values in place of rows, and what they took to read.
+    pub(super) fn telling(self, told: Vec<ValueCounts>, report: ProbeReport) -> Self {
+        Self { report, told, ..self }
+    }
+
+    /// The same scan of fewer rows, which as many partitions share evenly.
+    pub(crate) fn apply(&mut self, plan: &Arc<dyn ExecutionPlan>, footers: &Footers) -> Result<Arc<dyn ExecutionPlan>> {
+        if let [child] = plan.children().as_slice() {
+            let below = self.apply(child, footers)?;
+            let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+            return Arc::clone(plan).replace_children(vec![below], options);
+        }
+        let (config, _) = plan
+            .downcast_ref::<DataSourceExec>()
+            .and_then(DataSourceExec::downcast_to_file_source::<ParquetSource>)
+            .ok_or_else(|| internal_datafusion_err!("{} is no scan of Parquet files", plan.name()))?;
+        let mut narrowed = config.clone();
+        narrowed.file_groups = self.groups(std::mem::take(&mut narrowed.file_groups), footers);
+        Ok(DataSourceExec::from_data_source(narrowed))
+    }
+
+    /// What is left of files, in as many groups. Files of which nothing is known stay in theirs.
+    fn groups(&mut self, groups: Vec<FileGroup>, footers: &Footers) -> Vec<FileGroup> {
+        let partitions = groups.len().max(1);
+        let (mut others, mut left, mut ranged) = (Vec::with_capacity(partitions), Vec::new(), HashSet::new());
+        for group in groups {
+            let mut own = Vec::new();
+            for mut file in group.into_inner() {
+                let Some(PlannedFile { plan, kept }) = self.planned(&file) else {
+                    own.push(file);
+                    continue;
+                };
+                // A file that is cut into byte ranges comes once for each of them, with the same rows.
+                if file.range.take().is_none() || ranged.insert(file.object_meta.location.clone()) {
+                    let narrowed = narrowed(plan, &kept.row_groups, &kept.rows);
+                    self.rows += narrowed.rows;
+                    self.row_groups += narrowed.row_groups;
+                    let pages = self.known.pages_of(kept.place, &file.object_meta, &kept.row_groups, footers);
+                    let access = FileAccess { plan: narrowed.plan, row_groups: kept.row_groups, pages };
+                    left.push(ReadFile { file, access });
+                }
+            }
+            others.push(own);
+        }
+        let mut shared = share(left, partitions).into_iter();
+        let with_share = |own: Vec<PartitionedFile>| {
+            let share = shared.next().map(FileGroup::into_inner).unwrap_or_default();
+            FileGroup::new(own.into_iter().chain(share).collect())
+        };
+        others.into_iter().map(with_share).collect()
+    }
+
+    /// What was planned to be read of a file, and what is left of it; none if nothing is known of it.
+    fn planned(&self, file: &PartitionedFile) -> Option<PlannedFile> {
+        let kept = self.files.get(&file.object_meta.location)?;
+        let plan = match file.extension::<ParquetAccessPlan>() {
+            Some(plan) => (plan.len() == kept.row_groups.len()).then(|| plan.clone())?,
+            None => ParquetAccessPlan::new_all(kept.row_groups.len()),
+        };
+        Some(PlannedFile { plan, kept: kept.clone() })
+    }
+}
+
+/// What is left of a plan by these rows.
+fn narrowed(planned: ParquetAccessPlan, row_groups: &[u32], kept: &RowSet) -> NarrowedPlan {
+    let mut left = Vec::with_capacity(row_groups.len());
+    let (mut rows, mut groups, mut start) = (0, 0, 0u32);
+    for (access, length) in planned.into_inner().into_iter().zip(row_groups) {
+        let end = start.saturating_add(*length);
+        let part = intersect(access, &kept.slice(start, end));
+        rows += part.dropped;
+        groups += u64::from(part.access == RowGroupAccess::Skip && part.dropped > 0);
+        left.push(part.access);
+        start = end;
+    }
+    NarrowedPlan { plan: ParquetAccessPlan::new(left), rows, row_groups: groups }
+}
+
+/// What is left of a row group.
+fn intersect(access: RowGroupAccess, kept: &RowSet) -> NarrowedGroup {
+    let (planned, left) = match access {
+        RowGroupAccess::Skip => return NarrowedGroup { access: RowGroupAccess::Skip, dropped: 0 },
+        RowGroupAccess::Scan if kept.is_full() => {
+            return NarrowedGroup { access: RowGroupAccess::Scan, dropped: 0 };
+        }
+        RowGroupAccess::Scan => (kept.universe() as usize, selection(kept)),
+        RowGroupAccess::Selection(rows) => (rows.row_count(), rows.intersection(&selection(kept))),
+    };
+    let dropped = (planned - left.row_count()) as u64;
+    let access = if left.selects_any() { RowGroupAccess::Selection(left) } else { RowGroupAccess::Skip };
+    NarrowedGroup { access, dropped }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn planned_rows_and_kept_rows_meet() {
+        let kept = RowSet::from_rows(vec![1, 2, 8], 10);
+        let left = |access, dropped| NarrowedGroup { access, dropped };
+        let selected = |rows: Vec<u32>| RowGroupAccess::Selection(selection(&RowSet::from_rows(rows, 10)));
+        assert_eq!(intersect(selected(vec![2, 3, 4, 8]), &kept), left(selected(vec![2, 8]), 2));
+        assert_eq!(intersect(RowGroupAccess::Scan, &kept), left(RowGroupAccess::Selection(selection(&kept)), 7));
+        assert_eq!(intersect(RowGroupAccess::Scan, &RowSet::full(10)), left(RowGroupAccess::Scan, 0));
+        assert_eq!(intersect(RowGroupAccess::Scan, &RowSet::empty(10)), left(RowGroupAccess::Skip, 10));
+        assert_eq!(intersect(RowGroupAccess::Skip, &kept), left(RowGroupAccess::Skip, 0));
+    }
+}

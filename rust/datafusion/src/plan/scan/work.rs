@@ -1,0 +1,162 @@
+//! What has to be done with the files of a snapshot, by what the probe says of each: counted, read as they are, or read with the predicate.
+
+use datafusion::common::{Result, exec_datafusion_err};
+use futures::{StreamExt, TryStreamExt};
+use lakemark_index::RowSet;
+use lakemark_table::{BufferedRows, DataFile, FileProbe};
+use object_store::ObjectMeta;
+
+use super::Planner;
+use crate::read::access::first_rows;
+use crate::read::reader::CONCURRENT_FOOTERS;
+use crate::read::statistics::Placed;
+
+/// Rows of a file that are read.
+pub(super) struct ChosenRows {
+    /// Rows per row group of the file.
+    pub(super) row_groups: Vec<u32>,
+    /// Those to be read.
+    pub(super) rows: RowSet,
+}
+
+impl ChosenRows {
+    /// How many are read.
+    pub(super) fn count(&self) -> u64 {
+        u64::from(self.rows.len())
+    }
+}
+
+/// Rows to be read as they are.
+pub(super) struct CertainRows<'a> {
+    pub(super) file: Placed<'a>,
+    pub(super) chosen: ChosenRows,
+}
+
+/// A file to be read with the predicate.
+pub(super) struct CheckedFile<'a> {
+    pub(super) file: Placed<'a>,
+    /// All rows are read where none are named.
+    pub(super) chosen: Option<ChosenRows>,
+}
+
+impl CheckedFile<'_> {
+    /// The rows to be read; none if that is all of them.
+    pub(super) fn rows(&self) -> Option<&RowSet> {
+        self.chosen.as_ref().map(|chosen| &chosen.rows)
+    }
+}
+
+/// The files of a snapshot, by what has to be done with them.
+#[derive(Default)]
+pub(super) struct Work<'a> {
+    /// Rows of which only the number matters.
+    pub(super) counted: u64,
+    pub(super) certain: Vec<CertainRows<'a>>,
+    pub(super) checked: Vec<CheckedFile<'a>>,
+    /// Rows that are in no data file yet, to be read with the predicate.
+    pub(super) pending: Option<&'a BufferedRows>,
+}
+
+impl Work<'_> {
+    /// The number of rows of data files that are in the answer for sure.
+    pub(super) fn certain_rows(&self) -> u64 {
+        self.counted + self.certain.iter().map(|certain| certain.chosen.count()).sum::<u64>()
+    }
+
+    /// Any `limit` rows are an answer: certain rows come first, and the rest of the table is left
+    /// alone if they suffice.
+    pub(super) fn cut(&mut self, limit: u64) {
+        self.counted = self.counted.min(limit);
+        let mut left = limit - self.counted;
+        for CertainRows { chosen, .. } in &mut self.certain {
+            chosen.rows = first_rows(&chosen.rows, left);
+            left -= chosen.count();
+        }
+        self.certain.retain(|certain| !certain.chosen.rows.is_empty());
+        if left == 0 {
+            self.checked.clear();
+            self.pending = None;
+        }
+    }
+}
+
+impl<'a> Planner<'a> {
+    /// Sorts the files out by what the probe says of each.
+    pub(super) async fn sort_out<'p>(
+        &self,
+        probes: Vec<FileProbe>,
+        pending: Option<&'p BufferedRows>,
+    ) -> Result<Work<'p>>
+    where
+        'a: 'p,
+    {
+        let count_only = self.output.fields().is_empty();
+        let mut work = Work { pending, ..Work::default() };
+        let mut unknown = Vec::new();
+        for ((place, file), probe) in self.request.snapshot.files().iter().enumerate().zip(probes) {
+            let file = Placed { place, file };
+            match probe {
+                FileProbe::Counted { rows } if count_only => work.counted += rows,
+                // Counts were not asked for, so there are none; if there were, they would be of no use.
+                FileProbe::Counted { .. } | FileProbe::Unknown => unknown.push(file),
+                FileProbe::Known { row_groups, certain, uncertain } => {
+                    if !uncertain.is_empty() {
+                        let chosen = Some(ChosenRows { row_groups: row_groups.clone(), rows: uncertain });
+                        work.checked.push(CheckedFile { file, chosen });
+                    }
+                    if count_only {
+                        work.counted += u64::from(certain.len());
+                    } else if !certain.is_empty() {
+                        work.certain.push(CertainRows { file, chosen: ChosenRows { row_groups, rows: certain } });
+                    }
+                }
+            }
+        }
+        let count_whole = count_only && self.predicate.is_none();
+        let footers = self.footers_of(&unknown, count_whole).await?;
+        for (file, row_groups) in unknown.into_iter().zip(footers) {
+            let Some(row_groups) = row_groups else {
+                work.checked.push(CheckedFile { file, chosen: None });
+                continue;
+            };
+            let live = live_rows(&file, &row_groups)?;
+            if count_whole {
+                work.counted += u64::from(live.len());
+            } else if !live.is_empty() {
+                work.checked.push(CheckedFile { file, chosen: Some(ChosenRows { row_groups, rows: live }) });
+            }
+        }
+        Ok(work)
+    }
+
+    /// Row groups of files about which nothing is known, where they are needed: to take deleted
+    /// rows out, or to count.
+    async fn footers_of(&self, files: &[Placed<'_>], all: bool) -> Result<Vec<Option<Vec<u32>>>> {
+        let wanted: Vec<Option<ObjectMeta>> =
+            files.iter().map(|file| (all || file.deleted.is_some()).then(|| file.meta.clone())).collect();
+        futures::stream::iter(wanted.into_iter().map(|meta| async move {
+            match meta {
+                None => Ok(None),
+                Some(meta) => self.footers.row_groups(&meta).await.map(Some),
+            }
+        }))
+        .buffered(CONCURRENT_FOOTERS)
+        .try_collect()
+        .await
+    }
+}
+
+/// Every row that is not deleted.
+fn live_rows(file: &DataFile, row_groups: &[u32]) -> Result<RowSet> {
+    let rows = row_groups
+        .iter()
+        .try_fold(0u32, |sum, &rows| sum.checked_add(rows))
+        .ok_or_else(|| exec_datafusion_err!("{} has more than {} rows", file.path, u32::MAX))?;
+    let all = RowSet::full(rows);
+    match &file.deleted {
+        None => Ok(all),
+        Some(deleted) if deleted.universe() == rows => Ok(all.minus(deleted)),
+        // A vector over fewer or more rows than the file has: the rows beyond are not deleted.
+        Some(deleted) => Ok(all.minus(&RowSet::from_rows(deleted.iter().collect(), rows))),
+    }
+}

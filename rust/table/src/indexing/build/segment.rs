@@ -1,0 +1,68 @@
+//! Writing one segment: chunks are merged into a temporary file, which is published under the segment's path.
+
+use std::io::{self, Write};
+
+use lakemark_format::ManifestSegment;
+use lakemark_index::bitmap::{BuildError, ChunkSource, SegmentMeta, SegmentSummary, merge};
+
+use super::BuildContext;
+use super::spill::{Reservation, ReservedSource};
+use crate::error::{Error, Result};
+use crate::storage::disk::on_a_thread;
+use crate::store::Store;
+
+/// A segment that was written.
+pub(crate) struct WrittenSegment {
+    /// What a manifest says of it, without its files.
+    pub segment: ManifestSegment,
+    /// What its merge found out.
+    pub summary: SegmentSummary,
+}
+
+/// Merges chunks into a segment that is published under its path; `sources` gives them with the memory that is held until the end.
+pub(crate) async fn write(
+    context: &BuildContext,
+    meta: SegmentMeta,
+    sources: impl FnOnce() -> io::Result<Vec<ReservedSource>> + Send + 'static,
+) -> Result<WrittenSegment> {
+    context.check_cancel()?;
+    let mut pending = context.store.start_file().await?;
+    let (id, index_id) = (meta.segment_id, meta.index_id);
+    let cancel = context.cancel.clone();
+    let work = move || {
+        let reserved = sources()?.into_iter().map(|reserved| (reserved.source, reserved.memory));
+        let (sources, memory): (Vec<ChunkSource>, Vec<Option<Reservation>>) = reserved.unzip();
+        let summary = merge(meta, sources, &mut |bytes| match &cancel {
+            Some(flag) if flag.is_cancelled() => Err(io::Error::other("the build was cancelled")),
+            _ => pending.write_all(bytes),
+        });
+        drop(memory);
+        summary.map(|summary| (pending, summary))
+    };
+    let written = on_a_thread(work).await.map_err(|error| Error::task(&error))?;
+    let (pending, summary) = written.map_err(|error| match error {
+        _ if context.check_cancel().is_err() => Error::cancelled(),
+        BuildError::Io(error) if error.kind() == io::ErrorKind::InvalidData => Error::corrupt(format!(
+            "what is merged is damaged: {error}; `lakemark index verify` says where, delete that file and run `lakemark index build`"
+        )),
+        BuildError::Io(error) => disk_error(context, error),
+        BuildError::Format(error) => {
+            Error::unsupported("the segment is beyond the limits of the format; use fewer files per segment")
+                .with_source(error)
+        }
+        error => Error::unsupported(error.to_string()),
+    })?;
+    let (path, length) = (Store::segment_path(id), pending.length);
+    context.store.publish(pending, &path).await?;
+    Ok(WrittenSegment { segment: ManifestSegment { id, index_id, path, length, files: Vec::new() }, summary })
+}
+
+/// The error of temporary files that cannot be written or read.
+pub(super) fn disk_error(context: &BuildContext, error: io::Error) -> Error {
+    Error::io(format!(
+        "temporary files in {} cannot be written or read (disk full?); the last snapshot is untouched: \
+         make room, give more memory, or choose another place with --store, and run it again",
+        context.store.temp_folder().display()
+    ))
+    .with_source(error)
+}

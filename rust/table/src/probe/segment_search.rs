@@ -1,0 +1,125 @@
+//! Asking one segment a test: which rows of its files pass, from memory where the process has asked it before.
+
+use std::ops::Range;
+use std::sync::{Arc, LazyLock};
+
+use lakemark_format::{ManifestIndex, ManifestSegment, SegmentFile};
+use lakemark_index::bitmap::{LeafMatches, LeafSearch, Search, SegmentRows};
+use lakemark_index::zones::ZoneSearch;
+use lakemark_index::{Candidates, Test};
+
+use super::parts::{LEAST_BLOCKS_OF_PART, in_parts};
+use crate::storage::cache::Cache;
+use crate::store::Store;
+use crate::store::segments::{Damage, ReadCounter, Segment, SegmentKey, segment_key};
+
+/// Bytes of rows found that the process remembers.
+const CACHE_BYTES: u64 = 256 << 20;
+
+/// A test of a segment.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct CandidatesKey {
+    segment: SegmentKey,
+    test: Test,
+}
+
+impl CandidatesKey {
+    fn of(store: &Store, question: &SegmentRequest) -> Self {
+        Self { segment: segment_key(store, &question.segment), test: question.test.clone() }
+    }
+}
+
+/// The candidates of a test in each file of a segment. A segment never changes, so they stay true; whether the data files are
+/// still the indexed ones is asked each time.
+static FOUND: LazyLock<Cache<CandidatesKey, Arc<Vec<Candidates>>>> = LazyLock::new(|| Cache::new(CACHE_BYTES));
+
+/// What the searches of a probe share.
+#[derive(Clone, Debug)]
+pub(crate) struct ReadContext {
+    pub counter: Arc<ReadCounter>,
+    /// Whether the rows found by others are used, and those found here are remembered.
+    pub use_cache: bool,
+}
+
+/// A segment to be asked one leaf.
+pub(super) struct SegmentRequest {
+    pub leaf: usize,
+    pub test: Test,
+    pub index: ManifestIndex,
+    pub segment: ManifestSegment,
+    /// Files of the snapshot that it may answer for.
+    pub files: Vec<usize>,
+}
+
+/// What a segment says of a test.
+pub(super) struct SegmentCandidates {
+    pub segment: Segment,
+    /// The candidates of each of its files.
+    pub candidates: Arc<Vec<Candidates>>,
+}
+
+/// What the process remembers of a segment's answer.
+pub(super) fn remembered(store: &Arc<Store>, question: &SegmentRequest) -> Option<SegmentCandidates> {
+    let candidates = FOUND.get(&CandidatesKey::of(store, question))?;
+    Some(SegmentCandidates { segment: Segment::remembered(store, &question.segment)?, candidates })
+}
+
+/// What a segment says: one round of reads if it has zones, else two.
+async fn search(segment: &Segment, test: &Test, counter: &Arc<ReadCounter>) -> Result<SegmentRows, Damage> {
+    if segment.directory.encoding.has_zones() {
+        let search = ZoneSearch::new(&segment.directory, test);
+        let read = segment.read(&search.ranges(), counter).await?;
+        return search.finish(&read).map_err(Damage::corrupt);
+    }
+    let mut search = Search::new(&segment.directory, test);
+    let leaves = search.split_leaves(LEAST_BLOCKS_OF_PART);
+    let first = segment.read(&search.first_ranges(), counter).await?;
+    let wanted = search.second_ranges(&first).map_err(Damage::corrupt)?;
+    if let Some(leaves) = leaves.map(Arc::new) {
+        let parts = search_leaves(segment, &leaves, counter).await?;
+        return search.finish_parts(&leaves, &parts).map_err(Damage::corrupt);
+    }
+    let second = segment.read(&wanted, counter).await?;
+    search.finish(&second).map_err(Damage::corrupt)
+}
+
+/// What all leaves say that a search of a packed tree reads.
+async fn search_leaves(
+    segment: &Segment,
+    leaves: &Arc<LeafSearch>,
+    counter: &Arc<ReadCounter>,
+) -> Result<Vec<LeafMatches>, Damage> {
+    let run = |part: Range<usize>| {
+        let (segment, leaves, counter) = (segment.clone(), Arc::clone(leaves), Arc::clone(counter));
+        async move {
+            let directory = &segment.directory;
+            let bytes = segment.read(&leaves.ranges(directory, part.clone()), &counter).await?;
+            let mut found = leaves.find(directory, part, &bytes).map_err(Damage::corrupt)?;
+            let long = segment.read(&found.long_ranges(), &counter).await?;
+            found.take_long(&long, directory.universe).map_err(Damage::corrupt)?;
+            Ok(found)
+        }
+    };
+    in_parts(segment, leaves.leaf_count(), run).await
+}
+
+/// Opens a segment and asks it.
+pub(super) async fn probe_segment(
+    store: &Arc<Store>,
+    question: &SegmentRequest,
+    reads: &ReadContext,
+) -> Result<SegmentCandidates, Damage> {
+    let segment = Segment::open(store, &question.segment, &question.index, &reads.counter).await?;
+    let key = CandidatesKey::of(store, question);
+    let found = search(&segment, &question.test, &reads.counter).await?;
+    let of_file = |file: &SegmentFile| found.candidates(file.base, file.base.saturating_add(file.rows() as u32));
+    let candidates: Vec<Candidates> = segment.directory.files.iter().map(of_file).collect();
+    let candidates = Arc::new(candidates);
+    if reads.use_cache {
+        let of_file = |candidates: &Candidates| size_of::<Candidates>() + candidates.memory_bytes();
+        let sets: usize = candidates.iter().map(of_file).sum();
+        let bytes = (sets + key.test.memory_bytes() + size_of_val(&key)) as u64;
+        FOUND.insert(key, Arc::clone(&candidates), bytes);
+    }
+    Ok(SegmentCandidates { segment, candidates })
+}
