@@ -21,6 +21,7 @@ const MOST: usize = 64;
 struct FileVersion {
     /// Its place, with that of the table.
     path: String,
+    /// Its bytes.
     size: u64,
     /// When it was written, in nanoseconds.
     modified: i64,
@@ -30,6 +31,7 @@ struct FileVersion {
 
 /// What is known of a table's first file.
 struct KnownSchema {
+    /// The file as it was read.
     file: FileVersion,
     /// Spark's schema, if it has collations.
     schema: Option<String>,

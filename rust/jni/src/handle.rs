@@ -39,6 +39,7 @@ impl Pinned {
 pub(crate) struct CachedProbe {
     /// As Java sent it.
     pub(crate) filter: String,
+    /// What is known of it.
     pub(crate) answer: Arc<Answer>,
 }
 

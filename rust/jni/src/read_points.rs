@@ -17,12 +17,15 @@ static POINTS: Mutex<Points> = Mutex::new(Points { next: 0, last: VecDeque::new(
 struct Points {
     /// The number of the next one.
     next: u64,
+    /// The last ones, the oldest first.
     last: VecDeque<ReadPoint>,
 }
 
 /// A state that a statement has read.
 struct ReadPoint {
+    /// What Java calls it.
     number: u64,
+    /// The state.
     snapshot: Arc<Snapshot>,
 }
 

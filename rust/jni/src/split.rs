@@ -114,6 +114,7 @@ pub(crate) enum Part {
 
 /// A column that has one value in all rows of a file.
 pub(crate) struct Constant {
+    /// Of the column.
     pub(crate) name: String,
     /// An array of one row.
     pub(crate) value: ArrayRef,
@@ -155,6 +156,7 @@ fn encode(schema: &SchemaRef, batch: Option<&RecordBatch>) -> Result<String> {
 
 /// What an IPC stream has.
 pub(crate) struct IpcRows {
+    /// The columns of the rows.
     pub(crate) schema: SchemaRef,
     /// The rows, if there are any.
     pub(crate) batch: Option<RecordBatch>,

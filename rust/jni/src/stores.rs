@@ -12,6 +12,7 @@ use crate::split::{Home, ScanSpec};
 /// A table as the user named it.
 #[derive(PartialEq, Eq, Hash)]
 struct TableRef {
+    /// Where its data is.
     location: String,
     /// Where its indexes are, if not beside the data.
     store: Option<String>,

@@ -18,7 +18,9 @@ static TABLES: Mutex<Vec<OpenTable>> = Mutex::new(Vec::new());
 
 /// A table that stays open.
 struct OpenTable {
+    /// How it was asked for.
     named: Named,
+    /// What it remembers serves the next query.
     table: Arc<Table>,
 }
 

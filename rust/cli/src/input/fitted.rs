@@ -41,7 +41,9 @@ impl Misfit {
 
 /// A member of an object for the decoder.
 struct Fitted {
+    /// The name, or the key of a map in the type of its keys.
     key: String,
+    /// In the type of its column.
     value: Value,
 }
 

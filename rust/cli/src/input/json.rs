@@ -22,7 +22,9 @@ pub(super) enum Json {
 /// A member of an object.
 #[derive(Debug, PartialEq)]
 pub(super) struct Member {
+    /// As it was written.
     pub(super) name: String,
+    /// What stands behind the colon.
     pub(super) value: Json,
 }
 

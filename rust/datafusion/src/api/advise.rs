@@ -90,7 +90,9 @@ struct Place {
 struct AskedTable {
     /// As the first query calls it.
     name: String,
+    /// What is asked.
     table: Arc<Table>,
+    /// What each query asks of it.
     used: Vec<QueryUse>,
 }
 
@@ -116,6 +118,7 @@ struct TableUse {
 struct QueryText<'t> {
     /// The line where it begins.
     line: usize,
+    /// The query itself.
     text: &'t str,
 }
 
@@ -187,6 +190,7 @@ struct Above<'p> {
 /// A column that is joined with a column of another plan.
 #[derive(Clone)]
 struct JoinedColumn<'p> {
+    /// As the plan calls it.
     column: Column,
     /// The other plan.
     keys: &'p LogicalPlan,
@@ -194,7 +198,9 @@ struct JoinedColumn<'p> {
 
 /// A scan of a plan.
 struct FoundScan<'p> {
+    /// The scan itself.
     scan: &'p TableScan,
+    /// What stands above it.
     above: Above<'p>,
 }
 
@@ -243,6 +249,7 @@ fn within<'p>(
 
 /// A side of a join.
 struct Side<'p> {
+    /// The plan of this side.
     plan: &'p LogicalPlan,
     /// Its columns whose keys are those of another plan.
     joined: Vec<JoinedColumn<'p>>,
@@ -300,6 +307,7 @@ async fn left_of(state: &SessionState, plan: &LogicalPlan) -> Option<JoinedKeys>
 
 /// The only scan of a plan.
 struct SingleScan<'p> {
+    /// The scan itself.
     scan: &'p TableScan,
     /// Whether the plan chooses among its rows.
     is_filtered: bool,

@@ -41,6 +41,7 @@ pub struct RowsWithSchema {
 
 /// A column that keys are looked up in.
 struct KeyColumn {
+    /// Its type.
     field: FieldRef,
     /// Its whole name, if it is a field of a struct.
     name: String,
@@ -48,6 +49,7 @@ struct KeyColumn {
 
 /// Keys as values of a column.
 struct KeyValues {
+    /// In the type of the column.
     values: ArrayRef,
     /// Which of them are values: not NULL, and none that the type cannot hold.
     are_held: BooleanArray,

@@ -115,6 +115,7 @@ pub fn filter_of(table: &Arc<Table>, snapshot: &Arc<Snapshot>, filter: &str) -> 
 
 /// What a filter asks of a table.
 struct Asked {
+    /// What the indexes are asked.
     predicate: Predicate,
     /// The filter in its plain form, if it has one.
     filter: Option<Expr>,
@@ -256,7 +257,9 @@ pub(crate) struct Runner {
 
 /// Those of the sessions that differ in whether indexes are used.
 struct Runners {
+    /// Scans ask the indexes.
     with_index: Runner,
+    /// Scans read.
     without_index: Runner,
 }
 

@@ -83,12 +83,15 @@ struct Kept {
 /// Memory of a session that is taken.
 #[derive(Debug)]
 struct KeptMemory {
+    /// Where it is from.
     pool: Arc<dyn MemoryPool>,
+    /// How much it is.
     taken: MemoryReservation,
 }
 
 /// Some of the values of a key.
 pub(crate) struct KeySample {
+    /// The sampled values.
     pub(crate) values: ArrayRef,
     /// Of how many rows.
     pub(crate) rows: usize,
@@ -96,7 +99,9 @@ pub(crate) struct KeySample {
 
 /// The build side of a join, and what will have its keys.
 pub(crate) struct BuildSideKeys {
+    /// Hands the rows on.
     pub(crate) build_side: BuildKeysExec,
+    /// Has the keys once all rows have passed.
     pub(crate) keys: Arc<BuildKeys>,
 }
 

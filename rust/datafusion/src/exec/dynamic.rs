@@ -72,7 +72,9 @@ enum Asked {
 
 /// A column that an index may know.
 struct IndexedColumn<'a> {
+    /// Its whole name.
     name: String,
+    /// Its type in the table.
     data_type: &'a DataType,
 }
 

@@ -24,6 +24,7 @@ pub(crate) struct IndexOnlyRows {
 /// One partition among several.
 #[derive(Clone, Copy)]
 pub(crate) struct PartitionOf {
+    /// Its number.
     pub(crate) partition: usize,
     /// How many there are.
     pub(crate) partitions: usize,

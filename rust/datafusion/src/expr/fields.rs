@@ -35,6 +35,7 @@ pub(crate) fn name_of(expr: &Expr) -> Option<String> {
 
 /// A field that is taken out of a column.
 pub(crate) struct FieldAccess<'e> {
+    /// The outermost column.
     pub(crate) column: &'e physical::Column,
     /// The names on the way to the field.
     pub(crate) names: Vec<String>,

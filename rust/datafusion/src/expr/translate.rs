@@ -46,11 +46,13 @@ struct Translator<'a> {
 struct SoughtElements<'a> {
     /// The column of lists as one of its elements.
     list: ColumnRef<'a>,
+    /// None of them is NULL.
     elements: Vec<SoughtElement>,
 }
 
 /// An element that is looked for.
 struct SoughtElement {
+    /// As the statement has it.
     value: ScalarValue,
     /// Where it lies among the elements of the column.
     place: Place,

@@ -74,7 +74,9 @@ impl Side {
 /// An end of a column's range.
 #[derive(Clone, Copy, PartialEq)]
 struct Bound {
+    /// The place of the column.
     column: usize,
+    /// Which end it is.
     side: Side,
 }
 
@@ -108,9 +110,11 @@ fn names_numbers(condition: &Condition) -> bool {
 
 /// A comparison of a column with a constant.
 struct Comparison<'c> {
+    /// The place of the column.
     column: usize,
     /// As it is with the column on the left.
     operator: Operator,
+    /// The constant.
     number: &'c ScalarValue,
 }
 

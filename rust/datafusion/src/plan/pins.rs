@@ -10,7 +10,9 @@ use lakemark_table::{Result, Snapshot, Table};
 
 /// A table with the state of it that a statement sees.
 pub(crate) struct PinnedTable {
+    /// The table.
     pub(crate) table: Arc<Table>,
+    /// Its state.
     pub(crate) snapshot: Arc<Snapshot>,
 }
 

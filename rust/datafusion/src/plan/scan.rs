@@ -154,6 +154,7 @@ struct FileSource {
 
 /// A scan of some of the rows.
 struct PlannedScan {
+    /// What reads the rows.
     plan: Arc<dyn ExecutionPlan>,
     /// Gaps between chosen rows that it reads and leaves out again.
     gaps_closed: u64,
@@ -171,6 +172,7 @@ struct Reading {
 
 /// A file that is read.
 struct OpenedFile<'r> {
+    /// The file, with its number if gaps are closed.
     file: PartitionedFile,
     /// All rows where none are named.
     rows: Option<&'r RowSet>,

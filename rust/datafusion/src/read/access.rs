@@ -21,7 +21,9 @@ pub(crate) struct FileAccess {
 
 /// A file that is read, and what of it.
 pub(crate) struct ReadFile {
+    /// The file.
     pub(crate) file: PartitionedFile,
+    /// What is read.
     pub(crate) access: FileAccess,
 }
 
@@ -255,6 +257,7 @@ const UNEVEN: u64 = 8;
 struct FilePiece {
     /// The number of the file.
     file: usize,
+    /// What is read.
     plan: ParquetAccessPlan,
 }
 

@@ -59,6 +59,7 @@ pub(crate) struct ClosedGaps {
 
 /// Rows of a file with closed gaps.
 struct PaddedRows {
+    /// The rows that are wanted.
     chosen: RowSet,
     /// The chosen ones, and those of the gaps between.
     read: RowSet,
@@ -110,6 +111,7 @@ impl ClosedGaps {
 
 /// Rows to read with gaps between them closed.
 struct Closed {
+    /// The rows with those of closed gaps.
     read: RowSet,
     /// How many gaps are closed.
     gaps: u32,

@@ -65,10 +65,13 @@ pub(crate) struct Read<'a> {
 /// A table's state with what is known of its files.
 #[derive(Clone, Copy)]
 pub(crate) struct StatisticsSource<'a> {
+    /// The state of the table.
     pub(crate) snapshot: &'a Snapshot,
     /// How the engine sees the columns.
     pub(crate) types: Types,
+    /// What reads footers.
     pub(crate) footers: &'a Footers,
+    /// What was found out before.
     pub(crate) known: &'a KnownFiles,
 }
 

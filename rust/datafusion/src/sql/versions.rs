@@ -93,7 +93,9 @@ pub(crate) fn misplaced() -> DataFusionError {
 
 /// The last name among some tokens.
 struct LastName {
+    /// Where it stands.
     place: usize,
+    /// As the session folds it.
     name: String,
 }
 
@@ -276,6 +278,7 @@ pub(crate) enum At {
 pub(crate) struct VersionedName<'n> {
     /// The table's own name.
     pub table: &'n str,
+    /// The version.
     pub at: At,
 }
 

@@ -83,6 +83,7 @@ impl IndexAggregateExec {
 /// What the index told.
 #[derive(Default)]
 struct AnsweredStates {
+    /// Rows of partial states.
     states: Vec<RecordBatch>,
     /// For each file of the snapshot whether the states have its rows; empty if nothing was told.
     answered: Vec<bool>,

@@ -168,7 +168,9 @@ pub(super) fn of_bounds(
 /// A part of what is told of a column.
 #[derive(Clone, Copy)]
 struct ColumnPart<'a> {
+    /// The whole name of the column.
     column: &'a str,
+    /// What is told of the part.
     bounds: &'a ColumnMinMax,
 }
 

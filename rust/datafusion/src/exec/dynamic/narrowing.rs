@@ -50,6 +50,7 @@ struct PlannedFile {
 
 /// What is left of a file's plan.
 struct NarrowedPlan {
+    /// What is read.
     plan: ParquetAccessPlan,
     /// Rows and row groups that were planned and are not read.
     rows: u64,
@@ -59,6 +60,7 @@ struct NarrowedPlan {
 /// What is left of a row group's plan.
 #[derive(Debug, PartialEq)]
 struct NarrowedGroup {
+    /// What is read.
     access: RowGroupAccess,
     /// Rows that were planned and are not read.
     dropped: u64,

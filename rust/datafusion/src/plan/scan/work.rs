@@ -28,12 +28,15 @@ impl ChosenRows {
 
 /// Rows to be read as they are.
 pub(super) struct CertainRows<'a> {
+    /// Where they are.
     pub(super) file: Placed<'a>,
+    /// Which ones.
     pub(super) chosen: ChosenRows,
 }
 
 /// A file to be read with the predicate.
 pub(super) struct CheckedFile<'a> {
+    /// The file.
     pub(super) file: Placed<'a>,
     /// All rows are read where none are named.
     pub(super) chosen: Option<ChosenRows>,
@@ -51,7 +54,9 @@ impl CheckedFile<'_> {
 pub(super) struct Work<'a> {
     /// Rows of which only the number matters.
     pub(super) counted: u64,
+    /// Rows to be read as they are.
     pub(super) certain: Vec<CertainRows<'a>>,
+    /// Files to be read with the predicate.
     pub(super) checked: Vec<CheckedFile<'a>>,
     /// Rows that are in no data file yet, to be read with the predicate.
     pub(super) pending: Option<&'a BufferedRows>,

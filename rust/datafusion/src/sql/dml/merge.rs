@@ -149,6 +149,7 @@ fn flat(expr: Expr) -> EngineResult<Expr> {
 
 /// What a clause does.
 struct ClauseValues {
+    /// What becomes of the rows.
     operation: Operation,
     /// The columns that it needs: the target's keys first, unless it inserts.
     wanted: Vec<Expr>,

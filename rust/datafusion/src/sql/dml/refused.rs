@@ -30,6 +30,7 @@ use crate::sql::schema::registered;
 /// A part of a statement that is not supported.
 #[derive(Clone, Copy)]
 struct Part {
+    /// What it is called.
     name: &'static str,
     /// What to do instead.
     instead: &'static str,

@@ -57,6 +57,7 @@ struct CountTable {
 /// Which rows are counted.
 #[derive(Debug)]
 struct CountFilter {
+    /// As the statement has it.
     condition: Expr,
     /// The columns that it is about.
     schema: DFSchemaRef,
