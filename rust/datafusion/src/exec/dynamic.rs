@@ -123,7 +123,10 @@ impl Prober {
                 Asked::Keys(asked) => keyed.push(asked),
                 Asked::Filter { enough: rows } => {
                     enough = enough.into_iter().chain(rows).min();
-                    known.extend(superset(filter, output));
+                    // Bounds are not searched for where reading finds the rows soon: the reader itself goes by them.
+                    if rows.is_none() || lists_keys(filter) {
+                        known.extend(superset(filter, output));
+                    }
                 }
             }
         }
@@ -423,6 +426,13 @@ fn intersect(access: RowGroupAccess, kept: &RowSet) -> (RowGroupAccess, u64) {
 pub(crate) fn is_known_late(filter: &Arc<dyn PhysicalExpr>) -> bool {
     let is_late = |part: &Arc<dyn PhysicalExpr>| Ok(part.is::<ScalarSubqueryExpr>());
     filter.is::<DynamicFilterPhysicalExpr>() || filter.exists(is_late).unwrap_or(false)
+}
+
+/// Whether the filter of a join lists its keys, and not their bounds alone.
+fn lists_keys(filter: &Arc<dyn PhysicalExpr>) -> bool {
+    let is_list = |part: &Arc<dyn PhysicalExpr>| Ok(part.is::<physical::InListExpr>());
+    let dynamic = filter.downcast_ref::<DynamicFilterPhysicalExpr>();
+    dynamic.is_some_and(|dynamic| dynamic.current().is_ok_and(|now| now.exists(is_list).unwrap_or(false)))
 }
 
 /// The value of an expression without columns, such as one over what a subquery gave; none if it has none yet.
