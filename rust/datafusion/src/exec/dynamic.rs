@@ -35,7 +35,7 @@ use crate::expr::fields::type_of;
 use crate::expr::translate::translate;
 
 use narrowing::Narrowing;
-use superset::superset;
+use superset::{lists_keys, superset};
 
 /// If keys have this share of the values of a column, they leave out too few rows to be worth their search.
 const NEARLY_ALL: f64 = 0.85;
@@ -100,7 +100,10 @@ impl Prober {
                 Asked::Keys(asked) => keyed.push(asked),
                 Asked::Filter { enough: rows } => {
                     enough = enough.into_iter().chain(rows).min();
-                    known.extend(superset(filter, output));
+                    // Bounds are not searched for where reading finds the rows soon: the reader itself goes by them.
+                    if rows.is_none() || lists_keys(filter) {
+                        known.extend(superset(filter, output));
+                    }
                 }
             }
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::Schema;
 use datafusion::common::ScalarValue;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::{BinaryExpr, Cast, ColumnarValue, Expr, Operator, lit};
 use datafusion::physical_expr::PhysicalExpr;
@@ -14,6 +15,13 @@ use datafusion::physical_expr_common::physical_expr::is_volatile;
 use lakemark_format::column;
 
 use crate::expr::fields::{FieldAccess, access_of, expression, type_of};
+
+/// Whether the filter of a join lists its keys, and not their bounds alone.
+pub(super) fn lists_keys(filter: &Arc<dyn PhysicalExpr>) -> bool {
+    let is_list = |part: &Arc<dyn PhysicalExpr>| Ok(part.is::<physical::InListExpr>());
+    let dynamic = filter.downcast_ref::<DynamicFilterPhysicalExpr>();
+    dynamic.is_some_and(|dynamic| dynamic.current().is_ok_and(|now| now.exists(is_list).unwrap_or(false)))
+}
 
 /// A condition that is true wherever the filter is, in the terms of [`translate`](crate::translate); none if nothing is known of it.
 pub(super) fn superset(filter: &Arc<dyn PhysicalExpr>, output: &Schema) -> Option<Expr> {
