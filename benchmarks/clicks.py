@@ -5,7 +5,7 @@ clicks   24 columns, in the order of counter and time; users, pages, phrases and
          phrases, models and pages are mostly empty, as they are where people browse
 ```
 
-Queries that take any rows of an order with ties are asked for their number, so that every engine has the same answer.
+Queries that take any rows of an order with ties return their number, so that every engine has the same answer.
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@ facts    ROWS rows, ten of each key, anywhere
 few      10,000 of the keys          many    1,000,000 of them (a tenth of all at 100,000,000 rows)
 ```
 
-Each is asked for the number of the rows that match, for a page of 1,000 of them, and for a sum over all: of
-DataFusion's own Parquet tables, of Lakemark with an index of the kind `key` on the key, and of DuckDB, in one process
-and in turn. The answers are equal.
+The queries return the number of the rows that match, a page of 1,000 of them, and a sum over all. Two more count the
+facts whose key is in the small table (`IN`) and those whose key is not (`NOT IN`). They run over DataFusion's own
+Parquet tables, over Lakemark without an index and with one of the kind `key` on the key, and over DuckDB. All run in
+one process and in turn. The answers are equal.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ FILES = 10
 ROW_GROUP_ROWS = 1 << 20
 PAGE = 1_000
 ASKED = {"few": 10_000, "many": 1_000_000}
-# `NOT IN` of more rows is asked by name alone: the engine gathers the large side, for a quarter of an hour.
+# `NOT IN` of more rows runs by name alone: the engine gathers the large side, for a quarter of an hour.
 MOST_ROWS_OF_ANTI = 10_000_000
 
 QUERIES = {
@@ -101,7 +102,7 @@ def create_indexes(folder: Path, store: Path) -> None:
 
 
 def main() -> None:
-    """Generates, indexes, asks, reports."""
+    """Generates, indexes, measures, reports."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000_000)
     parser.add_argument("--rounds", type=int, default=9)

@@ -1,11 +1,12 @@
 """Looking up single keys: `make bench NAME=keys [ROWS=10000000]`.
 
-Writes a table of many row groups, builds an index of the kind `key` on each of its key columns and on two of them
-together, a `summary` on the key in random order and a `bloom_tree` on the key in order, and looks up keys that are
-there and keys that are not, by our calls and SQL and by the peers: DataFusion with and without Parquet Bloom filters,
-DuckDB's own table with and without its index, Lance with its B-tree and its Bloom filter. Same process, interleaved,
-equal answers. Reported are the medians and the 99th percentiles of a lookup, the reads and bytes of ours, and the sizes
-and costs of all indexes. `--builds` builds the indexes and looks nothing up, for tables that peers take too long for.
+Writes a table of many row groups. Builds an index of the kind `key` on each of its key columns and on two of them
+together, a `summary` on the key in random order and a `bloom_tree` on the key in order. Looks up keys that are there
+and keys that are not, by our calls and SQL and by the peers. These are DataFusion with and without Parquet Bloom
+filters, DuckDB's own table with and without its index, and Lance with its B-tree and its Bloom filter. Same process,
+interleaved, equal answers. Reported are the medians and the 99th percentiles of a lookup, the reads and bytes of ours,
+and the sizes and costs of all indexes. `--builds` builds the indexes and looks nothing up, for tables that peers take
+too long for.
 """
 
 from __future__ import annotations
@@ -277,7 +278,7 @@ def run(rows: int, row_groups: int, probes: int) -> dict[str, Any]:
     folder, built = build_all(rows, row_groups)
     asks, ordered, pairs = engines(folder, rows, row_groups), ordered_engines(folder), pair_engines(folder)
     random = np.random.default_rng(7)
-    # Even numbers are keys; odd ones lie between them, where no statistics of a row group tell that they are not there.
+    # Even numbers are keys; odd ones lie between them, where no statistics of a row group show that they are not there.
     hits = [2 * int(key) for key in random.choice(rows, probes, replace=False)]
     misses = [2 * int(key) + 1 for key in random.choice(rows, probes, replace=False)]
     fresh = [2 * int(key) for key in random.choice(rows, min(rows, 100), replace=False)]

@@ -1,9 +1,9 @@
 """What the machine allows: T*, the least time in which the bytes of an answer can be read and its values be looked at.
 
 T* = max(bytes / bandwidth, reads / IOPS, values * ns / cores), where a value is a row of a posting, or a word of 64
-rows where that is fewer. All of it is measured in the run that it is compared with: bandwidth and reads a second past
-the page cache (O_DIRECT) for cold answers and out of the page cache for warm ones, nanoseconds as those of a running
-sum of gaps, without which no posting becomes rows.
+rows where that is fewer. All of it is measured in the run that it is compared with. Bandwidth and reads a second are
+measured past the page cache (O_DIRECT) for cold answers and out of the page cache for warm ones. Nanoseconds are those
+of a running sum of gaps, without which no posting becomes rows.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Conditions on elements of lists: `make bench NAME=lists [ROWS=10000000]`.
 
-Writes photos with up to eight tags each, of 5,000 tags that are as frequent as words are (Zipf), builds an index on the
-elements and asks for single tags, any of three and two together: how many rows there are, and the sum of a column of
-them. Beside it DataFusion's own package, DuckDB on the Parquet files and on its own table, and Lance with its index for
-labels. Same process, in turn, equal answers; no condition is asked twice. Reported are medians of each engine.
+Writes photos with up to eight tags each, of 5,000 tags that are as frequent as words are (Zipf), and builds an index on
+the elements. Conditions name single tags, any of three and two together. Each engine returns how many rows there are,
+and the sum of a column of them. Beside Lakemark stand DataFusion's own package, DuckDB on the Parquet files and on its
+own table, and Lance with its index for labels. Same process, in turn, equal answers; no condition comes twice. Reported
+are medians of each engine.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ LONGEST = 8
 PAYLOAD = 5
 GROUP_ROWS = 131_072
 SEED = 20_261_123
-# What is asked of the rows: `Table.count` and the sum of a column of theirs.
+# What each engine computes of the rows: `Table.count` and the sum of a column of theirs.
 COUNT, TOTAL = "SELECT count(*) FROM t WHERE ", "SELECT sum(p0) FROM t WHERE "
 
 BUILD = """
@@ -168,7 +169,7 @@ def engines(folder: Path, store: Path) -> dict[str, tuple[Ask, Ask]]:
 
 
 def run(rows: int, probes: int) -> dict[str, Any]:
-    """Writes, builds, asks."""
+    """Writes, builds, measures."""
     folder = CACHE / f"lists-{rows}"
     write_table(folder, rows)
     store = folder.with_name(f"{folder.name}-marks")
@@ -216,7 +217,7 @@ def report(result: dict[str, Any]) -> None:
 
 
 def plot(result: dict[str, Any], path: Path) -> None:
-    """Draws the median of each engine for each question."""
+    """Draws the median of each engine for each condition and result."""
     asked = result["asked"]
     names = list(next(iter(asked.values())))
     figure, axis = plt.subplots(figsize=(11, 4.8))

@@ -37,7 +37,7 @@ class Cost:
 
 
 def process_read_bytes() -> int:
-    """Bytes that this process has asked of files, from the page cache or from disk."""
+    """Bytes that this process has read from files, out of the page cache or from disk."""
     for line in Path("/proc/self/io").read_text(encoding="ascii").splitlines():
         name, value = line.split(": ")
         if name == "rchar":
@@ -54,7 +54,7 @@ def process_cpu_seconds() -> float:
 def process_memory(name: str) -> int:
     """Bytes of memory of this process: `VmRSS` now, `VmHWM` at its peak.
 
-    The peak that getrusage tells is no less than that of the process which started this one.
+    The peak that getrusage gives is no less than that of the process which started this one.
     """
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
         if line.startswith(f"{name}:"):

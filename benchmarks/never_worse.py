@@ -1,10 +1,10 @@
 """Whether indexes ever make a query slower: `make bench NAME=never-worse`.
 
-Writes a table with filter columns of known selectivity, clustered and not, and sixteen columns to read; indexes the
-filter columns; and asks every query with the indexes on and off: same process, same files, rounds interleaved, warm.
+Writes a table with filter columns of known selectivity, clustered and not, and sixteen columns to read. Indexes the
+filter columns. Runs every query with the indexes on and off: same process, same files, rounds interleaved, warm.
 The queries are a grid of selectivities, or with `--random 1000` so many drawn ones: one condition or two, each true of
-0.0001% to 90% of the rows, and no rows are remembered, as if each was asked for the first time. The goal is that no
-query is slower with indexes than without by more than 5% or 1 ms, whichever is more. What seems slower is asked three
+0.0001% to 90% of the rows, and no rows are remembered, as if each query ran for the first time. The goal is that no
+query is slower with indexes than without by more than 5% or 1 ms, whichever is more. What seems slower runs three
 times as often before it counts. Reported are medians over the rounds of wall and CPU seconds, and what the scan said of
 its choice, in the JSON to microseconds; and sums by powers of ten of the share of rows.
 """
@@ -43,7 +43,7 @@ SHARES = (0.0001, 0.001, 0.01, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 0.9, 0.99, 1.0)
 SEED = 20_261_121
 SLOWER_SHARE = 1.05
 SLOWER_SECONDS = 0.001
-# What seems slower is asked so many times as often.
+# What seems slower runs so many times as often.
 AGAIN = 3
 FINE_VALUES = 1 << 24
 # Drawn queries: the decimal logarithms of the shares that their conditions are true of.
@@ -184,13 +184,13 @@ def open_session(folder: Path, *, use_index: bool, use_cache: bool) -> lakemark.
 
 
 def choice(session: lakemark.Session, query: Query) -> str:
-    """What the scan of a query does: `marks`, or the reason for a scan."""
+    """What the scan of a query does: `marks` if it reads by indexes, `scan` where a scan is cheaper."""
     plan = str(session.sql(f"EXPLAIN {query.sql}").to_arrow().to_pydict())
     return "scan" if "scan_is_cheaper" in plan else "marks"
 
 
 def ask_all(folder: Path, rounds: int, asked: Iterable[Query], *, use_cache: bool) -> list[dict[str, Any]]:
-    """Asks every query in every round, with the indexes and without."""
+    """Runs every query in every round, with the indexes and without."""
     sessions = {name: open_session(folder, use_index=name == "on", use_cache=use_cache) for name in ("on", "off")}
     results = []
     for query in asked:
@@ -289,7 +289,7 @@ def plot(everything: dict[str, Any], path: Path) -> None:
 
 
 def main() -> None:
-    """Writes, indexes, asks, reports."""
+    """Writes, indexes, measures, reports."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=5)

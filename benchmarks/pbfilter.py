@@ -1,7 +1,7 @@
 """Summaries that grow by appending, beside the model of PBFilter: `make bench NAME=pbfilter [ROWS=7000000 STEPS=7]`.
 
-Appends files with a permuted unique key of 12 bytes, builds the new part of each summary, and takes after every append
-the metrics of the paper (section 2) from counters:
+Appends files with a permuted unique key of 12 bytes and builds the new part of each summary. After every append it
+takes the metrics of the paper (section 2) from counters:
 
 R   reads of a lookup: those of the index, and the zones that it leaves to be read
 W   bytes written so far       IR   bytes read again so far, of earlier segments or rows
@@ -9,8 +9,8 @@ RC  peak memory of the last build above that before it
 FO  bytes in use               FE   bytes that a vacuum would remove
 
 Two summaries grow. One has the zones of the paper (128 keys) and its false positive probability (d = 16, k = 7; ours
-comes from fewer bits of which a key sets more), the other is made as if nothing is said (a zone per row group). Each
-grows in two ways: an append stays a segment of its own, or `compact` merges the segments after every append, as the
+comes from fewer bits of which a key sets more). The other is made as if nothing is said (a zone per row group). Each
+grows in two ways. An append stays a segment of its own, or `compact` merges the segments after every append, as the
 paper reorganizes partitions. The model stops reading at the key that it looks for; ours reads every zone that is left.
 """
 

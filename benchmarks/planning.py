@@ -2,12 +2,12 @@
 
 ```text
 24 tables       two files each, all joined by a key
-10,000 files    one table, asked for a sum: of all rows, of one value, and beside a small table
+10,000 files    one table and a sum: of all rows, of one value, and beside a small table
 ```
 
-Plans are asked for with EXPLAIN, which reads no data: of DataFusion's own Parquet tables, and of Lakemark without
-and with indexes, in one process and in turn. Both list the folder each time, or trust a listing that they remember;
-what listing alone takes, a look at every file, is told beside them.
+Plans come from EXPLAIN, which reads no data: for DataFusion's own Parquet tables, and for Lakemark without
+and with indexes, in one process and in turn. Both list the folder each time, or trust a listing that they remember.
+The time of listing alone, a look at every file, stands beside them.
 """
 
 from __future__ import annotations

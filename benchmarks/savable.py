@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SCAN, FILTER = "DataSourceExec", "FilterExec"
 SECONDS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
-# A scan tells the time to decode, any operator its own.
+# A scan gives the time to decode, any operator its own.
 TIME = re.compile(r"\b(?:elapsed_compute|time_elapsed_processing)=([0-9.]+)(ns|µs|ms|s)\b")
 
 

@@ -1,6 +1,6 @@
 """Queries in Spark beside plain Parquet, Delta and Iceberg, on the same files: `make bench NAME=spark ROWS=10000000`.
 
-| part | what is asked |
+| part | what runs |
 |---|---|
 | counts | the 75 counts of the Set Query Benchmark, with an index on each of its 13 columns |
 | lookups | rows by a permuted key, one at a time and twenty at once, by the kind `key` |
@@ -11,7 +11,7 @@
 | planning | one row of a table of 10,000 files, beside plain Parquet, and how much of it is planning |
 | build | an index on each of four columns as a job, on one core and on two, in processes of their own |
 
-Each query is asked of every format in turn, its answers are equal, and a first round warms all of them. Parts are added
+Each query runs on every format in turn, its answers are equal, and a first round warms all of them. Parts are added
 to the results of an earlier run with the same rows and scale.
 """
 
@@ -83,14 +83,14 @@ SSB_INDEXES = {
 
 @dataclass(frozen=True)
 class Formats:
-    """The formats that are asked, in one session."""
+    """The formats that queries run on, in one session."""
 
     spark: SparkSession
     names: tuple[str, ...]
     scratch: Path
 
     def know(self, name: str, folder: Path) -> None:
-        """Lets the files of a folder be asked as the views `<format>_<name>`."""
+        """Lets queries name the files of a folder as the views `<format>_<name>`."""
         for kind in self.names:
             known_as(self.spark, kind, name, folder, self.scratch)
 
@@ -158,7 +158,7 @@ def lookups(formats: Formats, rows: int) -> dict[str, Query]:
 
 
 def joins(formats: Formats, rows: int) -> dict[str, Query]:
-    """Facts joined with chosen days, in whose order they stand, and with chosen products, which are anywhere."""
+    """Facts joined with selected days, in whose order they stand, and with selected products, which are anywhere."""
     folder = CACHE / f"spark-facts-{rows}"
     each_day = max(rows // DAYS, 1)
     write_files(folder, rows, lambda part: {"day": part // each_day, "product": part * 7919 % 99_991 % PRODUCTS})
@@ -380,7 +380,7 @@ def main() -> None:
         ("tpcds", lambda formats: tpcds_queries(formats, scale)),
     ):
         if part in only:
-            # Other formats than plain Parquet are not asked for 99 queries.
+            # Other formats than plain Parquet do not run 99 queries.
             formats = Formats(spark, (*FORMATS[:2], EXTENSION) if part == "tpcds" else named, scratch)
             result[part] = compare(queries(formats), formats, rounds)
             measure.write_json(arguments.results, name, result)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FILES = 8
 COLUMNS = ("few", "many", "key", "day")
 CORES = ("1", "2")
-# Seconds of each build with as many cores as it is told, after one that warms.
+# Seconds of each build with the given number of cores, after one that warms.
 APART = """
 import json, shutil, sys, time
 from pyspark.sql import SparkSession

@@ -1,7 +1,7 @@
 """The same Parquet files as tables of four formats, and with indexes.
 
-Delta takes the files over (`CONVERT TO DELTA`), Iceberg as well (`add_files`), each in a folder of its own with links
-to the files, so that all formats read the same bytes.
+Delta takes the files over (`CONVERT TO DELTA`), and so does Iceberg (`add_files`). Each has a folder of its own with
+links to the files, so that all formats read the same bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EXTENSION = "extension"
 
 
 def known_as(spark: SparkSession, kind: str, name: str, folder: Path, scratch: Path) -> None:
-    """Lets the files of a folder be asked as the view `<kind>_<name>`."""
+    """Lets queries name the files of a folder as the view `<kind>_<name>`."""
     read = spark.read
     if kind == "lakemark":
         frame = read.format("lakemark").load(str(folder))

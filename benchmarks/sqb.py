@@ -1,11 +1,11 @@
 """The Set Query Benchmark: `make bench NAME=sqb [ROWS=10000000]`.
 
-Writes table BENCH, builds bitmap indexes on its thirteen columns, and asks the benchmark's 75 counts as SQL text of
-Lakemark, of Lakemark that may not remember the rows that it found before (`SET lakemark.use_cache = false`), of
-Lakemark with the indexes switched off, of its counting call (`Table.count`), and of its peers (`sqb_peers.py`): same
-process, same rows, interleaved rounds, warm. All must give equal answers. Reported are medians of the rounds, the size
-of every index, and how far Lakemark is from what the machine allows (`limits.py`), warm and cold: there it remembers no
-rows, so that every count reads the index, from the page cache or from disk.
+Writes table BENCH, builds bitmap indexes on its thirteen columns, and runs the benchmark's 75 counts. They run as SQL
+text of Lakemark, also where it may not remember the rows that it found before (`SET lakemark.use_cache = false`) and
+where the indexes are switched off. They run by its counting call (`Table.count`), and by its peers (`sqb_peers.py`).
+Same process, same rows, interleaved rounds, warm. All must give equal answers. Reported are medians of the rounds, the
+size of every index, and how far Lakemark is from what the machine allows (`limits.py`), warm and cold. There Lakemark
+remembers no rows, so that every count reads the index, from the page cache or from disk.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ import matplotlib.pyplot as plt
 
 CACHE = Path(os.environ.get("LAKEMARK_BENCH_DATA", Path.home() / ".cache" / "lakemark" / "bench"))
 BYTES_PER_ROW_GOAL = 17.5
-# Asked so, Lakemark reads the index for every count.
+# In these ways Lakemark reads the index for every count.
 FORGETFUL = ("lakemark, cache off", "lakemark, count(), cache off")
 # How many times the CPU time of Lakemark the others should take.
 CPU_GOALS = {"datafusion": 50.0, "duckdb native": 10.0, "lance": 5.0}
@@ -50,7 +50,7 @@ def build_indexes(folder: Path) -> tuple[lakemark.Table, dict[str, Any]]:
     shutil.rmtree(folder / "_lakemark", ignore_errors=True)
     table = lakemark.Table(folder)
     for column in sqb_table.COLUMNS:
-        # As in the paper: the constants that KSEQ is asked with have two digits.
+        # As in the paper: the constants that KSEQ is compared with have two digits.
         options = {"precision": 2} if column == "KSEQ" else {}
         table.create_index(column, using="bitmap", build=False, **options)
     _, cost = measure.measure(lambda: table.build(progress=False))
@@ -74,7 +74,7 @@ def store_bytes(folder: Path) -> int:
 
 
 def engines_of_lakemark(folder: Path) -> dict[str, Callable[[str], int]]:
-    """Lakemark in the ways that it can be asked: each takes the SQL text and returns the count."""
+    """Lakemark by each of its ways: each takes the SQL text and returns the count."""
     indexed, forgetful, unindexed = lakemark.connect(), lakemark.connect(), lakemark.connect()
     forgetful.sql("SET lakemark.use_cache = false")
     unindexed.sql("SET lakemark.use_index = false")
@@ -85,7 +85,7 @@ def engines_of_lakemark(folder: Path) -> dict[str, Callable[[str], int]]:
         "lakemark": lambda sql: indexed.sql(sql).to_arrow().column("n")[0].as_py(),
         "lakemark, cache off": lambda sql: forgetful.sql(sql).to_arrow().column("n")[0].as_py(),
         "lakemark, indexes off": lambda sql: unindexed.sql(sql).to_arrow().column("n")[0].as_py(),
-        # Without SQL around the condition, as Lance is asked.
+        # Without SQL around the condition, as with Lance.
         "lakemark, count()": lambda sql: counting.count(sql.split(" WHERE ", 1)[1]),
         "lakemark, count(), cache off": lambda sql: counting.count(sql.split(" WHERE ", 1)[1], use_cache=False),
     }
@@ -100,14 +100,14 @@ def work_of(table: lakemark.Table, condition: str) -> limits.Work:
     """What a count of the condition takes of the index, directories aside."""
     table.explain(condition, count=True, use_cache=False)
     report = table.explain(condition, count=True, use_cache=False)
-    # One condition is told by the directory: no row is looked at.
+    # The directory alone answers one condition: no row is looked at.
     leaves = report.leaves if len(report.leaves) > 1 else []
     values = sum(limits.values_of(leaf.rows or 0, report.rows_total) for leaf in leaves)
     return limits.Work(report.index_bytes, report.index_reads, values)
 
 
 def cold_rounds(folder: Path, ask: Callable[[str], int], queries: dict[str, str], rounds: int) -> list[list[float]]:
-    """Wall seconds as [round][query], each query asked when the table's files and indexes have left the page cache."""
+    """Wall seconds as [round][query], each query after the table's files and indexes have left the page cache."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     costs = []
     for _ in range(rounds):
@@ -169,7 +169,7 @@ def groups(names: list[str]) -> dict[str, list[int]]:
 
 
 def run(rows: int, rounds: int) -> dict[str, Any]:
-    """Writes, indexes, asks and measures."""
+    """Writes, indexes, runs the queries and measures."""
     folder = CACHE / f"sqb-{rows}"
     start = time.perf_counter()
     parquet_bytes = sqb_table.write_table(folder, rows)
@@ -239,7 +239,7 @@ def report(result: dict[str, Any]) -> None:
     print(f"\nwarm, all {len(result['answers'])} counts, equal answers; how many times as long the others take:")
     for name, goal in CPU_GOALS.items():
         if name in everything:
-            # Each is compared with us asked in its way: by SQL text, or by a call with a condition.
+            # Each is compared with us by the same way: by SQL text, or by a call with a condition.
             ours = everything["lakemark, count()" if name == "lance" else "lakemark"]
             wall, cpu = (everything[name][kind] / ours[kind] for kind in ("wall_seconds", "cpu_seconds"))
             print(

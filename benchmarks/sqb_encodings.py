@@ -1,15 +1,15 @@
 """Every bitmap encoding over the Set Query Benchmark: `make bench NAME=encodings [ROWS=10000000]`.
 
-Indexes table BENCH once for each encoding and once by `auto`, each in a store of its own, and asks the 75 counts of
+Indexes table BENCH once for each encoding and once by `auto`, each in a store of its own, and runs the 75 counts on
 each. Bytes and reads of the index are those that Lakemark itself reports for a count (`Table.explain(...,
-count=True)`), with directories in memory and no rows remembered; directories are told apart. Wall and CPU seconds are
-of `Table.count` with nothing remembered, rounds interleaved, warm, medians. All must give equal answers.
+count=True)`), with directories in memory and no rows remembered; directories are counted apart. Wall and CPU seconds
+are of `Table.count` with nothing remembered, rounds interleaved, warm, medians. All must give equal answers.
 
-KSEQ is indexed to a precision of two digits, as in the paper, but for `auto`, which is told nothing; `auto, told` is
-told that of KSEQ, too, so that it differs from the others in what it chose. `range` and `interval` keep a bitmap for
-nearly every value: they are for columns of at most a hundred, others get `equality`.
+KSEQ is indexed to a precision of two digits, as in the paper, but for `auto`, which has no options; `auto, told` has
+the precision of KSEQ, too, so that it differs from the others in what it chose. `range` and `interval` keep a bitmap
+for nearly every value: they are for columns of at most a hundred, others get `equality`.
 
-Sums are asked as SQL of every store, and of DataFusion and DuckDB, in one interleaved run.
+Sums run as SQL on every store, and on DataFusion and DuckDB, in one interleaved run.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def read_of(table: lakemark.Table, condition: str, *, count: bool = True) -> Rea
 
 
 def directories(table: lakemark.Table) -> dict[str, Read]:
-    """What opening the segments of each column reads: the first question does it, the second no more."""
+    """What opening the segments of each column reads: the first search does it, the second no more."""
     found = {}
     for column in sqb_table.COLUMNS:
         first, second = (read_of(table, f"{column} = 2") for _ in range(2))
@@ -153,7 +153,7 @@ def ask(table: lakemark.Table, conditions: dict[str, str]) -> dict[str, Any]:
 
 
 def session_of(table: lakemark.Table) -> Callable[[str], Any]:
-    """Asks SQL of the table, with no rows remembered."""
+    """Runs SQL on the table, with no rows remembered."""
     session = lakemark.connect()
     session.register("bench", table)
     session.sql("SET lakemark.use_cache = false")
@@ -161,7 +161,7 @@ def session_of(table: lakemark.Table) -> Callable[[str], Any]:
 
 
 def run(rows: int, rounds: int) -> dict[str, Any]:
-    """Writes, indexes, asks and measures."""
+    """Writes, indexes, runs the queries and measures."""
     folder = CACHE / f"sqb-{rows}"
     sqb_table.write_table(folder, rows)
     conditions = {name: quoted(sql.split(" WHERE ", 1)[1]) for name, sql in sqb_table.queries().items()}

@@ -1,7 +1,7 @@
 """The table and the queries of the Set Query Benchmark.
 
-KSEQ counts the rows from 1. The other twelve columns are named after the number of their values and are drawn from
-the benchmark's own generator: a 32-bit seed that begins with 1 and is multiplied by 16,807 modulo 2^31 - 1 before
+KSEQ counts the rows from 1. The other twelve columns are named after the number of their values. Their values are drawn
+from the benchmark's own generator: a 32-bit seed that begins with 1 and is multiplied by 16,807 modulo 2^31 - 1 before
 each use. One step serves one value, row by row.
 """
 
@@ -34,7 +34,7 @@ CONDITIONS = (
     "K1K BETWEEN 850 AND 950", "K10 = 7", "K25 BETWEEN 3 AND 4",
 )  # fmt: skip
 Q4_INSTANCES = 8
-# Q3 asks for a tenth of the smallest table's rows, in one piece and in five.
+# Q3 selects a tenth of the smallest table's rows, in one piece and in five.
 Q3_COLUMNS = ("K4", "K5", "K10", "K25", "K100", "K1K", "K10K", "K40K", "K100K", "K250K", "K500K")
 Q3A = "KSEQ BETWEEN 400000 AND 500000"
 Q3B = " OR ".join(

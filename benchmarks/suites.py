@@ -2,20 +2,20 @@
 
 `make bench NAME=tpcds` runs one of them; `tpch`, `ssb` and `clicks` are the others.
 
-Every query is asked of each way to read the same Parquet files, in one process and in turn:
+Every query runs in each way to read the same Parquet files, in one process and in turn:
 
 ```text
 engine         DataFusion's own Parquet tables, in a session of the same build with DataFusion's own settings
 engine again   the same once more: what noise alone does
 plain          Lakemark without an index
 proposed       with indexes on what `advise` proposes for all of the queries
-all            with `auto` on every column of the dimensions, and on the keys of the facts and what clicks are asked by
+all            with `auto` on every column of the dimensions, on the keys of the facts and on what conditions name
 duckdb         DuckDB on the Parquet files
 ```
 
-A query is slower if the median of its rounds, each beside the engine's of the same round, is above 1.05 times and 1 ms;
-what seems slower is asked nine times before it counts, and does not count if the engine beside itself is slower, too.
-What takes the engine longer than 20 seconds is asked in one round.
+A query is slower if the median of its rounds, each beside the engine's of the same round, is above 1.05 times and 1 ms.
+What seems slower runs nine times before it counts, and does not count if the engine beside itself is slower, too.
+What takes the engine longer than 20 seconds runs in one round.
 `savable` is the share of a query's CPU that row sets could save at most.
 All answers are equal, in any order, floats to nine digits; DuckDB's to six, as it gives averages of decimals as floats.
 """
@@ -103,7 +103,7 @@ def judge(folder: Path) -> Ask:
 
 
 def index_all(folder: Path, store: Path) -> None:
-    """Lets `auto` choose an index for every column of the dimensions, and for the keys of the facts."""
+    """Lets `auto` choose an index for every column of the dimensions, and for keys and filter columns of the facts."""
     for name in tpc.tables(folder):
         table = lakemark.Table(folder / name, store=store / name)
         if table.indexes:
@@ -205,7 +205,7 @@ def other_answers(answers: Mapping[str, Counter[tuple[Any, ...]]]) -> list[str]:
 
 
 def ask_all(asks: Mapping[str, Ask], queries: Mapping[str, str], rounds: int) -> list[dict[str, Any]]:
-    """Asks every query in every round; one that the engine cannot answer is left out, and what else fails is told."""
+    """Runs every query in every round; one that the engine cannot answer is left out, other failures are reported."""
     results = []
     for name, sql in queries.items():
         answers, failed = {}, {}
@@ -241,7 +241,7 @@ def answer_of(ask: Ask, sql: str) -> Counter[tuple[Any, ...]] | str:
 
 
 def ask_rounds(asks: Mapping[str, Ask], sql: str, rounds: int) -> dict[str, list[measure.Cost]]:
-    """What a query costs in each round; who is asked first changes."""
+    """What a query costs in each round; the order of the ways changes."""
     costs: dict[str, list[measure.Cost]] = {way: [] for way in asks}
     ways = list(asks)
     for turn in range(rounds):
@@ -318,7 +318,7 @@ def plot(result: dict[str, Any], path: Path) -> None:
 
 
 def main() -> None:
-    """Generates, indexes, asks, reports."""
+    """Generates, indexes, measures, reports."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("suite", choices=("tpcds", "tpch", "ssb", "clicks"))
     parser.add_argument("--scale", type=float, default=1.0)

@@ -1,10 +1,11 @@
 """Updates: `make bench NAME=updates [ROWS=2000000]`.
 
 Writes a table of records of about 100 bytes whose even keys are loaded, and measures what MaSM promises (Athanassoulis
-2014, section 3.5): scans of ranges with 1, 5 and 10% of the rows changed against scans without, in runs and after any
-number of commits; commits a second with a sync each; how often an update is written; the time of a migration; and
-how many updates a second are sustained, beside rewriting in place by delta-rs. Peers that keep changes beside the data
-are in the same run: Lance after `merge_insert`, and DuckDB with an anti-join over a Parquet file of changes.
+2014, section 3.5). Measured are scans of ranges with 1, 5 and 10% of the rows changed against scans without, in runs
+and after any number of commits. Then come commits a second with a sync each, how often an update is written, and the
+time of a migration. The last is how many updates a second are sustained, beside rewriting in place by delta-rs. Peers
+that keep changes beside the data are in the same run: Lance after `merge_insert`, and DuckDB with an anti-join over a
+Parquet file of changes.
 """
 
 from __future__ import annotations
@@ -123,13 +124,13 @@ def writes(folder: Path, scratch: Path, rows: int) -> dict[str, float]:
 
 
 def migration(folder: Path, scratch: Path, rows: int) -> dict[str, float]:
-    """Folding 1% of changed rows into a Delta table, beside a plain scan and `merge` of delta-rs."""
+    """Migrating 1% of changed rows into a Delta table, beside a plain scan and `merge` of delta-rs."""
     data = pq.read_table(folder)
     ours, theirs = scratch / "delta-ours", scratch / "delta-theirs"
     for place in (ours, theirs):
         shutil.rmtree(place, ignore_errors=True)
         deltalake.write_deltalake(str(place), data)
-    # Ours takes all batches, then folds them at once; delta-rs rewrites for each batch, of which a few are measured.
+    # Ours takes all batches, then migrates them at once; delta-rs rewrites for each batch, of which a few are measured.
     keys = np.random.default_rng(11).choice(2 * rows, rows // 20, replace=False)
     batches = [records(part, 5) for part in np.array_split(keys, max(len(keys) // 1000, 1))]
     few = batches[:3]

@@ -1,14 +1,14 @@
 """The figures of MaSM: `make bench NAME=updates-figures [ROWS=2000000]`.
 
-Section 3.5.2 of the thesis (Athanassoulis 2014) on this engine and this machine's disk, scaled: a table of records of
-100 bytes, a cache of a tenth of it, ranges from 4 KB to the whole table, from disk and from memory.
+Section 3.5.2 of the thesis (Athanassoulis 2014) on this engine and this machine's disk, scaled. The table has records
+of 100 bytes, the cache is a tenth of it. Ranges go from 4 KB to the whole table, from disk and from memory.
 
 | part | figure | what |
 |---|---|---|
 | schemes | 3.16, 3.23 | ranges while updates arrive: rewriting in place (`merge` of delta-rs), MaSM |
 | fill | 3.17, 3.23 | ranges with the cache 25, 50, 75 and 99% full |
 | speed | 3.18 | ranges with 2,000 to 10,000 updates that no run holds yet |
-| migration | 3.20 | folding the cache into the data files, against a scan, and scans meanwhile |
+| migration | 3.20 | migrating the cache into the data files, against a scan, and scans meanwhile |
 | sustained | 3.21 | updates a second with a migration whenever the cache is half full, by its size |
 """
 

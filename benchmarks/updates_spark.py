@@ -1,10 +1,10 @@
 """Scans in Spark after updates, beside Delta, Iceberg, Hudi and Paimon: `make bench NAME=updates-spark ROWS=2000000`.
 
-Each format holds the same records of 100 bytes; then 1 and 5% of them, anywhere, are modified: by deletion vectors in
-Delta, position deletes in Iceberg, logs in Hudi (merge on read), sorted runs in Paimon and pending changes in Lakemark.
+Each format holds the same records of 100 bytes. Then 1 and 5% of them, anywhere, are modified: by deletion vectors in
+Delta, position deletes in Iceberg, logs in Hudi (merge on read), sorted runs in Paimon, buffered changes in Lakemark.
 Measured is the scan of all columns after against before. Hudi and Paimon have no jar for the Spark that this project is
-for, so that they run in a process of its own with an older one (LAKEMARK_SPARK35_PYTHON); the ratio of each is to its
-own scan before.
+for. So they run in a process of its own with an older one (LAKEMARK_SPARK35_PYTHON). The ratio of each is to its own
+scan before.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The table of the thesis on MaSM (Athanassoulis 2014, section 3.5), its changes, and scans of its ranges.
 
-Records of 100 bytes in order of their keys, of which the even ones are loaded; changes are inserts of odd keys, deletes
+Records of 100 bytes in order of their keys, of which the even ones are loaded. Changes are inserts of odd keys, deletes
 and modifications of even ones, a third each, uniform over the keys.
 """
 
@@ -72,7 +72,7 @@ def query(low: int, high: int) -> str:
 
 
 def session_of(folder: Path, store: Path) -> Callable[[str], list[Any]]:
-    """Asks the table in a session of its own."""
+    """Runs queries over the table in a session of its own."""
     session = lakemark.connect()
     session.sql(f"CREATE EXTERNAL TABLE t STORED AS LAKEMARK LOCATION '{folder}' OPTIONS (store '{store}')")
 

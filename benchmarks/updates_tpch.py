@@ -1,9 +1,9 @@
 """TPC-H with online updates: `make bench NAME=updates-tpch SCALE=1`.
 
-Figure 3.24 of MaSM (Athanassoulis 2014, section 3.5.3): the 22 queries without updates, with updates that are rewritten
-in place (`merge` of delta-rs) while queries run, and with updates that are buffered, also while more arrive. Orders
-anywhere are inserted, deleted and modified together with their lines, a third each. DuckDB, over the same tables with
-the changes laid over them, is the judge of every answer.
+Figure 3.24 of MaSM (Athanassoulis 2014, section 3.5.3): the 22 queries without updates, and with updates in two ways.
+They are rewritten in place (`merge` of delta-rs) while queries run, or they are buffered, also while more arrive.
+Orders anywhere are inserted, deleted and modified together with their lines, a third each. DuckDB, over the same tables
+with the changes merged into them, is the judge of every answer.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def batch_of(folder: str, table: str, number: int, count: int) -> pa.Table:
 
 
 def session_of(folders: dict[str, Path], stores: dict[str, Path]) -> Callable[[str], list[Any]]:
-    """Asks all tables in a session of its own."""
+    """Runs queries over all tables in a session of its own."""
     session = lakemark.connect()
     for name, folder in folders.items():
         store = f"OPTIONS (store '{stores[name]}')" if name in stores else ""
@@ -116,7 +116,7 @@ def session_of(folders: dict[str, Path], stores: dict[str, Path]) -> Callable[[s
 
 
 def judge(folder: Path, changed: dict[str, dict[str, pa.Table]]) -> Callable[[str], list[Any]]:
-    """DuckDB over the tables, with the changes laid over two of them."""
+    """DuckDB over the tables, with the changes merged into two of them."""
     connection = duckdb.connect()
     for name in tpc.tables(folder):
         data = data_of(folder, name)

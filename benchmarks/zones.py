@@ -1,10 +1,11 @@
 """Trees of Bloom filters on the relation of the thesis: `make bench NAME=zones [ROWS=4194304]`.
 
 Builds an index of the kind `bloom_tree` on each key of relation R (zones_table.py) for every probability of a false
-positive, with zones of 16 rows (a page of the thesis) and with our own zones of 20,000 rows, and one of the kind `key`
-beside them. Reported are bytes, factors against the B+-tree of the thesis, zones that a search reads in vain, the time
-of a search, what ranges read, searches at several hit rates, and from which probability on a lookup is as cheap as with
-`key`. All trees of a column are asked in turn in one process, and every answer is compared with DuckDB's.
+positive. Zones have 16 rows (a page of the thesis) or our own 20,000. An index of the kind `key` stands beside them.
+Reported are bytes, factors against the B+-tree of the thesis, zones that a search reads in vain, and the time of a
+search. Reported are also what ranges read, searches at several hit rates, and from which probability on a lookup is as
+cheap as with `key`. All trees of a column are searched in turn in one process, and every answer is compared with
+DuckDB's.
 """
 
 from __future__ import annotations
@@ -229,7 +230,7 @@ def hit_rates(folder: Path, column: Column, zone_rows: int, probes: int) -> dict
     tables, sizes = build_all(folder, trees, len(column.values))
     asks = {tree.name: column.ask(tables[tree]) for tree in trees}
     result: dict[str, Any] = {"bytes": {tree.name: sizes[tree]["bytes"] for tree in trees}}
-    # Keys in turn, so that none is asked for twice while there are others: rows found are remembered.
+    # Keys in turn, so that none is looked up twice while there are others: rows found are remembered.
     there, not_there = column.present(random, len(column.values)), column.absent(random, len(column.values))
     truth = column.truth(there + not_there)
     days = {True: itertools.cycle(there), False: itertools.cycle(not_there)}

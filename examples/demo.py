@@ -1,9 +1,9 @@
-"""`make demo`: a real table, indexed, then asked five questions with and without, from the shell and from Spark.
+"""`make demo`: a real table, indexed, then five queries with and without, from the shell and from Spark.
 
 The table is flights.py's: every flight that left New York in 2013. Everything that is printed was measured in this
 run: row groups and bytes are the scan operator's own metrics (EXPLAIN ANALYZE), times are wall times of a warm query.
-Pages are those of one column: without indexes the ones that zone maps skip, with indexes the ones without a chosen row,
-which DuckDB counts. Both sides must give the same rows, or the demo fails.
+Pages are those of one column: without indexes the ones that zone maps skip, with indexes the ones without a selected
+row, which DuckDB counts. Both sides must give the same rows, or the demo fails.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def skipped(plan: str, name: str) -> tuple[int, int]:
 
 
 def ask_shell(folder: Path, query: str, use_index: bool) -> Asked:
-    """Asks the shell: the rows, the scan's metrics, and the time of one query in a process that repeats it."""
+    """Runs a query in the shell: the rows, the scan's metrics, and its time in a process that repeats it."""
     rows = json.loads(sql(folder, use_index, query))
     plan = "\n".join(line["plan"] for line in json.loads(sql(folder, use_index, f"EXPLAIN ANALYZE {query}")))
     once, often = (timed(folder, use_index, query, times) for times in (1, 1 + SHELL_REPEATS))
@@ -103,7 +103,7 @@ def ask_shell(folder: Path, query: str, use_index: bool) -> Asked:
 
 
 def timed(folder: Path, use_index: bool, query: str, times: int) -> float:
-    """Seconds that a process takes that asks the query so many times; the best of two."""
+    """Seconds of a process that runs the query so many times; the best of two."""
     best = float("inf")
     for _ in range(2):
         start = time.perf_counter()
@@ -141,7 +141,7 @@ def pages(folder: Path, predicate: str) -> tuple[int, int]:
 
 
 def ask_spark(spark: SparkSession, folder: Path, query: str, use_index: bool) -> Asked:
-    """Asks Spark: the rows, what the scan says of itself, and the median time of a warm query."""
+    """Runs a query in Spark: the rows, what the scan says of itself, and its median time when warm."""
     frame = spark.read.format("lakemark").option("use_index", str(use_index).lower()).load(str(folder))
     frame.createOrReplaceTempView("flights")
     rows = [row.asDict() for row in spark.sql(query).collect()]

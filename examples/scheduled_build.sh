@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Brings the marks of one or more tables up to date: for cron, systemd timers and Airflow's BashOperator.
+# Brings the indexes of one or more tables up to date: for cron, systemd timers and Airflow's BashOperator.
 #
 #   */15 * * * *  /opt/lakemark/scheduled_build.sh /data/lake/flights /data/lake/orders
 #
-# A build is incremental: it reads only what no mark covers yet, and does nothing if that is nothing. Two builds at once
-# do no harm, yet the second would do the first one's work again, so a lock lets it wait for the next turn instead.
-# Until a build has committed, and if it fails, queries answer from the marks that are there and scan the rest.
+# A build is incremental: it reads only what no index covers yet, and does nothing if that is nothing. Two builds at
+# once do no harm, yet the second would do the first one's work again. So a lock lets it wait for the next turn instead.
+# Until a build has committed, and if it fails, queries answer from the indexes that are there and scan the rest.
 #
 # Exit code: 0 all up to date, 1 a build failed (the others were still done), 2 wrong usage.
 set -uo pipefail

@@ -1,8 +1,9 @@
 r"""Keeps the indexes of tables up to date with a Spark cluster: a complete job for spark-submit, cron or Airflow.
 
-For each table it declares the indexes that are missing, builds what no index file covers yet (one task for each group
-of files, one commit), and on request merges small segments and removes old files. A run that finds nothing to do starts
-no job. Two runs at once do no harm, and a run that fails or is killed leaves the indexes as they were: run it again.
+For each table it declares the indexes that are missing and builds what no index file covers yet (one task for each
+group of files, one commit). On request it merges small segments and removes old files. A run that finds nothing to do
+starts no job. Two runs at once do no harm, and a run that fails or is killed leaves the indexes as they were: run it
+again.
 
 spark-submit::
 

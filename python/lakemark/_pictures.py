@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Part", "bar", "definitions", "html_table", "human_bytes", "lines", "text_bar", "text_table"]
 
-# Readable on light and dark notebooks, and told apart by lightness alone.
+# Readable on light and dark notebooks, and distinct by lightness alone.
 _STYLE = "border-collapse:collapse;font-size:90%"
 
 # Of the stretches of a bar in a terminal.

@@ -1,7 +1,7 @@
 """Python values as Arrow arrays that hold all of each value.
 
 pyarrow takes the type of a column from some of its values and cuts others to it: the times of day among dates, the
-nanoseconds of pandas, a zone. What fits a column of the table is told afterwards, where the array is cast.
+nanoseconds of pandas, a zone. Whether a value fits its column of the table is found later, where the array is cast.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _is_of(kind: type, package: str) -> bool:
     return kind.__module__.partition(".")[0] == package
 
 
-def _of_pandas(given: Any) -> pa.Array:  # noqa: ANN401 - its types are told by others
+def _of_pandas(given: Any) -> pa.Array:  # noqa: ANN401 - the types are pandas' own
     import pyarrow as pa
 
     kind = given.dtype

@@ -99,7 +99,7 @@ class Advice:
 
     Attributes:
         rows: Rows of the table.
-        sampled_rows: Rows that were read to tell.
+        sampled_rows: Rows that were read for the advice.
         queries: Queries that were looked at; 0 if the standard shapes of predicates were, over every column.
         indexes: Indexes to build, the one that saves most first, each beside those before it.
         unused: Indexes that nothing in the queries can use.

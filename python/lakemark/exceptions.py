@@ -1,7 +1,7 @@
 """What Lakemark raises.
 
 Each class stands for one kind of failure, the same kinds that the shell, Rust and Spark report. All of them are
-`LakemarkError`; those with a counterpart among Python's own exceptions are that as well, so that code written
+`LakemarkError`. Those with a counterpart among Python's own exceptions are that as well, so that code written
 for `ValueError` or `OSError` keeps working.
 
 >>> import lakemark
@@ -62,7 +62,7 @@ class ConflictError(LakemarkError):
 
 
 class CacheFullError(LakemarkError):
-    """There is no room for more pending updates; those that were made are safe."""
+    """There is no room for more buffered updates; those that were made are safe."""
 
 
 class SnapshotExpiredError(LakemarkError):
@@ -70,7 +70,7 @@ class SnapshotExpiredError(LakemarkError):
 
 
 class StoreMismatchError(LakemarkError):
-    """The pending changes of a store may not be those of the table; `Table.repair` decides what becomes of them."""
+    """The buffered changes of a store may not be those of the table; `Table.repair` decides what becomes of them."""
 
 
 class CorruptError(LakemarkError):

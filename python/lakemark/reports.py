@@ -1,4 +1,4 @@
-"""What calls tell about what they found and did: plain dataclasses that also draw themselves in notebooks."""
+"""What calls report about what they found and did: plain dataclasses that also draw themselves in notebooks."""
 
 from __future__ import annotations
 
@@ -355,15 +355,15 @@ class ExplainReport:
 
     Attributes:
         leaves: The predicate's conditions, in the order of the text.
-        coverage: Share of the data files for which the indexes narrowed anything or told everything.
+        coverage: Share of the data files for which the indexes narrowed anything or had the whole answer.
         files_total: Data files of the table.
         files_pruned: Data files that need not be opened.
         files_unknown: Data files that are scanned as if there were no indexes.
         row_groups_total: Row groups of the files that are not unknown.
         row_groups_pruned: Row groups among them that need not be read.
         rows_total: Rows of the files that are not unknown.
-        rows_certain: Rows that are in the answer for sure.
-        rows_uncertain: Rows that must be read and tested.
+        rows_certain: Exact rows: they are in the answer without a test.
+        rows_uncertain: Rows to be rechecked: they must be read and tested.
         index_reads: Reads of the store.
         index_bytes: Bytes of these reads.
         seconds: Wall time.
@@ -446,16 +446,16 @@ class ExplainReport:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state of a table at one moment.
+    """The state of a table at one time.
 
     Attributes:
         manifest: Number of the manifest that lists the indexes; none before the first index.
         delta_version: Version of the Delta table; none for plain Parquet.
         files: Data files, relative to the table.
         bytes: Bytes of the data files.
-        rows: Rows of the data files, hidden ones included, where the indexes know them for every file.
-        rows_hidden: Rows of the data files that deletion vectors or pending updates hide.
-        rows_pending: Rows that are in no data file yet.
+        rows: Rows of the data files, deleted ones included, where the indexes know them for every file.
+        rows_hidden: Rows of the data files that deletion vectors or buffered updates delete or replace.
+        rows_pending: Buffered rows, which are in no data file yet.
         key: Columns of the key; none if the table takes no updates.
         sequence: Sequence number of the last change; none if the table takes no updates.
         partition_columns: Columns whose values are constant per file.
@@ -491,7 +491,7 @@ class TableInfo(_Described):
         location: Where the data is.
         format: `parquet` or `delta`.
         store: Where the indexes are; none for a glob or a single file opened without a store.
-        version: The version that was asked for, if one was: how updates stand is known of the newest state alone.
+        version: The version that is read, if one was named: how updates stand is known of the newest state alone.
         delta_version: Version of the Delta table, if it is one.
         manifest: Number of the manifest, if there is one.
         files: Number of data files.
@@ -501,7 +501,7 @@ class TableInfo(_Described):
         partition_columns: Names of those whose values are constant in a file.
         index_bytes: Bytes of all index files.
         indexes: The indexes.
-        updates: How pending updates stand; none if the table takes none.
+        updates: How buffered updates stand; none if the table takes none.
     """
 
     location: str
@@ -580,7 +580,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """A sorted file of pending updates.
+    """A sorted file of buffered updates.
 
     Attributes:
         passes: How often its rows were written, 1 or 2.
@@ -651,8 +651,8 @@ class MigrateReport(_Described):
     """What a migration did.
 
     Attributes:
-        rows: Pending rows that are in the data files now.
-        rows_hidden: Rows of data files that they replaced, and rows that were deleted.
+        rows: Buffered rows that are in the data files now.
+        rows_hidden: Rows of data files that these rows replaced, and rows that were deleted.
         files_replaced: Data files that were replaced.
         files_written: Data files that were written.
         bytes_written: Their bytes.
@@ -677,7 +677,7 @@ class MigrateReport(_Described):
 
 @dataclass(frozen=True, slots=True)
 class UpdatesInfo(_Described):
-    """How the pending updates of a table stand. `str()` gives it as text.
+    """How the buffered updates of a table stand. `str()` gives it as text.
 
     Attributes:
         key: The columns of the key.
@@ -685,13 +685,13 @@ class UpdatesInfo(_Described):
         buffer_bytes: Bytes of the buffer, which is the log on the disk.
         buffer_limit: Bytes at which it becomes a run: as many as give a run of S pages or more.
         buffer_keys: Keys that changes in the buffer are about.
-        rows_pending: Rows that scans add to those of the data files.
+        rows_pending: Buffered rows, which scans add to those of the data files.
         rows_hidden: Rows of the data files that scans leave out, those of deletion vectors included.
         base_rows: Rows of the data files, as far as the indexes know them.
         cache_bytes: Bytes of the runs.
         cache_limit: Bytes that runs may take before changes are refused.
         cache_share: `cache_bytes / cache_limit`.
-        migration_threshold: The share from which on writers begin a migration, if one was chosen.
+        migration_threshold: The share from which on writers begin a migration, if the table has one.
         runs: The runs, oldest first.
         runs_limit: How many runs there may be before the oldest are merged.
         writes_per_update: How often a byte of an update was written to runs on average.

@@ -20,7 +20,7 @@ _PREVIEW_ROWS = 10
 
 
 class Rows:
-    """Rows that are computed when they are asked for, each time anew; those of a lookup are at hand.
+    """Rows that are computed when they are read, each time anew; those of a lookup are at hand.
 
     It is an Arrow C stream: `pyarrow.table(rows)`, `polars.DataFrame(rows)` and `duckdb.sql("SELECT * FROM rows")`
     read it batch by batch, without a copy and without Lakemark knowing them. An error in the middle of such a

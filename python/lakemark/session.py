@@ -46,7 +46,7 @@ class Session:
 
         Queries are computed when their rows are read, each time anew; everything else is done when this returns, and
         once. `INSERT`, `REPLACE`, `UPDATE`, `DELETE` and `MERGE INTO` change tables that have a key, and give the
-        number of rows. Values that are not known when the statement is written belong into `parameters`: they need no
+        number of rows. Values that are not known when the statement is written belong into `parameters`. They need no
         quotes, and no value can be taken for SQL.
 
         >>> import lakemark
@@ -88,7 +88,7 @@ class Session:
             queries: SQL queries: a text with semicolons between them, or a list.
 
         Returns:
-            For each Lakemark table that the queries ask, by its name in the session, what `Table.advise` would say.
+            For each Lakemark table that the queries read, by its name in the session, what `Table.advise` would say.
         """
         return {name: Advice.from_json(json, shown) for name, json, shown in self._inner.advise(text_of(queries))}
 

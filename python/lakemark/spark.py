@@ -93,7 +93,7 @@ def configure(
             where `CREATE TABLE` remembers names.
         tables: Names in the catalog for paths elsewhere.
         accelerate: Whether Spark's own scans of Parquet files, by `spark.read.parquet` or as tables of Spark's catalog,
-            use the indexes beside the files. They see the files alone: no pending changes.
+            use the indexes beside the files. They see the files alone: no buffered changes.
 
     Returns:
         The same builder.
@@ -140,8 +140,8 @@ def build(
     Args:
         spark: A session with the connector: see `configure`.
         table: A name in the catalog, or a path.
-        memory: Bytes that a task may hold before it writes parts to disk; by default its share of a quarter of the
-            executor's memory.
+        memory: Bytes that a task may keep in memory before it writes parts to disk; by default its share of a quarter
+            of the executor's memory.
         threads: Threads of a task; `spark.task.cpus` by default.
         progress: Whether to draw a bar of the tasks on stderr.
         index: The only index to build.
@@ -170,10 +170,11 @@ def build(
 
 
 def explain(frame: DataFrame) -> SparkExplainReport:
-    """Tells which files and row groups of indexed tables a query reads, and why: which index answered which condition.
+    """Says which files and row groups of indexed tables a query reads, and why: which index answered which condition.
 
-    The query is planned, for which indexes are read, and not run. What joins tell each other while they run is not
-    known then; of a frame that was run with an action of its own (`frame.collect()`), the report says what was read.
+    The query is planned, for which indexes are read, and not run. The keys that joins give each other while they run
+    are not known then. Of a frame that was run with an action of its own (`frame.collect()`), the report says what was
+    read.
 
     Args:
         frame: Any data frame of a session with the connector: see `configure`.
@@ -209,7 +210,7 @@ def _check_session(spark: SparkSession) -> None:
 
 
 def _check_release(release: str | None, of: str) -> None:
-    """Refuses a connector of another release: what one side asks, the other may not know."""
+    """Refuses a connector of another release: what one side requests, the other may not know."""
     if release not in (None, _release()):
         raise UnsupportedError(
             f"{of} has the connector of lakemark {release} and this Python package is lakemark {_release()}: use the "

@@ -29,17 +29,17 @@ class SparkScan:
 
     Attributes:
         table: The table as plans name it.
-        filters_pushed: Conditions that the indexes were asked.
+        filters_pushed: Conditions that the indexes were probed for.
         filters_left: Conditions that Spark tests for each row that is read.
-        runtime_columns: Columns of which a join will tell the keys when the query runs, if its other side is broadcast.
-        runtime_filters: What a join told when the query ran.
+        runtime_columns: Columns of which a join will give the keys when the query runs, if its other side is broadcast.
+        runtime_filters: The keys that a join gave when the query ran.
         aggregates: What the indexes answered themselves, so that nothing is read: groups first.
         limit: How many rows are enough, if the scan knows.
-        top: Which rows come first, if only these are wanted; empty otherwise.
+        top: Which rows come first, if only these are selected; empty otherwise.
         splits: Tasks that read; none if the indexes answered.
         rows: Rows that they give, where the indexes know.
         bytes: Bytes of the columns that they read, roughly.
-        rows_pending: Rows of pending updates among them.
+        rows_pending: Buffered rows among them.
         indexes: What the indexes said, with their numbers; none if they answered themselves.
     """
 

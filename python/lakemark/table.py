@@ -37,7 +37,7 @@ Progress = bool | Callable[[int, int], None]
 
 
 class Table:
-    """A folder of Parquet files, a glob, one file or a Delta table, with its indexes and its pending updates.
+    """A folder of Parquet files, a glob, one file or a Delta table, with its indexes and its buffered updates.
 
     Opening a table reads nothing of the data, unless a `key` is declared by it. Indexes are kept in `_lakemark/` beside
     it, or in `store`; the data files are never touched, and deleting the indexes never changes an answer.
@@ -161,7 +161,7 @@ class Table:
 
     @property
     def updates(self) -> UpdatesInfo | None:
-        """How the pending updates stand now; none if the table takes no updates."""
+        """How the buffered updates stand now; none if the table takes no updates."""
         found = self._inner.updates()
         return None if found is None else UpdatesInfo.from_json(*found)
 
@@ -174,9 +174,9 @@ class Table:
         Args:
             columns: The column, or columns; no floats.
             progress: As for `build`.
-            **options: `cache_bytes`, the space for pending updates (1 GiB); `page_bytes` (64 KiB); `alpha`, more memory
-                against fewer writes (1); `migration_threshold`, how full that space may be before a change begins a
-                migration in the background, such as `"50%"`: see docs/updates.md.
+            **options: `cache_bytes`, the space for buffered updates (1 GiB); `page_bytes` (64 KiB); `alpha`, more
+                memory against fewer writes (1); `migration_threshold`, how full that space may be when a change begins
+                a migration in the background, such as `"50%"`: see docs/updates.md.
 
         Returns:
             Whether it was declared now; otherwise the table has had this key already, and keeps its options.
@@ -193,8 +193,8 @@ class Table:
     def insert(self, rows: object, *, txn_app_id: str | None = None, txn_version: int | None = None) -> Written:
         """Adds rows whose keys are not there.
 
-        As every change it is made as a whole or not at all, and it is durable and seen by every reader when this
-        returns. Ctrl-C does not stop a change that has begun; the `KeyboardInterrupt` says what became of it.
+        As every change it is made as a whole or not at all. It is durable and seen by every reader when this returns.
+        Ctrl-C does not stop a change that has begun; the `KeyboardInterrupt` says what became of it.
 
         Args:
             rows: An Arrow stream or array (pyarrow, Polars, DuckDB, rows of Lakemark), a `pandas.DataFrame`, a dict of
@@ -210,7 +210,7 @@ class Table:
             AlreadyExistsError: A row with one of the keys is there; nothing was inserted.
             InvalidInputError: A key is missing, NULL or there twice in the rows; or the table has no key.
             SchemaMismatchError: The table lacks a column, or a value does not fit its column.
-            CacheFullError: There is no room for more pending updates.
+            CacheFullError: There is no room for more buffered updates.
         """
         return self._write("insert", _arrow.rows(rows, self._schema, may_lack=True), txn_app_id, txn_version)
 
@@ -236,7 +236,7 @@ class Table:
         Raises:
             InvalidInputError: As for `insert`.
             SchemaMismatchError: As for `insert`.
-            CacheFullError: There is no room for more pending updates.
+            CacheFullError: There is no room for more buffered updates.
         """
         return self._write("upsert", _arrow.rows(rows, self._schema, may_lack=True), txn_app_id, txn_version)
 
@@ -262,7 +262,7 @@ class Table:
         Raises:
             InvalidInputError: As for `insert`; or no column is set.
             SchemaMismatchError: As for `insert`.
-            CacheFullError: There is no room for more pending updates.
+            CacheFullError: There is no room for more buffered updates.
         """
         return self._write("update", _arrow.rows(rows, self._schema, may_lack=False), txn_app_id, txn_version)
 
@@ -289,7 +289,7 @@ class Table:
         Raises:
             InvalidInputError: As for `insert`.
             SchemaMismatchError: As for `insert`.
-            CacheFullError: There is no room for more pending updates.
+            CacheFullError: There is no room for more buffered updates.
         """
         return self._write(
             "delete", _arrow.key_rows(keys, lambda: self.key or (), self._schema), txn_app_id, txn_version
@@ -306,7 +306,7 @@ class Table:
         return Written(*self._inner.write(operation, rows, transaction))
 
     def flush(self) -> None:
-        """Writes the buffer of pending updates to a run now, and not only when it is full. Answers stay the same.
+        """Writes the buffer of updates to a run now, and not only when it is full. Answers stay the same.
 
         Raises:
             InvalidInputError: The table has no key.
@@ -315,11 +315,11 @@ class Table:
         self._inner.flush()
 
     def repair(self, pending: Literal["keep", "discard"]) -> bool:
-        """Decides what becomes of pending changes where the store and the Delta table do not belong together any more.
+        """Decides what becomes of buffered changes where the store and the Delta table do not belong together any more.
 
         That is so where the store was put back from a backup, the table was made anew in the same place, or its log was
-        set back; reading and changing the table raise `StoreMismatchError` then. Where both can be told to belong
-        together, and where nothing is pending, nothing is raised and there is nothing to decide.
+        set back. Reading and changing the table raise `StoreMismatchError` then. Where both are known to belong
+        together, and where nothing is buffered, nothing is raised and there is nothing to decide.
 
         Args:
             pending: `keep` lets the changes that the store has count over what the table has of their keys; `discard`
@@ -344,19 +344,19 @@ class Table:
         publish: bool = False,
         progress: Progress = True,
     ) -> MigrateReport:
-        """Folds pending rows into the data files. Queries and changes go on meanwhile.
+        """Migrates buffered rows into the data files. Queries and changes go on meanwhile.
 
         Of a Delta table only the files are rewritten whose rows changed, in one commit that every reader of Delta sees.
         Of a folder the new files go to the store: other readers see the state before. The indexes cover the new files.
 
         Args:
-            fraction: How much of what is pending, above 0 up to 1: the rows with the lowest keys first.
+            fraction: How much of what is buffered, above 0 up to 1: the rows with the lowest keys first.
             threshold: Nothing is migrated while less of the cache than this is full, from 0 to 1.
             publish: Whether to `publish` afterwards.
             progress: As for `build`: rows that are rewritten first, then rows that are indexed.
 
         Returns:
-            What was folded.
+            What was migrated.
 
         Raises:
             ConflictError: Another migration is running, or others kept changing the data files; try later.
@@ -373,9 +373,9 @@ class Table:
         """Lets the new data files of a migrated folder be files of the folder, so that every program sees them.
 
         The files that they replace go to the store, where `vacuum(originals=True)` removes them when no version needs
-        them. Readers of Lakemark see the same rows all the time. Others that list the folder at the moment of the
-        change may miss rows, and never see one twice; see docs/updates.md. A migration of a Delta table is seen by
-        every reader anyway.
+        them. Readers of Lakemark see the same rows all the time. Others that list the folder while the change is made
+        may miss rows, and never see one twice; see docs/updates.md. Every reader of Delta sees the migration of a Delta
+        table anyway.
 
         >>> import lakemark
         >>> table = lakemark.Table(getfixture("flights"), key="flight")
@@ -477,9 +477,9 @@ class Table:
         Ctrl-C stops it in good order: what was committed before stays, the rest is as if it had not begun.
 
         Args:
-            memory: Bytes that it may hold before it writes parts to disk.
+            memory: Bytes that it may keep in memory before it writes parts to disk.
             threads: Threads that read and index; one per core by default.
-            progress: Whether to draw a bar on stderr, or a function that is told the rows done and the rows in total.
+            progress: Whether to draw a bar on stderr, or a function that is given the rows done and the rows in total.
             index: The only index to build.
             verify: Whether every segment is compared with the data first, as by `verify`, so that damaged ones are
                 built again, and not only missing ones.
@@ -501,13 +501,13 @@ class Table:
         *,
         index: str | None = None,
     ) -> CompactReport:
-        """Merges the segments of indexes into few, so that a search in many files asks few.
+        """Merges the segments of indexes into few, so that a search in many files probes few.
 
         Every build of appended files adds a segment. The old segments stay until a `vacuum`, since queries may be
         reading them.
 
         Args:
-            memory: Bytes that it may hold.
+            memory: Bytes that it may keep in memory.
             threads: Threads that read; one per core by default.
             progress: As for `build`.
             index: The only index to compact.
@@ -529,7 +529,7 @@ class Table:
             return BuildReport.from_json(*self._inner.build(index, memory, threads, verify, tell))
 
     def advise(self, queries: str | Sequence[str] | None = None) -> Advice:
-        """Says which indexes to build, from statistics and a sample of the columns in question. Changes nothing.
+        """Says which indexes to build, from statistics and a sample of the columns. Changes nothing.
 
         Args:
             queries: SQL queries that the indexes are to be for: a text with semicolons between them, or a list.
@@ -560,7 +560,7 @@ class Table:
         whose manifests go are expired.
 
         Args:
-            dry_run: Whether only to tell what would be removed.
+            dry_run: Whether only to report what would be removed.
             older_than: The age; at least one hour.
             originals: Whether data files that `publish` took out of the folder go, too, once no version needs them.
 
@@ -645,7 +645,7 @@ class Table:
         )
 
     def count(self, filter: str | None = None, *, use_index: bool = True, use_cache: bool = True) -> int:
-        """Counts rows, from the index alone where they are certain.
+        """Counts rows, from the index alone where it is exact.
 
         Args:
             filter: A SQL condition; all rows without one.
@@ -735,11 +735,11 @@ class Table:
     def explain(
         self, filter: str | None = None, *, count: bool = False, use_index: bool = True, use_cache: bool = True
     ) -> ExplainReport:
-        """Tells what the indexes say about a condition, and what would be left to read.
+        """Reports what the indexes say about a condition, and what would be left to read.
 
         Args:
             filter: A SQL condition.
-            count: Whether to tell of `count(filter)`, which asks the indexes for less than a scan does.
+            count: Whether to report on `count(filter)`, which needs less of the indexes than a scan does.
             use_index: Whether the indexes are used.
             use_cache: Whether rows that the indexes found before may be taken from memory, which reads nothing.
 
@@ -753,7 +753,7 @@ class Table:
 
 
 def _shown(label: str, progress: Progress) -> AbstractContextManager[Callable[[int, int], None] | None]:
-    """Whoever is told how far it is: a bar, the caller's function, or nobody."""
+    """Whoever is given the progress: a bar, the caller's function, or nobody."""
     if callable(progress):
         return nullcontext(progress)
     return ProgressBar(label) if progress else nullcontext(None)

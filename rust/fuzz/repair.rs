@@ -42,8 +42,8 @@ pub fn repair(bytes: &[u8]) -> Option<Vec<u8>> {
 
 /// A log with the frames that stand behind the first 68 bytes, as far as their lengths lead, with good checksums.
 ///
-/// Frames have the lengths that are there, up to 4095 bytes, and the sequence numbers that they must have if the first
-/// byte of a payload is its number of commits; a sequence whose top bit is set is left, and the payload's checksum with it.
+/// Frames have the lengths that are there, up to 4095 bytes. Their sequence numbers are those that they must have if the first
+/// byte of a payload is its number of commits. A sequence whose top bit is set is left, and the payload's checksum with it.
 pub fn repair_log(id: &[u8; 16], first: u64, bytes: &[u8]) -> Vec<u8> {
     const HEADER: usize = 20;
     let mut out = log_header(*id);

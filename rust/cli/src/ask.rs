@@ -1,4 +1,4 @@
-//! `count`, `lookup` and `explain`: questions that the indexes answer.
+//! `count`, `lookup` and `explain`: queries that the indexes answer.
 
 use std::sync::Arc;
 

@@ -24,7 +24,7 @@ pub enum Failure {
     Interrupted(String),
     /// Everything was said already; only the exit code is left.
     Reported,
-    /// Whoever reads our output went away, e.g. `| head`: no error.
+    /// The reader of our output went away, e.g. `| head`: no error.
     PipeClosed,
 }
 

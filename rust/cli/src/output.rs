@@ -74,7 +74,7 @@ enum Wanted {
 /// JSON and CSV are written as rows arrive; a table waits for all of them, because its widths do.
 struct RowWriter {
     kind: Kind,
-    /// Set once nobody reads our output any more.
+    /// Set once the reader of our output is gone.
     closed: Arc<AtomicBool>,
 }
 
@@ -109,7 +109,7 @@ impl RowWriter {
             Kind::Table { batches, rows, max_rows, .. } => {
                 *rows += batch.num_rows();
                 batches.push(batch);
-                // One row too many tells that there are more.
+                // One row too many says that there are more.
                 return Ok(if *rows > *max_rows { Wanted::Enough } else { Wanted::More });
             }
             Kind::Json(writer) => writer.write(&batch).map_err(failure)?,

@@ -60,7 +60,7 @@ pub(crate) async fn run(session: &LakemarkSession, printing: Printing) -> Result
     Ok(())
 }
 
-/// Runs the statements of a line. A failure is shown and the shell goes on, unless nobody reads us any more.
+/// Runs the statements of a line. A failure is shown and the shell goes on, unless the reader of our output is gone.
 async fn run_line(session: &LakemarkSession, text: &str, printing: Printing, timing: bool) -> Result<(), Failure> {
     for statement in split(text).list {
         let start = std::time::Instant::now();

@@ -1,4 +1,4 @@
-//! Answers without a statement around the question: counts, rows by key, reports, summaries and advice.
+//! Answers without a statement: counts, rows by key, reports, summaries and advice.
 //!
 //! Uses all other rooms; the shell, Python and Rust programs call it.
 //!

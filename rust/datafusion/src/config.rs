@@ -29,12 +29,12 @@ impl ConfigExtension for LakemarkOptions {
 }
 
 impl LakemarkOptions {
-    /// Those of a session; what others have that know none.
+    /// The options of a session; the defaults for a session that has none.
     pub(crate) fn of(config: &ConfigOptions) -> Self {
         config.extensions.get::<Self>().cloned().unwrap_or_default()
     }
 
-    /// What the next statement that changes a table is called.
+    /// The transaction of the next statement that changes a table, if it has one.
     pub(crate) fn transaction(&self) -> Result<Option<Transaction>> {
         match (&self.txn_app_id, self.txn_version) {
             (Some(application), Some(version)) => Ok(Some(Transaction { application: application.clone(), version })),

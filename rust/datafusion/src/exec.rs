@@ -2,8 +2,8 @@
 //!
 //! Uses `read` and `expr`; `plan` makes the operators.
 //!
-//! Invariant: with and without an index an operator gives the same rows. What comes while a query runs takes rows away that no operator
-//! above keeps, and no other.
+//! Invariant: an operator gives the same rows with an index and without. A filter that comes while a query runs removes only rows that no
+//! operator above would keep.
 
 pub(crate) mod aggregate;
 pub(crate) mod build_keys;

@@ -1,4 +1,4 @@
-//! Expressions: from the engine's to what an index is asked.
+//! Expressions: from the engine's to those that an index is probed with.
 //!
 //! Uses no other room; every other room uses this one.
 //!

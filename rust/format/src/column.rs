@@ -1,8 +1,8 @@
 //! What columns and the fields inside of them are called.
 //!
-//! A column of a table is called by its name. (A map's values under one key are called like a field of a struct.) A field of a struct is called by the names on the way to it, outermost first, with
-//! a [`SEPARATOR`] between two of them. No name holds one, so that the name of a column means what it always meant, dots and
-//! quotes included:
+//! A column of a table is called by its name. A field of a struct is called by the names on the way to it, outermost first.
+//! A [`SEPARATOR`] stands between two of them. A map's values under one key are called like a field of a struct. No name
+//! holds a separator. So the name of a column means what it always meant, dots and quotes included:
 //!
 //! ```text
 //! in files and predicates   a.b     the column "a.b"        a NUL b   the field b of the column a
@@ -64,8 +64,8 @@ fn joined<'a>(names: impl IntoIterator<Item = &'a str>, separator: char) -> Stri
     joined
 }
 
-/// A column as it is; the names of a field with dots between them, those quoted that could be misread; the columns of a composite with
-/// commas.
+/// A column as it is; the names of a field with dots between them, those quoted that could be misread; the columns of a
+/// composite with commas.
 #[must_use]
 pub fn display(column: &str) -> Cow<'_, str> {
     if is_composite(column) {

@@ -58,7 +58,7 @@ pub enum ContentKind {
     Segment,
     /// A manifest (`.lmm`).
     Manifest,
-    /// What the keys of a run of updates were resolved to (`.lmx`).
+    /// The position map of a run of updates (`.lmx`).
     PositionMap,
     /// A log of updates (`.lml`), which has the header in common with the other files and no pages.
     Log,

@@ -5,10 +5,11 @@
 //!                     half words x of mix(h + γ), mix(h + 2γ), …: bit floor(x · bits of a block / 2^32)
 //! ```
 //!
-//! A filter is cut into blocks of the same size, and all bits of a key are in one block (Putze, Sanders and Singler 2007), so that a
-//! probe reads one block. Blocks are about a page and not a cache line: whoever reads a bit reads and checks a page anyhow, and in
-//! so large a block the chance of a false positive is that of Bloom's filter (1970), (1 - e^(-k/d))^k with d bits a key, at
-//! any size down to 10^-15. `mix` is the finalizer of SplitMix64 (Steele, Lea and Flood 2014): two positions for one product chain.
+//! A filter is cut into blocks of the same size. All bits of a key are in one block (Putze, Sanders and Singler 2007), so that
+//! a probe reads one block. Blocks are about a page and not a cache line, as a reader of a bit reads and checks its page anyhow.
+//! In so large a block the chance of a false positive is that of Bloom's filter (1970). With d bits a key it is
+//! (1 - e^(-k/d))^k, at any size down to 10^-15. `mix` is the finalizer of SplitMix64 (Steele, Lea and Flood 2014): two positions
+//! for one product chain.
 
 use twox_hash::XxHash64;
 

@@ -19,7 +19,7 @@ pub struct KeyFilter {
     pub types: Vec<KeyType>,
     /// How dense it is.
     pub density: Density,
-    /// The filter: as many bytes as the density asks for with the rows of the run as its keys.
+    /// The filter: as many bytes as the density needs for the rows of the run as its keys.
     pub bytes: Vec<u8>,
 }
 

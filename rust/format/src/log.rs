@@ -8,9 +8,10 @@
 //!
 //! A frame holds the commits that were synced together; its sequence is that of its first commit. Checksums start from
 //! the log's id and the frame's place, so that bytes of another log, or of another place, never pass. Between two frames
-//! there was always a sync. So what is not a good frame is either the end of what a writer that died was writing (a *torn
-//! tail*, which nobody was told of), or damage, if the header of another frame stands anywhere behind it: it was begun, so
-//! that the one before it had been finished. Damage to the very last frame cannot be told from a torn tail.
+//! there was always a sync. So bytes that are no good frame are a *torn tail* or damage. A torn tail is the end of what a
+//! writer was writing when it died. No call had returned for it. If the header of another frame stands anywhere behind
+//! the bytes, they are damage: that frame was begun, so the one before it had been finished. Damage to the very last frame
+//! looks like a torn tail.
 
 use crate::codec::{ByteReader, ByteWriter};
 use crate::container::{
@@ -282,8 +283,8 @@ impl<'a> FrameHeader<'a> {
 
 /// Where another frame begins behind the bytes at `at`, which are no good frame and would hold the commit `next`.
 ///
-/// Its header is enough, as nothing but a frame of this log has one: its checksum is good for this place, and no more
-/// commits are before it than the bytes before it could hold. Payloads are not read: the time is linear in the bytes.
+/// Its header is enough, as nothing but a frame of this log has one. The checksum is good for this place, and no more commits
+/// are before it than the bytes before it could hold. Payloads are not read: the time is linear in the bytes.
 fn frame_behind(id: &[u8; 16], at: u64, next: u64, bytes: &[u8]) -> Option<u64> {
     // A frame whose header is good was written up to its end or not to its end: what it holds is not searched.
     let first = FrameHeader::read(bytes).filter(|header| header.is_good(id, at)).map_or(1, |header| header.end());

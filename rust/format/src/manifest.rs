@@ -53,7 +53,7 @@ pub struct Manifest {
     pub indexes: Vec<ManifestIndex>,
     /// The sidecar files.
     pub segments: Vec<ManifestSegment>,
-    /// What is pending, if the table takes updates.
+    /// What is buffered, if the table takes updates.
     pub updates: Option<ManifestUpdates>,
 }
 
@@ -74,8 +74,8 @@ pub struct ManifestFile {
     pub schema: u32,
     /// Rows of each row group.
     pub row_groups: Vec<u32>,
-    /// Columns whose statistics in the footer are false, since they exclude values that are there: their places among the leaves of the
-    /// file's Parquet schema, ascending.
+    /// Columns whose statistics in the footer are false, since they exclude values that are there. The numbers are places among
+    /// the leaves of the file's Parquet schema, ascending.
     pub false_statistics: Vec<u32>,
 }
 
@@ -231,8 +231,8 @@ impl ManifestFile {
     /// An empty path's length, size, time, no tag, hash, schema and no row groups.
     const MIN_BYTES: usize = 1 + 1 + 8 + 1 + 8 + 1 + 1;
 
-    /// Whether both are the same version of a file: what a manifest says of it beyond that (its schema's place there, and columns whose
-    /// statistics are false) may differ.
+    /// Whether both are the same version of a file. What else a manifest says of the file may differ: its schema's place there,
+    /// and columns whose statistics are false.
     pub fn is_same_version(&self, other: &Self) -> bool {
         let version = |file: &Self| (file.size, file.modified_ns, file.footer_hash);
         version(self) == version(other)

@@ -1,8 +1,8 @@
 //! Orders: which row of a bin holds which key, so that a bound inside a bin is answered without the data.
 //!
 //! The *entries* of a bin are its (key, row) pairs, ascending. Where keys and rows both go on by constant steps they are
-//! [ramps](crate::ramp), and these are all there is. Else the rows are a posting, and the order says for each entry its key and
-//! the *rank* of its row, which is the place of the row in the posting:
+//! [ramps](crate::ramp), and these are all there is. Else the rows are a posting, and the order gives the key of each entry and
+//! the *rank* of its row. The rank is the place of the row in the posting:
 //!
 //! ```text
 //! order      := rank-width, (first-key-step, gap-width)*, ranks, gaps*      a block of keys is 1024 entries
@@ -10,7 +10,8 @@
 //! gaps          of the keys of a block, each less the one before, packed
 //! ```
 //!
-//! A bound is found by the first keys of the blocks and by the gaps of one block; the ranks of the entries on its side say the rows.
+//! A bound is found by the first keys of the blocks and by the gaps of one block. The ranks of the entries on its side give the
+//! rows.
 
 use std::ops::Range;
 
@@ -22,7 +23,7 @@ use crate::value_block::{pack, read_width, unpack, width_of};
 /// Entries of a block of keys, but for the last one. Part of the format.
 pub const ORDER_BLOCK_ENTRIES: usize = 1024;
 
-/// A decoded head of an order; keys and ranks are unpacked where they are asked for.
+/// A decoded head of an order. A caller unpacks the keys and ranks that it needs.
 #[derive(Clone, Debug)]
 pub struct BinOrder<'a> {
     bin: Bin,

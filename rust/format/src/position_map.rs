@@ -1,9 +1,9 @@
-//! What the keys of a run were resolved to: the rows of data files and of older runs that they replace.
+//! The position map of a run: the rows of data files and of older runs that the run's keys replace.
 //!
-//! A resolution is a [container](crate::container) whose stream holds just the header and whose directory is the resolution.
-//! It is an index: derived from the run and the files, and derived again where it is lost. A file that it lists was asked for
-//! every key of the run, so that a key without a row there is an answer; files that it does not list are open. A filter of the run's
-//! keys tells who asks it for others that it need not be looked into.
+//! A position map is a [container](crate::container) whose stream holds just the header and whose directory is the position map.
+//! It is an index: derived from the run and the files, and derived again where it is lost. A file that the map lists was probed
+//! for every key of the run. So a key without a row in this file has none there. Files that the map does not list are open. A
+//! filter of the run's keys says which other keys the run cannot have. The run need not be read for these.
 
 use std::collections::HashSet;
 
@@ -15,11 +15,11 @@ use crate::manifest::{MAX_NAME_LENGTH, MAX_PATH_LENGTH, unique};
 use crate::path::check_path;
 use crate::posting;
 
-/// The most rows that a resolution lists altogether, 2^28: a few bytes can stand for thousands of rows. Files are left
+/// The most rows that a position map lists altogether, 2^28: a few bytes can stand for thousands of rows. Files are left
 /// out, and so stay open, where there would be more.
 pub const MAX_RESOLVED_ROWS: u32 = 1 << 28;
 
-/// What the keys of a run were resolved to.
+/// The positions that the keys of a run were resolved to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PositionMap {
     /// The id of this file.
@@ -28,9 +28,9 @@ pub struct PositionMap {
     pub run: [u8; 16],
     /// Its rows.
     pub rows: u32,
-    /// Data files that were asked.
+    /// Data files that were probed for its keys.
     pub files: Vec<PositionsInFile>,
-    /// Older runs that were asked.
+    /// Older runs that were probed for its keys.
     pub runs: Vec<PositionsInRun>,
     /// A filter of the run's keys, if there is one.
     pub keys: Option<KeyFilter>,
@@ -205,7 +205,7 @@ fn put_rows(what: &'static str, rows: &[u32], universe: u32, out: &mut ByteWrite
     Ok(())
 }
 
-/// The lists of rows of a resolution that is read.
+/// The lists of rows of a position map that is read.
 struct PositionLists {
     /// How many rows there may be in those that are still to come.
     room: u32,

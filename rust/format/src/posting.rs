@@ -1,8 +1,7 @@
 //! Postings: the ascending row positions of one value, in as few bytes as their shape allows.
 //!
-//! A posting is cut into blocks of [`BLOCK_ROWS`] rows (the last one shorter). Each block is
-//! stored in whichever of four forms is smallest; a bitmap may be a little larger than the best,
-//! because it is read a word at a time:
+//! A posting is cut into blocks of [`BLOCK_ROWS`] rows (the last one shorter). Each block is stored in whichever of four forms is
+//! smallest. A bitmap may be a little larger than the best, because it is read a word at a time:
 //!
 //! ```text
 //! tag 0  whole   Elias-Fano over the whole row space (no base: few rows, far apart)

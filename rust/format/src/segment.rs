@@ -1,8 +1,8 @@
 //! The directory of a segment: which data files it covers, where its value blocks are and the first key of each.
 //!
-//! Rows of all files of a segment share one *row space*: a file's rows start at its `base`, a multiple of 64, so that a
-//! file's part of a bitmap starts on a word. The directory is decoded whole and is small: keys and offsets are stored as
-//! differences, and value blocks that directly follow their postings cost one byte for each offset.
+//! Rows of all files of a segment share one *row space*. A file's rows start at its `base`, a multiple of 64, so that a file's
+//! part of a bitmap starts on a word. The directory is decoded whole and is small. Keys and offsets are stored as differences.
+//! Value blocks that directly follow their postings cost one byte for each offset.
 
 pub mod encoding;
 mod validate;

@@ -6,9 +6,9 @@
 //! sliced    bit 0 of all filters │ bit 1 of all filters │ …    a partitioned summary (kind `summary`)
 //! ```
 //!
-//! *Fences* are bounds of a zone's keys. The directory holds what is known of each zone, in *leaves* of [`LEAF_ZONES`] whose columns are
-//! packed in their shortest form; the stream holds the filters. Filters that are stored one by one have as many bits as their keys need. Filters that are
-//! sliced have one shape, and the bit at a position of all of them is one run of bytes.
+//! *Fences* are bounds of a zone's keys. The directory holds what is known of each zone, in *leaves* of [`LEAF_ZONES`] whose
+//! columns are packed in their shortest form. The stream holds the filters. Filters that are stored one by one have as many
+//! bits as their keys need. Filters that are sliced have one shape, and the bit at a position of all of them is one run of bytes.
 
 mod fences;
 

@@ -1,4 +1,4 @@
-//! Decodes a resolution from arbitrary bytes: as they are, with checksums and lengths put right, and as a file's body.
+//! Decodes a position map from arbitrary bytes: as they are, with checksums and lengths put right, and as a file's body.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -18,7 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// A resolution that can be read has rows that are there, and is read again once it is written. Its bytes may be others,
+/// A position map that can be read has rows that are there, and is read again once it is written. Its bytes may be others,
 /// as postings may have any form.
 fn decode(bytes: &[u8]) {
     let Ok(resolution) = PositionMap::decode(bytes) else { return };

@@ -72,7 +72,7 @@ fn read(bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Asks every zone for some keys: whatever the filters hold, a search stays inside them.
+/// Probes every zone for some keys: whatever the filters hold, a search stays inside them.
 fn zones(bytes: &[u8], trailer: &Trailer, zones: &Zones) -> Result<()> {
     let length = zones.filter_bytes();
     let filters = match length {

@@ -1,7 +1,7 @@
 //! What the kernels cost, beside `roaring`: `cargo bench -p lakemark-index`.
 //!
-//! For columns of the Set Query Benchmark's shape (uniform values, given cardinality) the postings of a fifth of the values
-//! are decoded into one set, and sets of two densities are combined. Nanoseconds are medians of the rounds.
+//! Columns have the shape of the Set Query Benchmark's: uniform values, given cardinality. The postings of a fifth of the values
+//! are decoded into one set. Sets of two densities are combined. Nanoseconds are medians of the rounds.
 
 #![allow(
     clippy::unwrap_used,

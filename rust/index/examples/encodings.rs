@@ -50,7 +50,7 @@ const COLUMNS: [(&str, u64); 12] = [
     ("K500K", 500_000),
 ];
 
-/// The conditions of figure 1 that ask for neighbouring values: column, first and last value.
+/// The conditions of figure 1 that select neighbouring values: column, first and last value.
 const CONDITIONS: [(&str, u64, u64); 5] =
     [("K100", 81, 100), ("K10K", 2000, 3000), ("K100", 1, 40), ("K1K", 850, 950), ("K25", 3, 4)];
 

@@ -1,7 +1,7 @@
 //! The candidate algebra: upper bounds on the rows where a predicate is TRUE, FALSE and NULL.
 //!
 //! For every node of a predicate there are three row sets `T`, `F`, `N` over the rows of one data
-//! file, each an upper bound. A row in just one of them is *certain*. With `U` all rows:
+//! file, each an upper bound. A row in just one of them is *exact*. With `U` all rows:
 //!
 //! | node | T | F | N |
 //! |---|---|---|---|
@@ -10,7 +10,7 @@
 //! | NOT a | Fa | Ta | Na |
 //! | unknown | U | U | U |
 //!
-//! Where every row is certain the three sets are a partition: `T` and `N` say it all and `F` is
+//! Where every row is exact the three sets are a partition: `T` and `N` say it all and `F` is
 //! never built. That is the common case, and the cheap one.
 
 use crate::predicate::{Leaf, Predicate, Truth};
@@ -143,7 +143,7 @@ impl Candidates {
         }
     }
 
-    /// Rows where the predicate may be TRUE and may be something else: they must be looked at.
+    /// Rows to be rechecked: the predicate may be TRUE for them, and may be something else.
     #[must_use]
     pub fn recheck_true(&self) -> RowSet {
         match &self.0 {
@@ -210,8 +210,8 @@ impl Candidates {
         }
     }
 
-    /// How many rows are TRUE, if every row that may be TRUE is certain; else the candidates. Of a conjunction no set of
-    /// rows is made then.
+    /// How many rows are TRUE, if every row that may be TRUE is exact; else the candidates. For a conjunction no set of rows is
+    /// made then.
     pub fn count(predicate: &Predicate, universe: u32, leaf: &mut impl FnMut(&Leaf) -> Self) -> Result<u32, Self> {
         let Predicate::And(parts) = predicate else {
             return Self::of(predicate, universe, leaf).counted();

@@ -35,7 +35,7 @@ impl CalendarUnit {
     }
 }
 
-/// The start of the unit that a moment lies in; moments count parts of a day, `day` of them, from 1970-01-01 on.
+/// The start of the unit that a timestamp lies in; timestamps count parts of a day, `day` of them, from 1970-01-01 on.
 pub(crate) fn start_of(unit: CalendarUnit, moment: i128, day: i128) -> i128 {
     let part = match unit {
         CalendarUnit::Year | CalendarUnit::Month => {

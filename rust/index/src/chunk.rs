@@ -338,7 +338,7 @@ impl Chunk {
         &self.opaque
     }
 
-    /// Bytes of memory that the chunk holds, with what the allocator takes for each key.
+    /// Bytes of memory that the chunk takes, with what the allocator takes for each key.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let key_bytes: usize = self
@@ -393,7 +393,8 @@ impl Chunk {
     }
 }
 
-/// What an allocation of so many bytes takes of the heap: usual allocators keep its length beside it and give out multiples of 16 bytes.
+/// What an allocation of so many bytes takes of the heap. Usual allocators keep its length beside it and give out multiples of
+/// 16 bytes.
 fn allocated(bytes: usize) -> usize {
     (bytes + size_of::<usize>()).next_multiple_of(16).max(32)
 }

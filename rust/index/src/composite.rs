@@ -1,6 +1,6 @@
 //! Indexes over several columns: rows become keys ([`lakemark_format::key::composite`]), and conditions on their columns sets of keys.
 //!
-//! Rows that have the same values in the first columns are neighbours in the order of keys, so that an index over `(a, b, c)` answers
+//! Rows that have the same values in the first columns are neighbours in the order of keys. So an index over `(a, b, c)` answers
 //! conditions on `a`, on `a` and `b`, and on all three:
 //!
 //! ```text
@@ -31,7 +31,7 @@ fn encode_rows(columns: &[ArrayRef]) -> Option<Vec<Key>> {
     keys.exact()
 }
 
-/// Hands every row to `visitor`, and tells how many there were. A row is opaque if one of its values is, or if its key would be too long.
+/// Hands every row to `visitor`, and gives their number. A row is opaque if one of its values is, or if its key would be too long.
 pub(crate) fn visit_rows(columns: &[ArrayRef], visitor: &mut impl CellVisitor) -> Result<usize, ArrowError> {
     let rows = columns.first().map_or(0, Array::len);
     let mut parts = Vec::with_capacity(columns.len());
@@ -90,8 +90,8 @@ impl CellVisitor for CompositeColumn {
     }
 }
 
-/// The keys of rows of columns of these types whose first columns have values in these sets, one set for each: single keys but for the last set, as a row
-/// between two others in the order of keys may have any value in the later columns.
+/// The keys of rows of columns of these types whose first columns have values in these sets, one set for each. All sets but
+/// the last are single keys, as a row between two others in the order of keys may have any value in the later columns.
 #[must_use]
 pub fn composite_ranges(types: &[KeyType], sets: &[&KeyRanges]) -> KeyRanges {
     let Some((last, points)) = sets.split_last() else { return KeyRanges::all() };
@@ -109,7 +109,8 @@ pub fn composite_ranges(types: &[KeyType], sets: &[&KeyRanges]) -> KeyRanges {
     KeyRanges::ascending(prefixes.iter().flat_map(of_prefix))
 }
 
-/// The keys of rows of columns of these types whose first columns have the values of one of these rows, a column each; none if a row has no key or a column is of another type.
+/// The keys of rows of columns of these types whose first columns have the values of one of these rows, a column each. None if
+/// a row has no key or a column is of another type.
 #[must_use]
 pub fn composite_points(types: &[KeyType], columns: &[ArrayRef]) -> Option<KeyRanges> {
     let is_typed =

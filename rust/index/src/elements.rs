@@ -33,8 +33,8 @@ pub fn list_type_of(data_type: &DataType) -> Option<KeyType> {
     key_type_of(element_of(data_type)?.data_type()).map(|element| KeyType::List(Arc::new(element)))
 }
 
-/// Hands the elements of every list to `visitor`: a cell for each element of a row, in order, with repeats; one for a row that is
-/// NULL or opaque; none for an empty list. NULL and opaque rows come first.
+/// Hands the elements of every list to `visitor`: a cell for each element of a row, in order, with repeats. A row that is NULL or
+/// opaque gets one cell, an empty list none. NULL and opaque rows come first.
 ///
 /// # Errors
 /// A type that is no list, or whose elements have no keys.
@@ -162,7 +162,7 @@ mod tests {
 
     use super::*;
 
-    /// What a visitor is told.
+    /// What a visitor is handed.
     #[derive(Default)]
     struct Seen(Vec<(usize, KeyCell<Key>)>);
 

@@ -11,8 +11,8 @@ use crate::rows::RowSet;
 use lakemark_format::key::Key;
 
 impl Candidates {
-    /// The candidates of `predicate` among the rows of a batch. Open are the rows that an index would leave open, too: those
-    /// whose value has no key, and all of them for a column that is not in the batch or whose type has no keys.
+    /// The candidates of `predicate` among the rows of a batch. Rows that an index would leave open are open here, too. These are
+    /// rows whose value has no key, and all rows for a column that is not in the batch or whose type has no keys.
     #[must_use]
     pub fn among(predicate: &Predicate, rows: &RecordBatch) -> Self {
         let universe = u32::try_from(rows.num_rows()).unwrap_or(u32::MAX);
@@ -40,7 +40,7 @@ fn tested(test: &Test, column: &ArrayRef, universe: u32) -> Candidates {
             if visited.is_err() {
                 return Candidates::unknown(universe);
             }
-            // Several elements of a list may be asked for.
+            // Several elements of a list may be requested.
             found.t.dedup();
             let set = |rows| RowSet::from_rows(rows, universe);
             Candidates::with_opaque(set(found.t), set(found.n), &set(found.opaque))

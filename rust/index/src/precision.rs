@@ -5,8 +5,8 @@
 //! month      …  2024-03-01 00:00  (2024-03-01 00:00, 2024-04-01)  2024-04-01 00:00 …        the start of each month, and the rest
 //! ```
 //!
-//! Numbers belong to the number of at most D significant digits that is nearest, and stand below, at or above it; so a
-//! constant of D digits is a bin of its own and never inside of another. Both are monotone in the key, so that a bin ends where
+//! Numbers belong to the number of at most D significant digits that is nearest, and stand below, at or above it. So a constant
+//! of D digits is a bin of its own and never inside of another. Both precisions are monotone in the key, so that a bin ends where
 //! a bisection finds it: a bin is computed once, not each value.
 
 use std::cmp::Ordering;
@@ -21,7 +21,7 @@ use crate::calendar::{CalendarUnit, start_of};
 /// The most significant digits: as many as a 64-bit float keeps.
 pub const MAX_DIGITS: u8 = 15;
 
-/// How finely values are told apart without looking inside bins.
+/// How finely values are distinguished without looking inside bins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Precision {
     /// Significant decimal digits, 1 to [`MAX_DIGITS`], of integers, floats and decimals.
@@ -110,7 +110,7 @@ impl Precision {
     }
 }
 
-/// Tells where the bins of a column end.
+/// Finds where the bins of a column end.
 #[derive(Clone, Debug)]
 pub struct Cutter {
     precision: Precision,
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(check("day", KeyType::Timestamp { unit: TimeUnit::Second, zoned: true }), None);
     }
 
-    /// Bins ascend, and what is asked for is the end of one.
+    /// Bins ascend, and the last key of a bin has itself for the last one.
     fn check_bins(cutter: &Cutter, mut keys: Vec<u64>) -> Result<(), TestCaseError> {
         keys.sort_unstable();
         for pair in keys.windows(2) {

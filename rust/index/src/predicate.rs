@@ -1,4 +1,4 @@
-//! What a query asks of rows, in the only terms that an index knows: sets of keys per column.
+//! The conditions of a query, in the only terms that an index knows: sets of keys per column.
 //!
 //! An engine translates its own expressions into a [`Predicate`]; whatever it cannot translate
 //! exactly becomes [`Predicate::Unknown`], which keeps every row (law 2).
@@ -11,9 +11,9 @@ use crate::ranges::KeyRanges;
 /// SQL's three truth values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Truth {
-    /// The row is chosen.
+    /// The row is selected.
     True,
-    /// The row is not chosen.
+    /// The row is not selected.
     False,
     /// Not known, because a NULL is involved.
     Null,
@@ -46,26 +46,26 @@ pub enum Predicate {
 pub struct Leaf {
     /// The column in the table's schema, or a field inside of its structs: see [`lakemark_format::column`].
     pub column: String,
-    /// What is asked of the column.
+    /// The test of its values.
     pub test: Test,
     /// The condition as the engine prints it, for reports.
     pub text: String,
 }
 
-/// What is asked of a column.
+/// What a value has to be.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Test {
     /// TRUE where the value is NULL, FALSE elsewhere.
     IsNull,
     /// TRUE where the value's key is in the set, NULL where the value is NULL, FALSE elsewhere.
     Ranges(KeyRanges),
-    /// Of a list: TRUE where the key of an element is in the set, NULL where the list is NULL, FALSE elsewhere. A row may be in several
-    /// such sets, so that neither their intersection nor their complement is a test of its own.
+    /// Of a list: TRUE where the key of an element is in the set, NULL where the list is NULL, FALSE elsewhere. A row may be in
+    /// several such sets, so that neither their intersection nor their complement is a test of its own.
     Elements(KeyRanges),
 }
 
 impl Test {
-    /// The keys asked for; none of a test for NULL.
+    /// The keys of the test; none of a test for NULL.
     #[must_use]
     pub fn ranges(&self) -> Option<&KeyRanges> {
         match self {
@@ -145,8 +145,8 @@ pub struct UnknownCondition<'a> {
 
 impl Predicate {
     /// Merges what can be merged: nested AND and OR are flattened, double NOT vanishes, and tests
-    /// of the same column by key ranges become one (so `a >= 1 AND a < 9` reads nine values and
-    /// not two halves of the column).
+    /// of the same column by key ranges become one. So `a >= 1 AND a < 9` reads nine values and
+    /// not two halves of the column.
     #[must_use]
     pub fn simplify(self) -> Self {
         match self {
@@ -230,8 +230,8 @@ impl Joint {
     }
 }
 
-/// Over one column `a IN A AND a IN B` is `a IN A ∩ B` in all three truth values (both are NULL
-/// exactly where `a` is), and OR likewise is the union. Of tests of elements that holds for OR alone.
+/// Over one column `a IN A AND a IN B` is `a IN A ∩ B` in all three truth values, as both are NULL
+/// exactly where `a` is. OR likewise is the union. Of tests of elements that holds for OR alone.
 fn merge_parts(parts: Vec<Predicate>, joint: Joint) -> Predicate {
     let mut merged: Vec<Merged> = Vec::with_capacity(parts.len());
     let mut places: HashMap<TestedColumn, usize> = HashMap::new();

@@ -1,4 +1,4 @@
-//! Sets of keys, as ranges: what a predicate asks of one column.
+//! Sets of keys, as ranges: the keys of one column that a predicate selects.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ const MOST_POINTS: usize = 1024;
 /// So many of them in a range on average.
 const KEYS_OF_A_RUN: usize = 4;
 
-/// A set of keys: disjoint, ascending ranges that do not touch. Copies share them: a join may ask for many thousands of keys, and each
-/// segment is asked by a copy.
+/// A set of keys: disjoint, ascending ranges that do not touch. Copies share them: a join may request many thousands of keys,
+/// and each segment is probed with a copy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct KeyRanges(Arc<[KeyRange]>);
 
@@ -111,7 +111,8 @@ impl KeyRanges {
         Self::between(Bound::Included(key.clone()), Bound::Included(key))
     }
 
-    /// The listed keys, in any order, repeated or not. Of many number keys those that follow each other become ranges, if that makes them few.
+    /// The listed keys, in any order, repeated or not. Of many number keys those that follow each other become ranges, if that
+    /// makes them few.
     #[must_use]
     pub fn points(mut keys: Vec<Key>) -> Self {
         keys.sort_unstable();
@@ -192,7 +193,7 @@ impl KeyRanges {
         self.0.get(first).is_some_and(|range| range.contains(key))
     }
 
-    /// Begins to ask of ascending keys whether they are in the set.
+    /// Begins to test ascending keys for being in the set.
     #[must_use]
     pub fn cursor(&self) -> RangeCursor<'_> {
         RangeCursor { ranges: &self.0, at: 0, numbers: self.0.first().and_then(numbers_of) }
@@ -283,7 +284,7 @@ impl KeyRanges {
     }
 }
 
-/// Asks of one key after the other, ascending, in the time of one pass over keys and ranges.
+/// Tests one key after the other, ascending, in the time of one pass over keys and ranges.
 #[derive(Clone, Debug)]
 pub struct RangeCursor<'a> {
     ranges: &'a [KeyRange],

@@ -1,13 +1,13 @@
-//! Row sets: chosen rows of one data file (or of one segment), by physical position.
+//! Row sets: selected rows of one data file (or of one segment), by physical position.
 //!
-//! A [`RowSet`] lives in a *universe* of `n` rows, `0..n`, and has one of four forms; the
-//! cheapest is chosen by density, so that combining a selective set with a dense one costs
-//! what the selective one holds:
+//! A [`RowSet`] lives in a *universe* of `n` rows, `0..n`, and has one of four forms. The density
+//! decides which is cheapest, so that combining a selective set with a dense one costs what the
+//! selective one holds:
 //!
 //! ```text
 //! Empty                      no row
 //! Full                       every row
-//! List    [3, 17, 90210]     4 bytes a row, sorted; while fewer than 1 row in 32 is chosen
+//! List    [3, 17, 90210]     4 bytes a row, sorted; while fewer than 1 row in 32 is selected
 //! Bitmap  0b0101…            1 bit a row of the universe
 //! ```
 //!
@@ -31,7 +31,7 @@ use words::{clear_bit, count_bits, cut_words, find_bit, for_each_bit, get_bit, s
 const BITS_PER_LIST_ROW: u32 = 32;
 const WORD_BITS: usize = u64::BITS as usize;
 
-/// Chosen rows among `universe` rows. A clone shares the rows.
+/// Selected rows among `universe` rows. A clone shares the rows.
 #[derive(Clone, Debug)]
 pub struct RowSet {
     universe: u32,
@@ -118,13 +118,13 @@ impl RowSet {
         Self { universe, form: RowSetForm::Bitmap { words: Arc::new(words), len } }
     }
 
-    /// How many rows could be chosen.
+    /// How many rows could be selected.
     #[must_use]
     pub fn universe(&self) -> u32 {
         self.universe
     }
 
-    /// How many rows are chosen.
+    /// How many rows are selected.
     #[must_use]
     pub fn len(&self) -> u32 {
         match &self.form {
@@ -135,19 +135,19 @@ impl RowSet {
         }
     }
 
-    /// No row is chosen.
+    /// No row is selected.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(self.form, RowSetForm::Empty)
     }
 
-    /// Every row is chosen (also true of the empty universe).
+    /// Every row is selected (also true of the empty universe).
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.len() == self.universe
     }
 
-    /// Whether `row` is chosen.
+    /// Whether `row` is selected.
     #[must_use]
     pub fn contains(&self, row: u32) -> bool {
         match &self.form {
@@ -158,7 +158,7 @@ impl RowSet {
         }
     }
 
-    /// Rows chosen in both sets.
+    /// Rows selected in both sets.
     ///
     /// Sets of different universes have no common meaning; the result then has the smaller universe.
     #[must_use]
@@ -180,7 +180,7 @@ impl RowSet {
         }
     }
 
-    /// Rows chosen in either set.
+    /// Rows selected in either set.
     #[must_use]
     pub fn or(&self, other: &Self) -> Self {
         match (&self.form, &other.form) {
@@ -225,7 +225,7 @@ impl RowSet {
         }
     }
 
-    /// Rows of the universe that are not chosen.
+    /// Rows of the universe that are not selected.
     #[must_use]
     pub fn not(&self) -> Self {
         Self::full(self.universe).minus(self)
@@ -237,7 +237,7 @@ impl RowSet {
         self.minus(other).is_empty()
     }
 
-    /// The chosen rows of `start..end`, renumbered from zero; the universe is the range's length.
+    /// The selected rows of `start..end`, renumbered from zero; the universe is the range's length.
     ///
     /// Cutting a bitmap at a multiple of 64 copies words; elsewhere it shifts them.
     #[must_use]
@@ -261,7 +261,7 @@ impl RowSet {
         }
     }
 
-    /// How many rows of `start..end` are chosen.
+    /// How many rows of `start..end` are selected.
     #[must_use]
     pub fn count_in(&self, start: u32, end: u32) -> u32 {
         let end = end.min(self.universe);
@@ -286,18 +286,18 @@ impl RowSet {
         }
     }
 
-    /// The chosen rows in ascending order.
+    /// The selected rows in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.iter_ranges().flatten()
     }
 
-    /// The chosen rows as maximal ranges in ascending order: what a Parquet reader selects by.
+    /// The selected rows as maximal ranges in ascending order: what a Parquet reader selects by.
     #[must_use]
     pub fn iter_ranges(&self) -> Ranges<'_> {
         Ranges { set: self, next: 0, index: 0 }
     }
 
-    /// Hands on the chosen rows 64 at a time: the number of a word, ascending, and its rows as bits. Words without a row may be left out.
+    /// Hands on the selected rows 64 at a time: the number of a word, ascending, and its rows as bits. Words without a row may be left out.
     pub fn for_each_word(&self, mut visit: impl FnMut(usize, u64)) {
         match &self.form {
             RowSetForm::Empty => {}

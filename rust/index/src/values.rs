@@ -20,7 +20,7 @@ use lakemark_format::key::{Key, KeyType, i64_of_key, key_of_f16_bits, key_of_f32
 
 use crate::key::LiteralKey;
 
-/// Whether the key stands for two values that SQL can tell apart: the zeros of floats.
+/// Whether the key stands for two values that SQL can distinguish: the zeros of floats.
 #[must_use]
 pub fn is_ambiguous(key: &Key, key_type: &KeyType) -> bool {
     let zero = match key_type {

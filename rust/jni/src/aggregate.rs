@@ -1,7 +1,8 @@
 //! Aggregates that the indexes answer for every row of the data files: Spark then plans no scan at all.
 //!
-//! Spark gets whole groups or nothing. Segments tell their values and how many rows hold each, pending rows are added one by one; here the
-//! parts of one group are put together, in Spark's types, since two values of the table may be one in Spark (timestamps finer than microseconds).
+//! Spark gets whole groups or nothing. Segments give their values and how many rows hold each, and buffered rows are added one by one. This
+//! module puts the parts of one group together, in Spark's types: two values of the table may be one in Spark (timestamps finer than
+//! microseconds).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::handle::Pinned;
 use crate::plan::probe;
 use crate::types::spark_type;
 
-/// The driver holds all groups; more of them are better computed by tasks.
+/// The driver keeps all groups in memory; more of them are better computed by tasks.
 const MAX_GROUPS: usize = 100_000;
 /// Values that are put together on the driver, groups or not; with more of them tasks do it, too.
 const MAX_VALUES: usize = 1 << 20;
@@ -30,7 +31,7 @@ const MAX_PRECISION: u8 = 38;
 /// By how many digits Spark widens a decimal to sum it.
 const SUM_DIGITS: u8 = 10;
 
-/// What Spark asks.
+/// The aggregate that Spark requests.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Question {
     /// Columns and fields by which rows are grouped; one group of all rows if there are none.
@@ -131,7 +132,7 @@ impl<'a> Groups<'a> {
         true
     }
 
-    /// Asks for one column after the other; false as soon as one is not known.
+    /// Answers one column after the other; false as soon as one is not known.
     async fn ask_columns(&mut self, pinned: &Pinned, filter: &str, probe: &Probe) -> Result<bool> {
         let question = self.question;
         let columns: BTreeSet<&String> =
@@ -168,7 +169,7 @@ impl<'a> Groups<'a> {
         self.question.groups.iter().chain(measured).collect()
     }
 
-    /// Whether nothing is asked of a column but sums and how many rows hold a value.
+    /// Whether only sums and the number of rows with a value are requested of a column.
     fn is_summed(&self, column: &String) -> bool {
         let mut of_column =
             self.question.measures.iter().filter(|measure| measure.column.as_ref() == Some(column)).peekable();
@@ -177,7 +178,7 @@ impl<'a> Groups<'a> {
             && of_column.all(|measure| matches!(measure.function, Function::Sum | Function::Count))
     }
 
-    /// Adds pending rows, which a filter chose; false if they are too many.
+    /// Adds buffered rows, which a filter selected; false if they are too many.
     async fn add_pending(&mut self, pinned: &Pinned, chosen: &Chosen) -> Result<bool> {
         let columns = self.columns();
         if chosen.row_count() == 0 || columns.is_empty() {
@@ -221,7 +222,7 @@ impl<'a> Groups<'a> {
         Ok(true)
     }
 
-    /// Adds values that so many rows hold; false if that is more than can be told.
+    /// Adds values that so many rows hold; false if groups or values become too many, or a number too large.
     fn add(&mut self, column: &dyn Fn(&String) -> Option<ArrayRef>, rows: &[u64]) -> Result<bool> {
         let keys: Vec<ArrayRef> = self.question.groups.iter().filter_map(column).collect();
         let keys = self.keys.encode(&keys, rows.len())?;
@@ -344,7 +345,7 @@ impl State {
         }
     }
 
-    /// Adds one value that so many rows hold; none if a number grows too large.
+    /// Adds one value that so many rows hold; none if a number grows too large, or different values become too many.
     fn add(&mut self, function: Function, values: &Values, row: usize, rows: u64) -> Option<()> {
         match (self, values) {
             (Self::Rows(count), Values::Rows) => *count = count.checked_add(i64::try_from(rows).ok()?)?,
@@ -382,7 +383,7 @@ struct MeasureColumn {
     nullable: bool,
 }
 
-/// A measure's column; none if a sum is too large for its type, which is for Spark to say.
+/// A measure's column. None if a sum is too large for its type: then Spark computes the aggregate and says so.
 fn finished<'a>(
     function: Function,
     states: impl Iterator<Item = &'a State> + Clone,

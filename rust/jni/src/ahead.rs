@@ -13,11 +13,11 @@ use crate::error::{NativeError, Result, reading};
 struct FetchedRowGroup {
     /// What is left of the file.
     rest: Box<ParquetRecordBatchStream<AmendedReader>>,
-    /// The row group after the one that was asked for last; none at the end of the file.
+    /// The row group after the one that was requested last; none at the end of the file.
     next: Result<Option<ParquetRecordBatchReader>, ParquetError>,
 }
 
-/// The batches of a file's chosen rows.
+/// The batches of a file's selected rows.
 pub(crate) struct RowGroups {
     /// The row group that is decoded, whose bytes are there.
     current: Option<Guarded<ParquetRecordBatchReader>>,
@@ -52,7 +52,7 @@ impl RowGroups {
             if let Some(reader) = &mut self.current {
                 let batch = reader.next().transpose().map_err(|error| reading(path, &error.into()))?;
                 if batch.is_some() {
-                    // Whoever asks for one batch may be content with it (LIMIT); who asks for more is likely to read on.
+                    // A caller of one batch may be content with it (LIMIT); a caller of two is likely to read on.
                     if self.given > 0 {
                         self.fetch_ahead();
                     }

@@ -1,4 +1,4 @@
-//! What is known of a filter: rows of data files, and pending rows.
+//! What is known of a filter: rows of data files, and buffered rows.
 
 use arrow::array::RecordBatch;
 use lakemark_table::{BufferedRun, Probe};
@@ -8,18 +8,18 @@ use lakemark_table::{BufferedRun, Probe};
 pub(crate) struct Answer {
     /// What the indexes say of the data files.
     pub(crate) files: Probe,
-    /// What the pending rows say themselves.
+    /// Which buffered rows the filter selects.
     pub(crate) pending: Chosen,
 }
 
 impl Answer {
-    /// The number of rows for which the filter is true, if that is certain.
+    /// The number of rows for which the filter is true, if it is known exactly.
     pub(crate) fn certain_rows(&self) -> Option<u64> {
         Some(self.files.exact_row_count()? + self.pending.certain_rows()?)
     }
 }
 
-/// The pending rows that a filter chooses, or may choose.
+/// The buffered rows that a filter selects, or may select.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chosen {
     /// Rows of runs.
@@ -37,7 +37,7 @@ impl Chosen {
         in_memory + self.files.iter().map(|file| u64::from(file.rows.len())).sum::<u64>()
     }
 
-    /// How many rows the filter chooses, if that is certain.
+    /// How many rows the filter selects, if that is known exactly.
     pub(crate) fn certain_rows(&self) -> Option<u64> {
         self.is_certain.then(|| self.row_count())
     }

@@ -1,6 +1,6 @@
 //! Builds that run as a Spark job: the driver plans and commits, executors run the tasks.
 //!
-//! Tasks and what they give cross as bytes, which `table` makes and checks. A task asks from time to time whether Spark has given it up.
+//! Tasks and what they give cross as bytes, which `table` makes and checks. A task looks from time to time whether Spark has given it up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::maintain::Tuning;
 use crate::runtime::block_on;
 use crate::tables::Named;
 
-/// How often a task asks whether it is still wanted.
+/// How often a task looks whether Spark has given it up.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
-/// What the driver wants.
+/// The driver's request for a build.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Request {

@@ -76,8 +76,8 @@ async fn pin(named: Named, use_index: bool) -> Result<Pinned> {
     Ok(Pinned { location, store, snapshot, use_index, probed: Arc::default() })
 }
 
-/// `void schema(long table, long outSchema)`: the table's schema with Spark's types, as an Arrow C schema. Its metadata have the schema that
-/// Spark wrote into the files, if that has collations.
+/// `void schema(long table, long outSchema)`: the table's schema with Spark's types, as an Arrow C schema. Its metadata have the schema
+/// that Spark wrote into the files, if that has collations.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_schema<'l>(
     mut env: EnvUnowned<'l>,
@@ -100,8 +100,8 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_schema<'l>(
     .resolve::<Throw>()
 }
 
-/// `long readPoint(long table)`: a number for the pinned state, which a later change of what was read names; greater than those before, and -1
-/// if the table takes no changes.
+/// `long readPoint(long table)`: a number for the pinned state, which a later change of what was read names; greater than those before, and
+/// -1 if the table takes no changes.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_readPoint<'l>(
     mut env: EnvUnowned<'l>,
@@ -118,7 +118,7 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_readPoint<'l>(
     .resolve::<Throw>()
 }
 
-/// `boolean isCertain(long table, String filter)`: whether the index alone tell which rows the filter chooses.
+/// `boolean isCertain(long table, String filter)`: whether the indexes alone say which rows the filter selects.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_isExact<'l>(
     mut env: EnvUnowned<'l>,
@@ -192,8 +192,8 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_plan<'l>(
     .resolve::<Throw>()
 }
 
-/// `long openPiece(String scan, String piece, byte[] attachment, long outStream)`: the record batches of a piece of a split, as an Arrow C stream, and the
-/// bytes of memory that reading them takes at most, roughly.
+/// `long openPiece(String scan, String piece, byte[] attachment, long outStream)`: the record batches of a piece of a split, as an Arrow C
+/// stream, and the bytes of memory that reading them takes at most, roughly.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_openInput<'l>(
     mut env: EnvUnowned<'l>,
@@ -215,8 +215,9 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_openInput<'l>(
     .resolve::<Throw>()
 }
 
-/// `String rowGroups(String path, String storeOrNull, String filterOrNull, String columns)`: what a reader of the table's own files may leave
-/// out, as the JSON of a [`row_groups::Answer`]; `columns` is a JSON object of the columns that the filter may name and their types in Spark.
+/// `String rowGroups(String path, String storeOrNull, String filterOrNull, String columns)`: what a reader of the table's own files may
+/// leave out, as the JSON of a [`row_groups::Answer`]; `columns` is a JSON object of the columns that the filter may name and their types
+/// in Spark.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_rowGroups<'l>(
     mut env: EnvUnowned<'l>,
@@ -239,8 +240,8 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_rowGroups<'l>(
     .resolve::<Throw>()
 }
 
-/// `String maintain(String path, String storeOrNull, String request)`: does what a [`maintain::Request`] in JSON says, and gives a report in
-/// JSON.
+/// `String maintain(String path, String storeOrNull, String request)`: does what a [`maintain::Request`] in JSON says, and gives a report
+/// in JSON.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_maintain<'l>(
     mut env: EnvUnowned<'l>,
@@ -261,8 +262,8 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_maintain<'l>(
     .resolve::<Throw>()
 }
 
-/// `String build(String path, String storeOrNull, String request, BuildJob job)`: builds indexes by a job of Spark's, and gives the report in
-/// JSON; `request` is the JSON of a [`build::Request`].
+/// `String build(String path, String storeOrNull, String request, BuildJob job)`: builds indexes by a job of Spark's, and gives the report
+/// in JSON; `request` is the JSON of a [`build::Request`].
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_build<'l>(
     mut env: EnvUnowned<'l>,
@@ -281,8 +282,8 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_build<'l>(
     .resolve::<Throw>()
 }
 
-/// `byte[] buildTask(String path, String storeOrNull, byte[] task, String tuning, TaskContext context)`: does a task of a build and gives its
-/// part; `tuning` is the JSON of a [`maintain::Tuning`].
+/// `byte[] buildTask(String path, String storeOrNull, byte[] task, String tuning, TaskContext context)`: does a task of a build and gives
+/// its part; `tuning` is the JSON of a [`maintain::Tuning`].
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_buildTask<'l>(
     mut env: EnvUnowned<'l>,
@@ -321,8 +322,8 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_beginStaging<'l>
     .resolve::<Throw>()
 }
 
-/// `long stage(long staging, long array, long schema)`: adds the rows of an Arrow C array; both structures are taken over. Gives the bytes of
-/// rows that are in memory then.
+/// `long stage(long staging, long array, long schema)`: adds the rows of an Arrow C array; both structures are taken over. Gives the bytes
+/// of rows that are in memory then.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_stage<'l>(
     mut env: EnvUnowned<'l>,

@@ -13,7 +13,7 @@ use crate::error::{NativeError, Result};
 pub(crate) const SPARK_SCHEMA: &str = "lakemark.spark_schema";
 /// The entry of a Delta column's metadata that has its collations.
 const COLLATIONS: &str = "__COLLATIONS";
-/// Tables whose schema is remembered: each query asks for it.
+/// Tables whose schema is remembered: each query needs it.
 const MOST: usize = 64;
 
 /// A data file as it was when it was read.

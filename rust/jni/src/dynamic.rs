@@ -1,8 +1,7 @@
 //! Filters that Spark learns while a query runs: the keys of a join's other side.
 //!
 //! The scan was planned before, of the same snapshot, and Spark goes on joining, so that any superset of the rows will do. Whether a search
-//! for the keys pays is asked twice: here, where the plan may be small and the keys many, and of the indexes, which know how many rows
-//! the keys have.
+//! for the keys pays is estimated twice. Here the plan may be small and the keys many. Then the indexes know how many rows the keys have.
 
 use arrow::datatypes::Schema;
 use lakemark_index::{Leaf, Predicate, Reason};
@@ -21,7 +20,7 @@ const ROW: f64 = 20.0;
 /// Answers to more keys are not remembered: the keys would drive many small answers out of the memory for them.
 const REMEMBERED_KEYS: usize = 1_024;
 
-/// What is left of `planned`, the answer to `filter`, if only rows with the `keys` are wanted; `schema` has the columns that are read.
+/// What is left of `planned`, the answer to `filter`, if only rows with the `keys` are selected. `schema` has the columns that are read.
 pub(crate) async fn narrowed(
     pinned: &Pinned,
     planned: &Answer,
@@ -50,7 +49,7 @@ fn key_count(leaf: &Leaf) -> usize {
     leaf.test.ranges().map_or(1, |ranges| ranges.ranges().len())
 }
 
-/// Whether what is planned is read in less time than it takes to ask for so many keys.
+/// Whether the planned rows are read in less time than a probe for so many keys takes.
 fn is_cheaper_read(snapshot: &Snapshot, planned: &[FileProbe], output: ColumnReadCost, keys: usize) -> bool {
     let mut cost = 0.0;
     for (file, found) in snapshot.files().iter().zip(planned) {
@@ -66,7 +65,7 @@ fn is_cheaper_read(snapshot: &Snapshot, planned: &[FileProbe], output: ColumnRea
                 (f64::from(certain.len()) + f64::from(uncertain.len()), read)
             }
             (_, Some(row_groups)) => (row_groups.iter().map(|rows| f64::from(*rows)).sum(), row_groups.len()),
-            // Nobody knows how many rows it has.
+            // Nothing says how many rows the file has.
             (_, None) => return false,
         };
         cost += rows * (output.decode + ROW) + row_groups as f64 * ROW_GROUP;

@@ -97,7 +97,7 @@ impl From<ArrowError> for NativeError {
     }
 }
 
-/// What a failure to read `path` becomes: damage is told apart from absence and from input and output.
+/// What a failure to read `path` becomes: damage is distinguished from absence and from input and output.
 pub(crate) fn reading(path: &str, error: &ParquetError) -> NativeError {
     let kind = kind_of_parquet(error);
     if kind == ErrorKind::NotFound {
@@ -134,7 +134,7 @@ fn throw(env: &mut Env<'_>, error: &NativeError) -> jni::errors::Result<()> {
         )?
         .l()?;
     let exception = env.cast_local::<JThrowable<'_>>(exception)?;
-    // `throw` reports the exception that it has just raised; that is what is wanted here.
+    // `throw` reports the exception that it has just raised, as it should.
     match env.throw(&exception) {
         Ok(()) | Err(jni::errors::Error::JavaException) => Ok(()),
         Err(other) => Err(other),

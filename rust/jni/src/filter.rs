@@ -155,7 +155,7 @@ fn translate(node: Node, schema: &Schema) -> Predicate {
     }
 }
 
-/// One test of all values: a join may ask for many thousands of them.
+/// One test of all values: a join may send many thousands of them.
 fn in_list(schema: &Schema, column: String, mut values: Vec<Literal>) -> Predicate {
     let listed = values.len();
     let text = if listed <= NAMED_VALUES {
@@ -220,7 +220,7 @@ fn is_string(data_type: &DataType) -> bool {
 }
 
 /// The literals, none of which is NULL, as values of the column's own type. Left out are those that no value of the column equals: numbers
-/// out of its range, moments between its units. None if they are of another kind.
+/// out of its range, timestamps between its units. None if they are of another kind.
 fn literals(values: &[Literal], column: &DataType) -> Option<ArrayRef> {
     let column = match column {
         DataType::Dictionary(_, value) => value.as_ref(),

@@ -20,8 +20,8 @@ pub(crate) struct Pinned {
     pub(crate) store: Option<String>,
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) use_index: bool,
-    /// The last filter and what is known of it: whether Spark may forget the filter and which rows it gets must come
-    /// from one look at the index files, or an index file that is damaged in between would change the result.
+    /// The last filter and what is known of it. Whether Spark may forget the filter and which rows Spark gets must come from one look at
+    /// the index files: an index file that is damaged in between would change the result.
     pub(crate) probed: Arc<Mutex<Option<CachedProbe>>>,
 }
 

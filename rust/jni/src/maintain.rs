@@ -1,4 +1,4 @@
-//! What keeps a table's indexes and its pending changes: a request comes as JSON, and a report goes back as JSON.
+//! What keeps a table's indexes and its buffered changes: a request comes as JSON, and a report goes back as JSON.
 //!
 //! Names, options and reports are those of the shell and of Python.
 
@@ -36,7 +36,7 @@ pub(crate) enum Request {
         threshold: Option<f64>,
     },
     Publish,
-    /// Decides what becomes of pending changes whose store does not belong to the table any more.
+    /// Decides what becomes of buffered changes whose store does not belong to the table any more.
     Repair {
         /// `keep` or `discard`.
         pending: String,
@@ -49,7 +49,7 @@ pub(crate) enum Request {
     History {
         limit: Option<usize>,
     },
-    /// The newest version that was made until a moment.
+    /// The newest version that was made until a timestamp.
     VersionAt {
         micros: i64,
     },
@@ -74,7 +74,7 @@ pub(crate) struct Call {
     staged: Vec<StagedRows>,
     /// The state that the statement has read, if what it does depends on that.
     read: Option<u64>,
-    /// What the caller calls it, with its number.
+    /// The caller's name for the change, with the number of the change.
     txn_app_id: Option<String>,
     txn_version: Option<u64>,
 }
@@ -141,7 +141,7 @@ struct Description<'a> {
     key: Option<Vec<String>>,
 }
 
-/// Does it, and tells what was done.
+/// Does what a request says, and reports what was done.
 pub(crate) async fn answer(table: &Arc<Table>, request: Request) -> Result<Value> {
     Ok(match request {
         Request::Describe => describe(table).await?,

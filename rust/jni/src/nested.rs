@@ -49,7 +49,7 @@ enum Parts {
     Map { key_type: Box<Shape>, value_type: Box<Shape> },
 }
 
-/// The columns that are asked for, with nothing inside but what is asked for, in that order.
+/// The requested columns in the order of the request, with nothing inside but what is requested.
 pub(crate) fn asked_fields(have: &Fields, asked: &[Asked]) -> Result<Fields> {
     fields_at(&[], have, asked)
 }
@@ -87,7 +87,7 @@ fn with_parts(way: &[&str], field: &FieldRef, shape: &Shape) -> Result<FieldRef>
             let entries = entries.as_ref().clone().with_data_type(DataType::Struct(parts.collect::<Result<_>>()?));
             DataType::Map(Arc::new(entries), *is_sorted)
         }
-        // Spark knows the column by another type than the table has, which is for whoever casts it to say.
+        // Spark knows the column by another type than the table has; the cast of the column reports that.
         _ => return Ok(Arc::clone(field)),
     };
     Ok(Arc::new(field.as_ref().clone().with_data_type(data_type)))
@@ -139,7 +139,7 @@ impl Unknown {
     }
 }
 
-/// The leaves of a file that hold what is `wanted` of its columns.
+/// The leaves of a file that have what is `wanted` of its columns.
 pub(crate) fn leaves(file: &Fields, wanted: &Schema) -> Vec<usize> {
     let mut walk = Walk::default();
     walk.add_fields(file, wanted.fields());
@@ -168,7 +168,7 @@ impl Walk {
             (DataType::Struct(have), DataType::Struct(wanted)) => {
                 let (first, before) = (self.next, self.found.len());
                 self.add_fields(have, wanted);
-                // Any field tells where the struct is NULL.
+                // Any field says where the struct is NULL.
                 if self.found.len() == before {
                     self.add_cheapest(have, first);
                 }

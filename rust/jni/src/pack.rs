@@ -1,7 +1,7 @@
 //! Rows to read, packed into splits: what one task reads.
 //!
-//! Of many files a filter may leave a little each, and a file may be larger than a task should read. A task for each file, or for each place with
-//! rows, would cost more than it reads, and a join or an aggregate behind it would combine less before it shuffles. So rows go into
+//! Of many files a filter may leave a little each, and a file may be larger than a task should read. A task for each file, or for each
+//! place with rows, would cost more than it reads. A join or an aggregate behind it would combine less before it shuffles. So rows go into
 //! splits in the order of the table, files cut between row groups, by the sizes that Spark's own scans of files go by
 //! (`FilePartition.maxSplitBytes`):
 //!
@@ -21,10 +21,10 @@ use crate::split::{FilePiece, Home, Part, Piece};
 /// A split takes at most so many bytes of rows in memory: they are sent to an executor with its task, and Spark warns of tasks of more
 /// than 1,000 KiB.
 pub(crate) const ATTACHED_BYTES: usize = 960 << 10;
-/// Files whose row groups nobody knows are not cut smaller.
+/// Files whose row groups are not known are not cut smaller.
 const SMALLEST_BYTES: u64 = 1 << 20;
 
-/// How large splits are, as Spark is told for its own files.
+/// How large splits are, by the settings that Spark has for its own files.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SplitSizes {
@@ -54,12 +54,12 @@ pub(crate) struct PlannedSplit {
     pub(crate) bytes: u64,
 }
 
-/// A part of it.
+/// A part of a split.
 #[derive(Debug, Serialize)]
 pub(crate) struct PlannedPiece {
     /// A [`Piece`], opaque to Java.
     pub(crate) body: String,
-    /// Pending rows in memory that go with it: the scan's columns as an IPC stream. Java is told how long that is.
+    /// Buffered rows in memory that go with the piece: the scan's columns as an IPC stream. Java gets the length of the stream.
     #[serde(rename = "attached", serialize_with = "length")]
     pub(crate) attachment: Vec<u8>,
 }
@@ -82,7 +82,7 @@ pub(crate) struct Packing {
 impl Packing {
     /// Splits for all rows of these files, which are still to be added.
     pub(crate) fn new(sizes: SplitSizes, files: &[Input<'_>]) -> Self {
-        // A file without a chosen row is not opened.
+        // A file without a selected row is not opened.
         let read = files.iter().map(Input::bytes).filter(|bytes| *bytes > 0);
         let bytes = read.map(|bytes| bytes.saturating_add(sizes.open_bytes));
         let target = sizes.target(bytes.fold(0, u64::saturating_add));
@@ -113,7 +113,7 @@ impl Packing {
         self.add(&Piece::Memory, attachment, Some(rows), bytes)
     }
 
-    /// A file whose rows are known is cut between row groups; row groups without a chosen row are left out.
+    /// A file whose rows are known is cut between row groups; row groups without a selected row are left out.
     fn add_row_groups(&mut self, file: &Input<'_>, row_groups: &[u32], chosen: &RowSet) -> Result<()> {
         let mut piece: Option<(u32, u32, u64)> = None;
         let mut end = 0;
@@ -155,7 +155,7 @@ impl Packing {
         self.add_part(file, part, Some(count), bytes)
     }
 
-    /// A file whose row groups nobody knows yet is cut by bytes; a row group belongs to the split in which it begins.
+    /// A file whose row groups are not known yet is cut by bytes; a row group belongs to the split in which it begins.
     fn add_bytes(&mut self, file: &Input<'_>, deleted: Option<&RowSet>) -> Result<()> {
         let deleted = deleted.map(|set| (Rows::encode(set), u64::from(set.universe())));
         let size = file.meta.size;
@@ -232,16 +232,16 @@ pub(crate) struct Input<'a> {
     pub(crate) rows: InputRows<'a>,
 }
 
-/// Which of its rows.
+/// Which rows of a file are read.
 #[derive(Debug)]
 pub(crate) enum InputRows<'a> {
-    /// Chosen ones.
+    /// The selected ones.
     Known {
         /// Rows of each row group of the file.
         row_groups: &'a [u32],
         chosen: RowSet,
     },
-    /// All of them, without deleted ones.
+    /// All rows, without deleted ones.
     Unknown { deleted: Option<&'a RowSet> },
 }
 

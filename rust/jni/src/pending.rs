@@ -1,9 +1,9 @@
-//! Pending rows: rows that are in no data file yet.
+//! Buffered rows: rows that are in no data file yet.
 //!
-//! Runs are Parquet files, read like data files whose rows are known. Rows in memory travel with the splits. The indexes know
-//! nothing of either, so that the driver asks the rows themselves which of them a filter chooses, by the rules of the indexes: rows
-//! in memory, and those of runs in pages that may have its keys, while these are not too many. What is left open Spark evaluates, as it does for data files.
-//! Whether a row counts was settled before: a snapshot shows no pending row that a newer change replaces.
+//! Runs are Parquet files, read like data files whose rows are known. Rows in memory travel with the splits. The indexes know nothing of
+//! either. So the driver tests by the rules of the indexes which of the rows a filter selects. It tests rows in memory, and those of runs
+//! in pages that may have the keys of the filter, while these are not too many. What is left open Spark evaluates, as it does for data
+//! files. Whether a row counts was resolved before: a snapshot shows no buffered row that a newer change replaces.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,11 +24,11 @@ use crate::read::{IN_MEMORY, PieceReader};
 use crate::rows::Rows;
 use crate::split::{FilePiece, Home, Part, Piece, to_ipc};
 
-/// The driver asks so many rows of runs at most.
+/// The driver tests at most so many rows of runs.
 const ASKED_ROWS: u64 = 1 << 18;
 
 impl Chosen {
-    /// The pending rows that a filter chooses.
+    /// The buffered rows that a filter selects, or may select.
     pub(crate) async fn of(pinned: &Pinned, predicate: &Predicate) -> Result<Self> {
         let Some(pending) = pinned.snapshot.buffered_rows() else {
             return Ok(Self { is_certain: true, ..Self::default() });
@@ -110,15 +110,15 @@ fn rows_of_files(files: &[BufferedRun]) -> u64 {
     files.iter().map(|file| u64::from(file.rows.len())).sum()
 }
 
-/// What the rows of a run say to a filter.
+/// What a filter says of the rows of a run.
 struct AskedRun {
-    /// Those that it chooses or may choose.
+    /// The rows that the filter selects or may select.
     rows: RowSet,
-    /// Whether it chooses each of them.
+    /// Whether the filter selects each of them.
     is_certain: bool,
 }
 
-/// Asks the rows of a run whether a filter chooses them.
+/// Tests which rows of a run a filter selects.
 async fn ask(pinned: &Pinned, file: &BufferedRun, predicate: &Predicate) -> Result<AskedRun> {
     let columns = columns_of(predicate);
     let mut reader = open(pinned, file, &columns).await?;

@@ -225,7 +225,7 @@ fn rows_in_memory_and_in_runs_are_read_with_those_of_the_files() {
     });
 }
 
-/// Partition columns are constants of data files, and columns of pending rows.
+/// Partition columns are constants of data files, and columns of buffered rows.
 #[test]
 fn partition_columns_alone_and_no_column_at_all() {
     test(async {
@@ -246,7 +246,7 @@ fn partition_columns_alone_and_no_column_at_all() {
     });
 }
 
-/// Pending rows are asked by the rules of the indexes, in memory and in runs.
+/// Buffered rows are tested by the rules of the indexes, in memory and in runs.
 #[test]
 fn filters_stay_certain_while_something_is_pending() {
     test(async {
@@ -266,7 +266,7 @@ fn filters_stay_certain_while_something_is_pending() {
             assert_eq!((planned.json["pendingRows"].as_u64(), wanted.len()), (Some(3), 21));
             assert_eq!(rows_of(&planned).await, wanted);
             assert_eq!(plan::count(&pinned, ALL_ROWS).await.expect("an answer"), Some(201));
-            // No index on the column: Spark looks at the rows of the files, and gets the pending ones that are chosen.
+            // No index on the column: Spark looks at the rows of the files, and gets the selected ones of the buffered rows.
             assert!(!plan::is_certain(&pinned, not_new).await.expect("an answer"));
             assert_eq!(plan::count(&pinned, not_new).await.expect("an answer"), None);
             let planned = plan(&pinned, not_new, &COLUMNS).await;
@@ -278,7 +278,7 @@ fn filters_stay_certain_while_something_is_pending() {
     });
 }
 
-/// Keys that a join has read leave just the rows that have them, of files and of what is pending.
+/// Keys that a join has read leave just the rows that have them, of files and of what is buffered.
 #[test]
 fn keys_that_are_learned_later_leave_fewer_rows() {
     test(async {
@@ -334,7 +334,7 @@ fn what_cannot_be_told_of_a_pending_row_leaves_the_filter_to_spark() {
     });
 }
 
-/// Groups and measures of the files come from the indexes, those of pending rows from the rows.
+/// Groups and measures of the files come from the indexes, those of buffered rows from the rows.
 #[test]
 fn aggregates_have_the_pending_rows() {
     test(async {
@@ -365,7 +365,7 @@ fn aggregates_have_the_pending_rows() {
     });
 }
 
-/// Deletes leave nothing pending, so that the indexes answer alone.
+/// Deletes leave no buffered rows, so that the indexes answer alone.
 #[test]
 fn deleted_rows_alone_leave_filters_certain() {
     test(async {
@@ -409,7 +409,7 @@ fn a_plan_stays_right_while_runs_are_written_merged_and_migrated() {
     });
 }
 
-/// Rows of a snapshot, by its files and what is pending.
+/// Rows of a snapshot, by its files and what is buffered.
 async fn rows_in(table: &Table) -> u64 {
     let snapshot = table.snapshot().await.expect("a snapshot");
     200 - snapshot.deleted_rows() + snapshot.buffered_rows().map_or(0, |pending| pending.row_count())

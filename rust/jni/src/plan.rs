@@ -20,12 +20,12 @@ use crate::pack::{Input, InputRows, Packing, PlannedSplit, SplitSizes};
 use crate::split::{Constant, Home, constants};
 use crate::types::{spark_schema, spark_type};
 
-/// What Java wants of the rows that a filter chooses.
+/// What Java requests of the rows that a filter selects.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Wanted {
     /// The columns to give, in their order, with the fields of structs that are read.
     columns: Vec<Asked>,
-    /// What Spark learned about the rows since the scan was planned first; it goes on testing it.
+    /// What Spark learned about the rows since the scan was planned first; Spark goes on testing it.
     runtime: Option<filter::Node>,
     /// Spark sorts the rows and takes the first.
     top: Option<Top>,
@@ -39,7 +39,7 @@ pub(crate) struct Wanted {
 struct ForChange {
     /// The columns of the table as Spark knows them.
     known: Vec<Asked>,
-    /// Those whose values it writes back, or names rows by.
+    /// The columns whose values the statement writes back, or names rows by.
     exact: Vec<String>,
 }
 
@@ -72,21 +72,21 @@ impl Top {
     }
 }
 
-/// The answer to Java: what tasks get, and what the driver tells Spark.
+/// The answer to Java: what tasks get, and what the driver reports to Spark.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Plan {
     /// A [`ScanSpec`], opaque to Java.
     scan: String,
     pub(crate) splits: Vec<PlannedSplit>,
-    /// Rows of the splits that are in no data file yet.
+    /// Buffered rows of the splits, which are in no data file yet.
     pending_rows: u64,
     /// Those of the columns of which the indexes know something.
     indexed_columns: Vec<String>,
     /// What the table has and Spark does not know, if the rows are to be changed.
     unknown: Unknown,
     report: ProbeReport,
-    /// The same for people.
+    /// The same report for people.
     report_text: String,
 }
 
@@ -101,7 +101,7 @@ impl Plan {
     }
 }
 
-/// What is known of a filter; one look serves all questions about the same filter.
+/// What is known of a filter; one probe serves all calls with the same filter.
 pub(crate) async fn probe(pinned: &Pinned, filter: &str) -> Result<Arc<Answer>> {
     let known = pinned.probed.lock().unwrap_or_else(PoisonError::into_inner).clone();
     if let Some(known) = known
@@ -112,7 +112,7 @@ pub(crate) async fn probe(pinned: &Pinned, filter: &str) -> Result<Arc<Answer>> 
     let predicate = filter::parse(filter, &pinned.snapshot.schema())?;
     let options = ProbeOptions { use_index: pinned.use_index, ..ProbeOptions::default() };
     let mut files = pinned.snapshot.probe(&predicate, &options).await?;
-    // They are asked here.
+    // Buffered rows are tested here.
     files.buffered = None;
     let answer = Arc::new(Answer { files, pending: Chosen::of(pinned, &predicate).await? });
     let mut slot = pinned.probed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -120,7 +120,7 @@ pub(crate) async fn probe(pinned: &Pinned, filter: &str) -> Result<Arc<Answer>> 
     Ok(answer)
 }
 
-/// Whether it is known which rows a filter chooses, so that Spark need not evaluate it.
+/// Whether it is known exactly which rows a filter selects, so that Spark need not evaluate it.
 pub(crate) async fn is_certain(pinned: &Pinned, filter: &str) -> Result<bool> {
     Ok(probe(pinned, filter).await?.certain_rows().is_some())
 }
@@ -131,10 +131,10 @@ pub(crate) async fn count(pinned: &Pinned, filter: &str) -> Result<Option<u64>> 
     if predicate != Predicate::Const(Truth::True) {
         return Ok(probe(pinned, filter).await?.certain_rows());
     }
-    // Without a filter nothing was promised to Spark yet, and the cheaper question will do.
+    // Without a filter nothing was promised to Spark yet, and the cheaper probe will do.
     let options = ProbeOptions { use_index: pinned.use_index, count_only: true, ..ProbeOptions::default() };
     let probe = pinned.snapshot.probe(&predicate, &options).await?;
-    // Without a filter pending rows need not be looked at to be counted.
+    // Without a filter buffered rows need not be looked at to be counted.
     let pending = probe.buffered_row_count();
     Ok(probe.exact_rows_of_files().map(|rows| rows + pending))
 }

@@ -42,7 +42,7 @@ pub(crate) struct PieceReader {
 }
 
 enum Source {
-    /// No column is stored in the file (or none is asked for): only the number of rows is of interest.
+    /// No column is stored in the file (or none is requested): only the number of rows is of interest.
     RowCount(u64),
     /// Columns of the file.
     Columns(RowGroups),
@@ -190,13 +190,13 @@ fn bytes_held(metadata: &ParquetMetaData, mask: &ProjectionMask, row_groups: &[u
 
 /// What is read of a file.
 struct ChosenRows {
-    /// Row groups that have a chosen row.
+    /// Row groups that have a selected row.
     row_groups: Vec<usize>,
-    /// The chosen rows, counted through these row groups.
+    /// The selected rows, counted through these row groups.
     selection: RowSelection,
 }
 
-/// The chosen rows of a piece.
+/// The selected rows of a piece.
 fn choose(piece: &FilePiece, metadata: &ParquetMetaData) -> Result<ChosenRows> {
     match &piece.part {
         Part::Known { file_rows, start, length, rows, .. } => {

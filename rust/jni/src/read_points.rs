@@ -1,7 +1,7 @@
 //! States of tables that statements have read and are going to change: Java names them by numbers.
 //!
-//! Numbers ascend, so that of several the least saw least. Statements that never wrote leave theirs behind, so that only the last ones are
-//! remembered.
+//! Numbers ascend, so that the least of several numbers names the oldest state. Statements that never wrote leave their numbers behind, so
+//! that only the last ones are remembered.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,8 +1,8 @@
 //! Which row groups of a table's own files a scan of Spark's Parquet reader may leave out.
 //!
-//! Spark lists the files and reads them itself, so that it sees neither pending changes nor what migrations have not published. The indexes
-//! are asked about the files alone, and a file is named with its size and time: one that Spark has listed otherwise is another one, and read whole.
-//! Delta tables are left to Delta, whose log says which files count.
+//! Spark lists the files and reads them itself, so that it sees neither buffered changes nor what migrations have not published. The
+//! indexes are probed for the files alone, and a file is named with its size and time. A file that Spark has listed otherwise is another
+//! one, and read whole. Delta tables are left to Delta, whose log says which files count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ struct File {
     path: String,
     size: u64,
     modified_ms: i64,
-    /// How many row groups and rows it has, for whoever opens it to see that it is still the same one.
+    /// How many row groups and rows the file has, so that its reader sees that it is still the same one.
     row_groups: usize,
     rows: u64,
     /// Row groups that need be read, by ordinal, as ranges.
@@ -50,7 +50,8 @@ impl File {
     }
 }
 
-/// Asks the indexes; without a filter only what the scan misses. `columns` are those that the filter may name, with their types in Spark.
+/// Probes the indexes; without a filter the answer has only what the scan misses. `columns` are those that the filter may name, with their
+/// types in Spark.
 pub(crate) async fn answer(
     table: &Arc<Table>,
     filter: Option<&str>,

@@ -1,4 +1,4 @@
-//! What a task is told: the scan, which all tasks share, and the pieces of its split.
+//! What a task gets: the scan, which all tasks share, and the pieces of its split.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl ScanSpec {
 pub(crate) enum Piece {
     /// Rows of a file.
     File(FilePiece),
-    /// Pending rows that are in no file yet; they are attached.
+    /// Buffered rows that are in no file yet; they are attached.
     Memory,
 }
 
@@ -66,7 +66,7 @@ pub(crate) enum Piece {
 pub(crate) enum Home {
     /// The table's: data files.
     Table,
-    /// That of the indexes, which may be another one: runs of pending rows.
+    /// That of the indexes, which may be another one: runs of buffered rows.
     Store,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct FilePiece {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Part {
-    /// Chosen rows of whole row groups, by the index.
+    /// Selected rows of whole row groups, by the index.
     Known {
         /// Rows of the file when it was planned.
         file_rows: u64,
@@ -97,7 +97,7 @@ pub(crate) enum Part {
         start: u64,
         /// Its length; it ends where a row group ends.
         length: u64,
-        /// Chosen rows, counted from `start`.
+        /// Selected rows, counted from `start`.
         rows: Rows,
         /// How many they are.
         count: u64,

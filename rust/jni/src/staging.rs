@@ -1,7 +1,7 @@
 //! Rows of changes on their way from a task to the store of a table.
 //!
-//! Java holds a number for the rows of each operation of a task. Numbers are looked up, so that one that was closed already is an error and no
-//! wild address.
+//! Java holds a number for the rows of each operation of a task. Numbers are looked up, so that one that was closed already is an error and
+//! no wild address.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};

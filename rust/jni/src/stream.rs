@@ -1,4 +1,4 @@
-//! The Arrow C stream of a piece of a split: pulls batches, and lets neither errors nor panics escape unindexed.
+//! The Arrow C stream of a piece of a split. It pulls batches, and lets no error or panic escape without the marker that Java looks for.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -65,7 +65,7 @@ impl Batches for Panicking {
 /// A reader that the C stream interface can export.
 pub(crate) struct Exported<B> {
     batches: B,
-    /// After a failure the source may be in any state, so it is not asked again.
+    /// After a failure the source may be in any state, so it is not polled again.
     failed: bool,
 }
 

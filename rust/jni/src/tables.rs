@@ -1,8 +1,8 @@
 //! Tables that stay open between queries.
 //!
-//! A query opens its table when Spark asks for the columns and again when it plans the scan. What an open table remembers (footers,
-//! deletion vectors, and above all pending changes: the log as it was read, the rows of data files that it hides) makes the
-//! next snapshot a listing and a look at the end of the log. A snapshot is pinned anew each time, so that nothing here can be stale.
+//! A query opens its table when Spark asks for the columns and again when it plans the scan. An open table remembers footers, deletion
+//! vectors, and above all buffered changes: the log as it was read, and the rows of data files that these changes delete or replace. So the
+//! next snapshot is a listing and a look at the end of the log. A snapshot is pinned anew each time, so that nothing here can be stale.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +10,7 @@ use lakemark_table::{Table, TableOptions};
 
 use crate::error::Result;
 
-/// So many tables stay open; each may hold its pending rows in memory.
+/// So many tables stay open; each may keep its buffered rows in memory.
 const MOST: usize = 16;
 
 /// The least recently used first.
@@ -18,9 +18,9 @@ static TABLES: Mutex<Vec<OpenTable>> = Mutex::new(Vec::new());
 
 /// A table that stays open.
 struct OpenTable {
-    /// How it was asked for.
+    /// How the user named it.
     named: Named,
-    /// What it remembers serves the next query.
+    /// The table; what it remembers serves the next query.
     table: Arc<Table>,
 }
 
@@ -53,7 +53,7 @@ impl Named {
 
     fn keep(&self, table: Arc<Table>) -> Arc<Table> {
         let mut tables = tables();
-        // Another query may have opened it meanwhile; what the first one knows is worth more.
+        // Another query may have opened the table meanwhile; what the first one knows is worth more.
         let table = match tables.iter().position(|open| open.named == *self) {
             Some(place) => tables.remove(place).table,
             None => table,

@@ -1,4 +1,4 @@
-//! How far a build is: counted by its threads, told to Python by the thread that waits.
+//! How far a build is: counted by its threads, reported to Python by the thread that waits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 
 use crate::runtime::forked_from;
 
-/// A table whose scans are planned here, although another library's session asks for them.
+/// A table whose scans are planned here, although another library's session requests them.
 ///
 /// * That session's expressions cannot be looked into: a plan made with them would not know which columns it reads.
 ///   Ours makes them from the same logical ones.

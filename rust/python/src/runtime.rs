@@ -12,10 +12,10 @@ use tokio::task::JoinHandle;
 
 use crate::{error, warning};
 
-/// What an interrupt says of a change that nobody waits for any more.
+/// What an interrupt says of a change that no caller waits for any more.
 pub(crate) const NOT_KNOWN: &str = "it is not known whether the change was made; read the table to see";
 
-/// What whoever uses something of ours in a forked child is told: threads are not forked, so that every wait would be for ever.
+/// The error for code of a forked child that uses something of ours: threads are not forked, so that every wait would be for ever.
 const FORKED: &str = "this was opened before the process was forked, and its threads are not in the child: \
                       start workers with the `spawn` or `forkserver` method, or open tables in the child only";
 
@@ -201,7 +201,7 @@ pub(crate) fn told(py: Python<'_>, interrupt: PyErr, said: &str) -> PyErr {
     let value = interrupt.value(py);
     let silent = value.getattr("args").and_then(|args| args.len()).is_ok_and(|words| words == 0);
     if silent {
-        // What cannot be told is lost; the interrupt must not be.
+        // A message that cannot be set is lost; the interrupt must not be.
         let _ = value.setattr("args", (said,));
     }
     interrupt

@@ -45,7 +45,7 @@ impl Session {
         })
     }
 
-    /// By the name of each table that the queries ask: advice as JSON and as text.
+    /// By the name of each table that the queries use: advice as JSON and as text.
     fn advise(&self, py: Python<'_>, queries: String) -> PyResult<Vec<(String, String, String)>> {
         let session = Arc::clone(&self.0);
         let found = wait(py, move || async move { advise_session(&session, &queries).await })?;

@@ -26,8 +26,8 @@ const AHEAD: usize = 2;
 /// Readers call from C, with or without the GIL, and an unwinding panic would end the process there: the query runs on
 /// the runtime's threads, and only its results and its death are passed on.
 ///
-/// A forked child has the memory of it and none of the threads. Whatever would wait for them, or for a lock that one of them held, is an error
-/// there, or is left alone.
+/// A forked child has the memory of the query and none of its threads. Whatever would wait for them, or for a lock that one of them held,
+/// is an error there, or is left alone.
 pub(crate) struct Running {
     /// None once a child found that it is one.
     query: Option<Query>,
@@ -52,7 +52,7 @@ impl Running {
             let mut stream = match started {
                 Ok(stream) => stream,
                 Err(error) => {
-                    // Nobody hears it only if the reader is gone.
+                    // Sending fails only if the reader is gone.
                     let _ = sender.send(Err(error.into())).await;
                     return;
                 }

@@ -171,7 +171,7 @@ impl Table {
         wait_finished(py, flushed, |()| "the buffer was flushed all the same".to_owned())
     }
 
-    /// Keeps or discards what a store has pending that does not belong to the table; whether there was something.
+    /// Keeps or discards what a store has buffered that does not belong to the table; gives whether there was something.
     fn repair(&self, py: Python<'_>, keep: bool) -> PyResult<bool> {
         let table = Arc::clone(&self.0);
         let pending = if keep { RepairAction::Keep } else { RepairAction::Discard };
@@ -179,7 +179,7 @@ impl Table {
         wait_finished(py, repaired, |_| "it was decided all the same".to_owned())
     }
 
-    /// Folds pending rows into the data files.
+    /// Migrates buffered rows into the data files.
     fn migrate(
         &self,
         py: Python<'_>,
@@ -207,7 +207,7 @@ impl Table {
         described(py, &report)
     }
 
-    /// The table at a glance, and how its pending updates stand.
+    /// The table at a glance, and how its buffered updates stand.
     fn info(&self, py: Python<'_>) -> PyResult<(Described, Option<Described>)> {
         let table = Arc::clone(&self.0);
         let info = wait(py, move || async move { lakemark_datafusion::table_info(&table).await })?;
@@ -215,7 +215,7 @@ impl Table {
         Ok((described(py, &info)?, updates))
     }
 
-    /// How pending updates stand.
+    /// How buffered updates stand.
     fn updates(&self, py: Python<'_>) -> PyResult<Option<Described>> {
         let table = Arc::clone(&self.0);
         let info = wait(py, move || async move { table.updates_info().await })?;
@@ -388,7 +388,7 @@ fn describe(snapshot: &lakemark_table::Snapshot, indexes: &[IndexInfo]) -> serde
     })
 }
 
-/// Runs a build or the like: `progress` is told how far it is, an interrupt stops it in good order.
+/// Runs a build or the like. `progress` gets how far it is, and an interrupt stops the work in good order.
 fn watched<R, F>(
     py: Python<'_>,
     options: BuildOptions,

@@ -16,7 +16,7 @@ use tracing_subscriber::{Layer, registry};
 
 use crate::error;
 
-/// More than this many are waiting only if nobody listens; the oldest are dropped then.
+/// More than this many wait only if no call raises them; the oldest are dropped then.
 const LIMIT: usize = 100;
 
 static WAITING: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());

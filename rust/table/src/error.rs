@@ -13,25 +13,25 @@ pub enum ErrorKind {
     InvalidInput,
     /// The table, column or index does not exist.
     NotFound,
-    /// An index of that name exists.
+    /// An index of that name exists, or a row with the key of an insert.
     AlreadyExists,
     /// A type, table feature or storage that this release does not serve.
     Unsupported,
-    /// Files of one table disagree on the type of a column.
+    /// Files of one table disagree on the type of a column, or rows do not fit the columns of a table.
     SchemaMismatch,
     /// Others committed at the same time, again and again.
     Conflict,
-    /// Pending updates take all the space that they may have.
+    /// Buffered updates take all the space that they may have.
     CacheFull,
     /// What an old version of the table needs is gone.
     SnapshotExpired,
-    /// The pending changes of a store may not be those of the table.
+    /// The buffered changes of a store may not be those of the table.
     StoreMismatch,
     /// Bytes are not what they should be.
     Corrupt,
     /// Reading or writing failed.
     Io,
-    /// The caller asked to stop.
+    /// The caller requested a stop.
     Cancelled,
     /// A defect of Lakemark.
     Internal,
@@ -163,10 +163,10 @@ pub fn kind_of_storage(error: &object_store::Error) -> ErrorKind {
         object_store::Error::NotFound { .. } => ErrorKind::NotFound,
         object_store::Error::AlreadyExists { .. } => ErrorKind::AlreadyExists,
         object_store::Error::NotSupported { .. } | object_store::Error::NotImplemented { .. } => ErrorKind::Unsupported,
-        // Only reads of what was listed before ask for one version.
+        // Only reads of what was listed before are for one version.
         object_store::Error::Precondition { .. } => ErrorKind::Conflict,
         object_store::Error::Generic { source, .. } => match source.downcast_ref::<std::io::Error>() {
-            // What is no file, and a file that ends before what others say is in it.
+            // Bytes that are no such file, and a file that ends before what others say is in it.
             Some(error) if matches!(error.kind(), InvalidData | UnexpectedEof) => ErrorKind::Corrupt,
             _ => ErrorKind::Io,
         },
@@ -174,7 +174,7 @@ pub fn kind_of_storage(error: &object_store::Error) -> ErrorKind {
     }
 }
 
-/// What kind of failure an error of the Parquet reader is: what it does not owe to the storage, it owes to the file's bytes.
+/// What kind of failure an error of the Parquet reader is. Errors that are not the storage's come from the file's bytes.
 #[must_use]
 pub fn kind_of_parquet(error: &ParquetError) -> ErrorKind {
     match error {

@@ -11,7 +11,7 @@ const AUTO: &str = "auto";
 /// A kind of index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexKind {
-    /// Says for every value, or for bins of them, which rows hold it.
+    /// Says for every value, or for bins of them, which rows have it.
     Bitmap,
     /// Finds single keys: a packed tree.
     Key,
@@ -21,7 +21,7 @@ pub enum IndexKind {
     Summary,
 }
 
-/// By its name.
+/// An index kind is written as its name.
 impl Serialize for IndexKind {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
@@ -29,7 +29,7 @@ impl Serialize for IndexKind {
 }
 
 impl IndexKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 4] = [Self::Bitmap, Self::Key, Self::BloomTree, Self::Summary];
 
     /// The name in statements, options and lists.

@@ -2,7 +2,7 @@
 //!
 //! Uses `snapshot` and the rooms below it.
 //!
-//! Invariant: a segment says of a file only what the file held when its fingerprint was taken.
+//! Invariant: a segment says of a file only what the file had when its fingerprint was taken.
 
 pub mod advise;
 pub(crate) mod build;

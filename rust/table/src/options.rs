@@ -16,8 +16,8 @@ pub struct TableOptions {
     pub store: Option<String>,
     /// Options of the object store, by the names that `object_store` knows.
     pub storage_options: HashMap<String, String>,
-    /// The version that is read, and nothing but read; the newest state if none is given. Of a Delta table it is Delta's, of other
-    /// tables the number of a manifest: see [`Table::history`](crate::Table::history).
+    /// The version that is read, and nothing but read; the newest state if none is given. Of a Delta table it is Delta's, of other tables
+    /// the number of a manifest: see [`Table::history`](crate::Table::history).
     pub version: Option<u64>,
 }
 
@@ -26,15 +26,15 @@ pub struct TableOptions {
 pub struct IndexSpec {
     /// Its name, unique in the table; made from kind and column if none is given.
     pub name: Option<String>,
-    /// Its columns; this release takes one. A field inside of structs is named by the way to it, as in `place.city`: see
-    /// [`Snapshot::resolve`](crate::Snapshot::resolve).
+    /// Its columns; an index over several of them is of the kind `key`. A field inside of structs is named by the way to it, as in
+    /// `place.city`: see [`Snapshot::resolve`](crate::Snapshot::resolve).
     pub columns: Vec<String>,
     /// None means `auto`, which chooses kind and encoding unless the options name an encoding.
     pub kind: Option<IndexKind>,
-    /// Of the kind `bitmap`: `encoding` (the names of [`lakemark_format::Encoding::BITMAP`], `equality` if none is given), `precision` (digits or a
-    /// unit of the calendar, for the encoding `binned`). Of the
-    /// kinds `bloom_tree` and `summary`: `fpp` (how often a filter may hold a key that is not there, 1e-15 to below 1; 0.05 zones read in vain by a search if none is given),
-    /// `zone_rows` (rows that share a filter, of one row group; 20,000 and 65,536). Of any kind: `files_per_segment` (1 to 4096).
+    /// Of the kind `bitmap`: `encoding` (the names of [`lakemark_format::Encoding::BITMAP`], `equality` if none is given), `precision`
+    /// (digits or a unit of the calendar, for the encoding `binned`). Of the kinds `bloom_tree` and `summary`: `fpp` (how often a filter
+    /// may have a key that is not there, 1e-15 to below 1; 0.05 zones read in vain by a search if none is given), `zone_rows` (rows that
+    /// share a filter, of one row group; 20,000 and 65,536). Of any kind: `files_per_segment` (1 to 4096).
     pub options: BTreeMap<String, String>,
 }
 
@@ -45,7 +45,7 @@ pub struct BuildOptions {
     pub memory_bytes: Option<u64>,
     /// Threads that read and index; one per core if none is given.
     pub threads: Option<usize>,
-    /// Who is told how far it is.
+    /// Gets reports of how far the build is.
     pub progress: Option<Arc<dyn Progress>>,
     /// Stops the build when set.
     pub cancel: Option<CancelFlag>,
@@ -55,17 +55,17 @@ pub struct BuildOptions {
     pub verify: bool,
 }
 
-/// Told by a build or a migration how far it is.
+/// Gets reports from a build or a migration of how far it is.
 pub trait Progress: Send + Sync {
-    /// It begins and has this many rows to read.
+    /// The work begins and has this many rows to read.
     fn start(&self, total_rows: u64);
     /// So many more rows were read.
     fn advance(&self, rows: u64);
-    /// It ended, well or not.
+    /// The work ended, well or not.
     fn finish(&self);
 }
 
-/// Asks a running build to stop; clones share the request.
+/// Stops a running build; clones share the request.
 #[derive(Clone, Debug, Default)]
 pub struct CancelFlag(Arc<AtomicBool>);
 
@@ -76,12 +76,12 @@ impl CancelFlag {
         Self::default()
     }
 
-    /// Asks to stop.
+    /// Requests a stop.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::SeqCst);
     }
 
-    /// Whether someone asked.
+    /// Whether somebody requested a stop.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::SeqCst)
@@ -91,11 +91,11 @@ impl CancelFlag {
 /// What is migrated, and when.
 #[derive(Clone)]
 pub struct MigrateOptions {
-    /// How much of what is pending, above 0 up to 1: the rows with the lowest keys that were not migrated yet.
+    /// How much of what is buffered, above 0 up to 1: the rows with the lowest keys that were not migrated yet.
     pub fraction: f64,
     /// Nothing is migrated while less of the cache than this is full, 0 to 1.
     pub threshold: Option<f64>,
-    /// Who is told how far it is: first rows that are rewritten, then those that are indexed.
+    /// Gets reports of how far the migration is: first rows that are rewritten, then rows that are indexed.
     pub progress: Option<Arc<dyn Progress>>,
 }
 
@@ -110,7 +110,7 @@ impl Default for MigrateOptions {
 pub struct VacuumOptions {
     /// What has been out of use for longer is removed; at least one hour, 7 days by default.
     pub older_than: Duration,
-    /// Only tell what would be removed.
+    /// Whether the vacuum only says what would be removed.
     pub dry_run: bool,
     /// Whether files of the user's that a publication took out of the folder go, too, once no version needs them.
     pub originals: bool,
@@ -127,27 +127,27 @@ impl Default for VacuumOptions {
 pub struct ProbeOptions {
     /// Whether indexes may be used at all.
     pub use_index: bool,
-    /// Only the number of rows is wanted, not which.
+    /// Whether only the number of rows is requested, and not which rows.
     pub count_only: bool,
     /// Whether rows that were found before may be taken from memory, and rows found now kept there.
     pub use_cache: bool,
-    /// What the caller is going to do with the rows. If it is told, conditions whose search costs more than it saves are
-    /// left out, with the reason `scan_is_cheaper`.
+    /// What the caller is going to do with the rows. If it is given, conditions whose search costs more than it saves are left out, with
+    /// the reason `scan_is_cheaper`.
     pub reading: Option<ReadCost>,
-    /// Whether rows that are deleted at the pinned version are found as well: what a key hits in a file must not hang on the version.
+    /// Whether rows that are deleted at the pinned version are found as well. What a key hits in a file must not depend on the version.
     pub physical_rows: bool,
 }
 
 /// What reading a row costs the caller.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReadCost {
-    /// The columns that are wanted.
+    /// The columns of the result.
     pub output: ColumnReadCost,
     /// The columns that only the filter needs, of rows that it must test.
     pub filter: ColumnReadCost,
     /// Reading ends after so many rows.
     pub limit: Option<f64>,
-    /// What indexes would tell in place of reading, if they decide for every row whether it is wanted.
+    /// What indexes give in place of reading, if they decide for every row whether it is selected.
     pub told: Option<IndexOnlyCost>,
     /// Nanoseconds of one core that the next operator takes for each row that is handed on.
     pub above: f64,
@@ -163,7 +163,7 @@ pub struct ColumnReadCost {
 }
 
 impl ReadCost {
-    /// A reader that ends at a limit hands on batches of at least so many rows that were found: smaller ones cost more to hand on than to
+    /// A reader that ends at a limit hands on batches of at least so many rows that were found. Smaller ones cost more to hand on than to
     /// decode.
     pub const LEAST_BATCH_ROWS: usize = 64;
 }
@@ -175,14 +175,14 @@ impl ColumnReadCost {
         Self { count: leaves(data_type), decode: value_cost(data_type) }
     }
 
-    /// These and others.
+    /// Both sets of columns together.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self { count: self.count + other.count, decode: self.decode + other.decode }
     }
 }
 
-/// Columns of a file that hold the parts of such a value.
+/// Columns of a file that have the parts of such a value.
 fn leaves(data_type: &DataType) -> f64 {
     match data_type {
         DataType::Struct(fields) => fields.iter().map(|field| leaves(field.data_type())).sum(),
@@ -213,21 +213,21 @@ impl Default for ProbeOptions {
     }
 }
 
-/// Values that indexes would tell in place of reading them.
+/// Values that are index-only: indexes give them in place of reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct IndexOnlyCost {
-    /// Nanoseconds that it takes, all cores at work.
+    /// Nanoseconds that the values take from the index, all cores at work.
     pub nanoseconds: f64,
-    /// The part of all rows that has to be wanted at least: with fewer, rows are as quickly read as values told.
+    /// The least share of all rows that has to be selected. With fewer, rows are as quickly read as values taken from the index.
     pub least_share: f64,
-    /// What it read of directories to know.
+    /// Reads of directories for this estimate.
     pub index_reads: u64,
     /// Bytes of these reads.
     pub index_bytes: u64,
 }
 
 impl IndexOnlyCost {
-    /// Both.
+    /// The costs of both together.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {

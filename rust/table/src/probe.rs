@@ -1,7 +1,7 @@
-//! From a predicate to the rows of each file that are certainly or possibly chosen.
+//! From a predicate to the rows of each file that are selected, or may be.
 //!
 //! ```text
-//! predicate ─ simplify ─▶ leaves ─▶ answers per leaf and file ─ algebra per file ─▶ certain, uncertain
+//! predicate ─ simplify ─▶ leaves ─▶ answers per leaf and file ─ algebra per file ─▶ rows that are exact, rows to be rechecked
 //!                                   partition column: a constant
 //!                                   column that the file lacks: NULLs
 //!                                   index: segment, two rounds of reads
@@ -56,7 +56,7 @@ const FILES_PER_TASK: usize = 64;
 /// Rows from which the algebra is spread over the cores.
 const PARALLEL_ROWS: u64 = 1 << 18;
 
-/// Cores of the machine, asked once: the system answers out of several files.
+/// Cores of the machine, found once: the system reads several files for the number.
 static CORES: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(2, Into::into));
 
 impl Snapshot {
@@ -179,7 +179,7 @@ async fn combine(
     let RuledOut { mut done, open } = ruled_out(predicate, answers, row_groups, counted, count_only);
     let of_file = |file: &usize| row_groups.get(*file).copied().flatten();
     let rows: u64 = open.iter().filter_map(of_file).flatten().copied().map(u64::from).sum();
-    // Where nothing is tested no row is looked at.
+    // A constant predicate tests nothing, so that no row is looked at.
     let is_constant = matches!(predicate, Predicate::Const(_));
     if rows < PARALLEL_ROWS || open.len() == 1 || is_constant {
         let run = |file| ProbedFile { file, probe: work(file).run(predicate, count_only) };
@@ -205,7 +205,7 @@ async fn combine(
     Ok(done.into_iter().map(|done| done.probe).collect())
 }
 
-/// What the probe says of a file.
+/// What the probe found of a file.
 struct ProbedFile {
     file: usize,
     probe: FileProbe,
@@ -213,9 +213,9 @@ struct ProbedFile {
 
 /// The files of a probe, by whether anything is left to find out.
 struct RuledOut {
-    /// Those of which no row is chosen, by what is known of them as a whole.
+    /// Files of which no row is selected, as what is known of each file as a whole shows.
     done: Vec<ProbedFile>,
-    /// Those whose rows the algebra is about.
+    /// Files whose rows the algebra is about.
     open: Vec<usize>,
 }
 

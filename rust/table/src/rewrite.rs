@@ -1,9 +1,9 @@
-//! Folding pending rows into the data files of a table: what a migration does to the table itself.
+//! Merging buffered rows into the data files of a table: what a migration does to the table itself.
 //!
-//! A file with rows that newer ones replace is written anew: a newer row takes the place of the first row that it
-//! replaces, the others are left out, and all keep their order. Rows that replace none, or that moved to another
-//! partition, go to new files, sorted by key. Row groups of which no row changes are copied as bytes. [`delta`] publishes the result by one commit of the log; [`folder`]
-//! leaves that to whoever writes the manifest.
+//! A file with rows that newer ones replace is written anew. A newer row takes the place of the first row that it replaces, the others are
+//! left out, and all keep their order. Rows that replace none, or that moved to another partition, go to new files, sorted by key. Row
+//! groups of which no row changes are copied as bytes. [`delta`] publishes the result by one commit of the log; [`folder`] leaves that to
+//! whoever writes the manifest.
 
 mod copy;
 pub(crate) mod delta;
@@ -47,47 +47,45 @@ use crate::store::locks::FileLock;
 
 pub(crate) use crate::rewrite::row_block::RowBlock;
 
-/// New rows that are looked at to tell how large they are.
+/// New rows that are read to find out how large they are.
 const SAMPLE_ROWS: usize = 1024;
 
-/// What is folded into the data files of a snapshot. That is one without pending updates laid over it: what its files
-/// have deleted are their deletion vectors and nothing else, since all of that is left out of files that are written
-/// anew.
+/// What is merged into the data files of a snapshot. The snapshot has no buffered updates. So the deleted rows of its files are those of
+/// deletion vectors and nothing else, since all of them are left out of files that are written anew.
 pub(crate) struct RewriteInput<'a> {
-    /// For each file of the snapshot the rows that the new rows replace or that were deleted; a file without any stays
-    /// as it is.
+    /// For each file of the snapshot the rows that the new rows replace or that were deleted. A file without any stays as it is.
     pub shadow: &'a [Option<Arc<RowSet>>],
     /// The new rows in the table's schema, in any order. Their keys are unique.
     pub rows: &'a [Arc<dyn RowBlock>],
     /// The columns of the key, by the names that they show.
     pub key: &'a [String],
-    /// The keys of what is folded, to be looked for in files that others add; without them any file of others is a conflict.
+    /// The keys of the rows that are merged, to be searched in files that others add; without them any file of others is a conflict.
     pub keys: Option<&'a dyn RewrittenKeys>,
-    /// Who is told how far it is.
+    /// Gets reports of how far the rewrite is.
     pub progress: Option<Arc<dyn Progress>>,
-    /// What is held until a commit that was begun is made or not, also if the caller goes away.
+    /// The lock that is held until a commit that was begun is made or not, also if the caller goes away.
     pub lock: Option<Arc<FileLock>>,
 }
 
-/// The keys of what is folded.
+/// The keys of the rows that are merged.
 pub(crate) trait RewrittenKeys: Send + Sync {
-    /// Whether a file that others added has one of them.
+    /// Whether a file that others added has one of these keys.
     fn are_in<'a>(&'a self, added: &'a [String]) -> BoxFuture<'a, Result<bool>>;
 }
 
-/// What folding wrote.
+/// What a rewrite wrote.
 #[derive(Debug, Default)]
 pub(crate) struct RewriteOutput {
     /// The new files.
     pub files: Vec<WrittenFile>,
-    /// The files of the snapshot that they replace, by number. Nothing may be left of one.
+    /// The files of the snapshot that the new files replace, by number. A replaced file may have no successor.
     pub replaced: Vec<usize>,
 }
 
 /// Writes the new files and sees to it that they are on the disk. Nobody sees them before they are published.
 ///
-/// Row groups are made on all cores, each in memory, and get into the files in their order: as many are in memory as there are
-/// cores, and a few bytes of each new row.
+/// Row groups are made on all cores, each in memory, and get into the files in their order. As many are in memory as there are cores, and a
+/// few bytes of each new row.
 async fn rewrite_files(snapshot: &Snapshot, fold: &RewriteInput<'_>, target: &FileTarget<'_>) -> Result<RewriteOutput> {
     if fold.shadow.len() != snapshot.files().len() {
         return Err(Error::internal("the shadow to fold is that of another snapshot"));
@@ -132,11 +130,11 @@ struct RewriteJob<'a> {
 /// A row group that is being made.
 struct EncodingRowGroup {
     row_group: JoinHandle<Result<RowGroup>>,
-    /// The file that it begins.
+    /// The file that begins with it.
     begins: Option<Box<FileWriter>>,
-    /// The file that ends with it.
+    /// Whether a file ends with it.
     ends: FileEnd,
-    /// Rows that are dealt with then.
+    /// Rows that are done with it.
     rows: u64,
 }
 
@@ -144,11 +142,11 @@ struct EncodingRowGroup {
 #[derive(Clone, Copy)]
 enum FileEnd {
     No,
-    /// The one that replaces this file.
+    /// The file that replaces this one.
     Replacing(usize),
-    /// One of new rows.
+    /// A file of new rows.
     New,
-    /// One of new rows, if it is large enough.
+    /// A file of new rows, if it is large enough.
     IfFull,
 }
 
@@ -243,7 +241,7 @@ impl RewriteJob<'_> {
         }
     }
 
-    /// Lets what is being made end: it would write nothing, but use memory and cores.
+    /// Ends what is being made: it would write nothing, but use memory and cores.
     async fn stop(&mut self) {
         for making in self.making.drain(..) {
             making.row_group.abort();

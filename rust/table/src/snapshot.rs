@@ -51,31 +51,32 @@ pub struct DataFile {
     pub path: String,
     /// One value (an array of length 1) per partition column.
     pub partition_values: Vec<ArrayRef>,
-    /// Rows that a deletion vector hides.
+    /// Rows that a deletion vector deletes, and rows that buffered changes delete or replace.
     pub deleted: Option<Arc<RowSet>>,
-    /// Rows per row group, where the manifest or a footer that was read tells them.
+    /// Rows per row group, where the manifest or a footer that was read has them.
     pub row_groups: Option<Vec<u32>>,
     /// Columns whose statistics in the footer are false, as the manifest knows.
     pub false_statistics: FalseStatistics,
 }
 
-/// What a probe says of every file of the snapshot, in the order of [`Snapshot::files`].
+/// What a probe found of every file of the snapshot, in the order of [`Snapshot::files`].
 #[derive(Clone, Debug)]
 pub struct Probe {
     /// One entry per file.
     pub files: Vec<FileProbe>,
-    /// Rows that are in no data file yet, for which the predicate must be evaluated: those of [`Snapshot::buffered_rows`] for which it may be true.
+    /// Rows that are in no data file yet, for which the predicate must be evaluated: the rows of [`Snapshot::buffered_rows`] for which it
+    /// may be true.
     pub buffered: Option<Arc<BufferedRows>>,
     /// Whether searches were left out as reading is cheaper.
     pub searches_skipped: bool,
-    /// The share of the rows found that the conditions left out are true of, likely; none if nobody knows.
+    /// The likely share that the conditions left out are true of, among the rows found; none if it is unknown.
     pub skipped_selectivity: Option<f64>,
-    /// How it came about and what it cost.
+    /// How the probe came about and what it cost.
     pub report: ProbeReport,
 }
 
 impl Probe {
-    /// The number of rows for which the predicate is true, if that is certain for every file and nothing is pending.
+    /// The number of rows for which the predicate is true, if every file has exact rows alone and nothing is buffered.
     #[must_use]
     pub fn exact_row_count(&self) -> Option<u64> {
         self.exact_rows_of_files().filter(|_| self.buffered_row_count() == 0)
@@ -87,8 +88,8 @@ impl Probe {
         self.buffered.as_ref().map_or(0, |pending| pending.row_count())
     }
 
-    /// The number of rows of data files for which the predicate is true, if that is certain for every file. Pending rows are no rows
-    /// of files.
+    /// The number of rows of data files for which the predicate is true, if every file has exact rows alone. Buffered rows are no rows of
+    /// files.
     #[must_use]
     pub fn exact_rows_of_files(&self) -> Option<u64> {
         let rows = self.files.iter().map(|file| match file {
@@ -100,7 +101,7 @@ impl Probe {
     }
 }
 
-/// What a probe says of one file.
+/// What a probe found of one file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FileProbe {
     /// Nothing: scan the file with the predicate (and take out the rows of [`DataFile::deleted`]).
@@ -111,7 +112,7 @@ pub enum FileProbe {
         row_groups: Vec<u32>,
         /// Rows for which the predicate is true.
         certain: RowSet,
-        /// Rows for which it must be evaluated; none of them is certain.
+        /// Rows to be rechecked: the predicate must be evaluated for them. None of them is exact.
         uncertain: RowSet,
     },
     /// Only how many rows count, for [`ProbeOptions::count_only`].
@@ -124,13 +125,13 @@ pub enum FileProbe {
 /// What is known of a data file beyond the listing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FileIndexState {
-    /// Its ordinal in the manifest, if a file of its path and size was indexed.
+    /// The file's ordinal in the manifest, if a file of its path and size was indexed.
     pub ordinal: Option<u32>,
     /// The modification time or entity tag is another one: fingerprints decide.
     pub unverified: bool,
     /// A file of its path was indexed, but of another size.
     pub size_changed: bool,
-    /// The columns that it has, by the names that they show, if a footer or the manifest told.
+    /// The file's columns, by the names that the table shows, if a footer or the manifest has them.
     pub schema: Option<SchemaRef>,
 }
 
@@ -146,7 +147,7 @@ pub struct Snapshot {
     object_store: Arc<dyn ObjectStore>,
     root: Url,
     delta_version: Option<u64>,
-    /// The names that columns have in the files, where those are others.
+    /// The names that columns have in the files, where those differ from the table's.
     names: Option<Arc<ColumnMapping>>,
     pub(crate) manifest: Option<Arc<Manifest>>,
     pub(crate) store: Option<Arc<Store>>,
@@ -195,14 +196,14 @@ impl Snapshot {
         &self.files
     }
 
-    /// What a reader found out of the data files and keeps with them, by their places in [`Snapshot::files`]: rows that are hidden or pending by now
-    /// must not matter to it. Snapshots of the same files share it.
+    /// What a reader found out of the data files and keeps with them, by their places in [`Snapshot::files`]. It must not depend on which
+    /// rows are deleted, replaced or buffered by now. Snapshots of the same files share it.
     #[must_use]
     pub fn reader_cache<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
         self.attached.get()
     }
 
-    /// The store that holds the data files.
+    /// The store that the data files are in.
     #[must_use]
     pub fn object_store(&self) -> Arc<dyn ObjectStore> {
         Arc::clone(&self.object_store)
@@ -214,7 +215,7 @@ impl Snapshot {
         self.pending.as_ref()
     }
 
-    /// The store that holds the runs of pending rows.
+    /// The store that has the runs of buffered rows.
     #[must_use]
     pub fn run_store(&self) -> Option<Arc<dyn ObjectStore>> {
         self.store.as_ref().map(|store| Arc::clone(store.object_store()))
@@ -226,13 +227,13 @@ impl Snapshot {
         self.sequence
     }
 
-    /// Rows of the data files that are hidden: deleted, or replaced by pending ones.
+    /// Rows of the data files that are deleted, or replaced by buffered ones.
     #[must_use]
     pub fn deleted_rows(&self) -> u64 {
         self.files.iter().filter_map(|file| file.deleted.as_ref()).map(|hidden| u64::from(hidden.len())).sum()
     }
 
-    /// Rows that a reader sees; none if nobody has told yet how many a data file has.
+    /// Rows that a reader sees; none while the number of rows of a data file is unknown.
     #[must_use]
     pub fn rows(&self) -> Option<u64> {
         let of_file = |file: &DataFile| Some(file.row_groups.as_ref()?.iter().copied().map(u64::from).sum::<u64>());
@@ -254,7 +255,7 @@ impl Snapshot {
         !updates.key.iter().all(is_there)
     }
 
-    /// Makes these partition columns text, which has their values as their folders are called.
+    /// Makes these partition columns text: texts have the values as the folders are called.
     pub(crate) fn read_as_text(&mut self, columns: &BTreeSet<String>) -> Result<()> {
         for (place, column) in self.partition_columns.iter_mut().enumerate() {
             if column.data_type().is_string() || !columns.contains(column.name()) {
@@ -283,7 +284,7 @@ impl Snapshot {
         &self.root
     }
 
-    /// The names that columns have in the files, where those are others than the table shows.
+    /// The names that columns have in the files, where those differ from what the table shows.
     #[must_use]
     pub fn column_names(&self) -> Option<&Arc<ColumnMapping>> {
         self.names.as_ref()
@@ -366,7 +367,8 @@ impl Snapshot {
         self.indexes_without(&HashSet::new())
     }
 
-    /// The same, for people: segments that are gone cover nothing. It takes a listing of the store; the next build makes them again.
+    /// The same, for people: segments that are gone cover nothing. That takes a listing of the store; the next build makes such segments
+    /// again.
     pub async fn checked_indexes(&self) -> Result<Vec<IndexInfo>> {
         let (Some(store), Some(manifest)) = (&self.store, &self.manifest) else { return Ok(self.indexes()) };
         let lost = missing(store, manifest, &manifest.indexes).await?;
@@ -428,15 +430,15 @@ impl Snapshot {
         }
     }
 
-    /// The indexes that can answer tests of the values of `column`, as it is typed now: first those that know every row, and of the
-    /// others those that know the smaller zones.
+    /// The indexes that can answer tests of the values of `column`, as it is typed now. First are those that know every row, then those
+    /// that know the smaller zones.
     pub(crate) fn indexes_of(&self, column: &str) -> Vec<&ManifestIndex> {
         let mut found = self.usable_on(column);
         found.retain(|index| !index.key_type.is_list());
         found
     }
 
-    /// The same of what can answer the test of a leaf. Of lists, an index knows the elements and which are NULL.
+    /// The indexes that can answer the test of a leaf, in the same order. Of lists, an index knows the elements and which are NULL.
     pub(crate) fn indexes_for(&self, leaf: &Leaf) -> Vec<&ManifestIndex> {
         let mut found = self.usable_on(&leaf.column);
         found.retain(|index| match leaf.test {
@@ -468,7 +470,7 @@ impl Snapshot {
             || self.begins_composite(column)
     }
 
-    /// Whether an index over several columns begins with this one: of others alone it knows nothing.
+    /// Whether an index over several columns begins with this one: of its other columns alone the index knows nothing.
     fn begins_composite(&self, column: &str) -> bool {
         let stored = self.physical_name(column);
         let is_over = |index: &ManifestIndex| {
@@ -489,12 +491,12 @@ impl Snapshot {
         indexes.any(|index| begins(index) && made_for_it(index))
     }
 
-    /// Those of [`Self::indexes_of`] that know every row.
+    /// The indexes of [`Self::indexes_of`] that know every row.
     pub(crate) fn exact_indexes_of(&self, column: &str) -> Vec<&ManifestIndex> {
         exact(self.indexes_of(column))
     }
 
-    /// Those of [`Self::indexes_for`] that know every row.
+    /// The indexes of [`Self::indexes_for`] that know every row.
     pub(crate) fn exact_indexes_for(&self, leaf: &Leaf) -> Vec<&ManifestIndex> {
         exact(self.indexes_for(leaf))
     }
@@ -508,7 +510,7 @@ impl Snapshot {
     }
 }
 
-/// Those that know every row.
+/// Of these indexes those that know every row.
 fn exact(mut indexes: Vec<&ManifestIndex>) -> Vec<&ManifestIndex> {
     indexes.retain(|index| IndexKind::of(index).is_some_and(IndexKind::is_exact));
     indexes

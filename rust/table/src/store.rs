@@ -1,8 +1,7 @@
 //! The store of indexes: numbered manifests and segment files, each written once.
 //!
-//! Reads go through the object store. On a local file system writes do not: `object_store` never syncs, so that a
-//! commit there is a synced temporary file, a hard link to its final name (which fails if someone was faster) and a
-//! synced folder.
+//! Reads go through the object store. On a local file system writes do not, since `object_store` never syncs. A commit there is a synced
+//! temporary file, a hard link to its final name (which fails if someone was faster) and a synced folder.
 
 pub(crate) mod kind;
 pub(crate) mod locks;
@@ -58,7 +57,7 @@ pub(crate) struct Store {
 pub(crate) enum StoreFileKind {
     /// The manifest of this number.
     Manifest(u64),
-    /// A segment of an index, or what a run was resolved to.
+    /// A segment of an index, or the position map of a run.
     Segment,
     /// A log or a run of updates.
     Update,
@@ -118,7 +117,7 @@ impl Store {
         self.place.local.as_ref().map(|folder| folder.join(relative))
     }
 
-    /// Whether there are pending updates, or were: they are data, and none of them may be lost without a word.
+    /// Whether there are buffered updates, or were. They are data: none of them may be lost without a word.
     pub(crate) async fn has_updates(&self) -> Result<bool> {
         let listed = self.listed(self.place.object_store.list(Some(&self.object_path(UPDATES)))).await?;
         let is_data = |meta: &ObjectMeta| {
@@ -142,7 +141,7 @@ impl Store {
         .await
     }
 
-    /// The segments that the newest manifest names, by their ids. Of others nobody may say that they are damaged: whoever took them out of the
+    /// The segments that the newest manifest names, by their ids. Nobody may call other segments damaged: whoever took them out of the
     /// manifest may have removed their files, too.
     pub(crate) async fn named_segments(&self) -> Result<HashSet<[u8; 16]>> {
         let manifest = self.newest().await?.manifest?;
@@ -193,8 +192,8 @@ impl Store {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|cached| Arc::clone(&cached.manifest))
     }
 
-    /// Numbers only grow, so that the listing begins where the last one ended: a store with many manifests is listed as
-    /// quickly as a new one.
+    /// Numbers only grow, so that the listing begins where the last one ended. So a store with many manifests is listed as quickly as a new
+    /// one.
     async fn newest_listed(&self) -> Result<Option<ListedManifest>> {
         let folder = self.object_path(MANIFESTS);
         let newest_of = |listed: Vec<ObjectMeta>| {
@@ -329,7 +328,7 @@ impl Store {
         Ok(PutTarget { object_store: &self.place.object_store, path, local }.put(bytes).await)
     }
 
-    /// The error of a commit of which nobody can tell whether it was made.
+    /// The error of a commit of which nobody knows whether it was made.
     pub(crate) fn unsure(&self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
         Error::io(format!(
             "the store {} answered with an error, and whether the change was made cannot be told: it is there as a whole or not at all. \
@@ -447,7 +446,7 @@ impl Store {
         writer.finish().await.map(|_| ()).map_err(|error| self.unwritable(error))
     }
 
-    /// Lets tests know of files that are about to be removed, if they are local ones.
+    /// Tells tests of local files that are about to be removed.
     fn attempt_removal<'a>(&self, paths: impl IntoIterator<Item = &'a Path>) -> Result<()> {
         if !self.is_local() {
             return Ok(());

@@ -50,14 +50,14 @@ impl Table {
             let store = place.map(|place| Arc::new(Store::new(place)));
             let updates = UpdatableTable::new(BaseTable::new(location, format, options.version, store));
             if options.version.is_some() {
-                // Whoever asks for a version that is not there learns it now.
+                // A caller that requests a version that is not there learns it now.
                 pin::pin(&updates).await?;
             }
             Ok(Arc::new(Self { updates }))
         })
     }
 
-    /// The table without what is pending.
+    /// The table without what is buffered.
     pub(crate) fn base(&self) -> &BaseTable {
         &self.updates.base
     }
@@ -86,16 +86,16 @@ impl Table {
         self.base().version
     }
 
-    /// The same table at a version; that it is there is seen when a snapshot is taken.
+    /// The same table at a version. Whether the version is there is seen when a snapshot is taken.
     #[must_use]
     pub fn at_version(&self, version: u64) -> Arc<Self> {
         Arc::new(Self { updates: UpdatableTable::new(self.base().at_version(version)) })
     }
 
-    /// The newest version that was made until a moment, in microseconds since 1970-01-01 UTC.
+    /// The newest version that was made until a point in time, in microseconds since 1970-01-01 UTC.
     ///
     /// # Errors
-    /// All that can be read are younger (`SnapshotExpired`).
+    /// All versions that can be read are younger (`SnapshotExpired`).
     pub fn version_at(&self, micros: i64) -> BoxFuture<'_, Result<u64>> {
         Box::pin(pin::history::version_at(self.base(), micros))
     }
@@ -108,31 +108,34 @@ impl Table {
     /// An error for a table that was opened at a version.
     ///
     /// # Errors
-    /// It is one (`InvalidInput`): nothing can be changed in the past.
+    /// The table was opened at a version (`InvalidInput`): nothing can be changed in the past.
     pub fn check_open_for_changes(&self) -> Result<()> {
         self.base().check_open_for_changes()
     }
 
-    /// Pins the newest state, or the version that the table was opened at. Indexes that cannot be read give a warning and a snapshot without indexes.
+    /// Pins the newest state, or the version that the table was opened at. Indexes that cannot be read give a warning and a snapshot
+    /// without indexes.
     pub fn snapshot(&self) -> BoxFuture<'_, Result<Arc<Snapshot>>> {
         Box::pin(async move { pin::pin(&self.updates).await.map(Arc::new) })
     }
 
-    /// Pins the newest state of the data files alone: pending changes hide no row of theirs and add none. For readers that see nothing
-    /// but the files; [`Table::changes_beside_files`] tells what they miss.
+    /// Pins the newest state of the data files alone: buffered changes delete or replace none of their rows and add none. For readers that
+    /// see nothing but the files; [`Table::changes_beside_files`] says what they miss.
     pub fn snapshot_of_files(&self) -> BoxFuture<'_, Result<Arc<Snapshot>>> {
         Box::pin(async move { Snapshot::pin_base(self.base()).await.map(Arc::new) })
     }
 
-    /// What those miss who read the folder's own files: told by the manifest, without looking at a data file or a change.
+    /// What programs miss that read the folder's own files. The manifest says so, without a look at a data file or a change.
     pub fn changes_beside_files(&self) -> BoxFuture<'_, Result<ChangesBesideFiles>> {
         Box::pin(updates::changes_beside_files(self.base()))
     }
 
-    /// Declares the columns that tell the table's rows apart, so that it takes updates: all rows are read once to see that none of them is NULL
-    /// or there twice, and the first column gets an index of the kind `key` where it has none that is exact. Says whether the key was declared now.
+    /// Declares the columns that distinguish the table's rows, so that the table takes updates. All rows are read once to see that no key
+    /// is NULL or there twice. The columns, without partition columns, get an index of the kind `key` where they have none that is exact.
+    /// Says whether the key was declared now.
     ///
-    /// Options: `cache_bytes` (of the SSD for pending updates, 1 GiB), `page_bytes` (64 KiB), `alpha` (memory against writes, 1): see [`Parameters`](crate::Parameters).
+    /// Options: `cache_bytes` (of the SSD for buffered updates, 1 GiB), `page_bytes` (64 KiB), `alpha` (memory against writes, 1) and
+    /// `migration_threshold` (none): see [`Parameters`](crate::Parameters).
     pub fn declare_key<'a>(
         self: &'a Arc<Self>,
         columns: &'a [String],
@@ -153,7 +156,7 @@ impl Table {
     ///
     /// # Errors
     /// Rows that do not fit the table, inserted keys that are there already (`AlreadyExists`), keys that were changed since
-    /// [`WriteOptions::read_at`] (`Conflict`), no space left for pending updates (`CacheFull`). Then nothing was changed.
+    /// [`WriteOptions::read_at`] (`Conflict`), no space left for buffered updates (`CacheFull`). Then nothing was changed.
     pub fn write(self: &Arc<Self>, changes: Vec<Change>, options: WriteOptions) -> BoxFuture<'static, Result<Written>> {
         let table = Arc::clone(&self.updates);
         Box::pin(async move { updates::write(&table, changes, options).await })
@@ -179,7 +182,7 @@ impl Table {
     }
 
     /// Makes the changes that staged rows are, all of them or none: deletes first, then updates, upserts and inserts. A row may be deleted
-    /// twice; otherwise no key may stand twice in one operation. The staged files are gone when it returns, unless it fails.
+    /// twice; otherwise no key may be there twice in one operation. The staged files are gone when it returns, unless it fails.
     ///
     /// # Errors
     /// Those of [`Table::write`], and staged rows that are damaged (`Corrupt`) or not seen from here (`NotFound`).
@@ -196,7 +199,7 @@ impl Table {
         Box::pin(updates::discard_staged(self.base(), staged))
     }
 
-    /// Folds pending rows into the data files, or a fraction of them: see [`MigrateOptions`]. Queries and changes go on meanwhile.
+    /// Compacts buffered rows into the data files, or a fraction of them: see [`MigrateOptions`]. Queries and changes go on meanwhile.
     ///
     /// # Errors
     /// Another migration is running, or others changed the data files again and again (`Conflict`): try later.
@@ -204,15 +207,15 @@ impl Table {
         Box::pin(async move { updates::migrate(&self.updates, &options).await })
     }
 
-    /// Waits for the migration that a write of this object began by the option `migration_threshold`, if one is running. A
-    /// process that ends without waiting stops it; the next one begins it again.
+    /// Waits for the migration that a write of this object began by the option `migration_threshold`, if one is running. A process that
+    /// ends without waiting stops the migration; the next process begins it again.
     pub fn wait_for_migration(&self) -> BoxFuture<'_, ()> {
         Box::pin(updates::wait_for_migration(&self.updates))
     }
 
-    /// Lets the data files that migrations wrote into the store be files of the table's folder, in the place of those that they replace, so that
-    /// every reader of the folder sees what was migrated. The originals go to the store: see [`VacuumOptions::originals`]. A migration of a
-    /// Delta table is seen by every reader anyway.
+    /// Lets the data files that migrations wrote into the store be files of the table's folder, in the place of those that they replace.
+    /// Then every reader of the folder sees what was migrated. The originals go to the store: see [`VacuumOptions::originals`]. A migration
+    /// of a Delta table is seen by every reader anyway.
     ///
     /// # Errors
     /// A migration or another publication is running (`Conflict`), or the table is no local folder (`Unsupported`).
@@ -220,9 +223,9 @@ impl Table {
         Box::pin(updates::publish(&self.updates))
     }
 
-    /// Decides what becomes of pending changes where the store and the Delta table do not belong together any more (an error of the kind
-    /// `StoreMismatch` says so): the store was put back from a backup, the table was made anew, or its log was set back. Says whether
-    /// there was something to decide.
+    /// Decides what becomes of buffered changes where the store and the Delta table do not belong together any more (an error of the kind
+    /// `StoreMismatch` says so). The store was put back from a backup, the table was made anew, or its log was set back. Says whether there
+    /// was something to decide.
     ///
     /// # Errors
     /// The table has no key (`InvalidInput`), or a migration is running (`Conflict`).
@@ -230,15 +233,15 @@ impl Table {
         Box::pin(updates::repair(self.base(), pending))
     }
 
-    /// How the pending updates stand; none if the table takes none, as at a version.
+    /// The state of the buffered updates; none if the table takes none, as at a version.
     pub fn updates_info(self: &Arc<Self>) -> BoxFuture<'_, Result<Option<UpdatesInfo>>> {
         Box::pin(updates::info(&self.updates))
     }
 
-    /// Writes the buffer of pending updates to a run now, and not when it is full.
+    /// Writes the buffered updates to a run now, and not when the buffer is full.
     pub fn flush(self: &Arc<Self>) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
-            // A task of its own: the lock of writers is held until the manifest is there, also if the caller goes away.
+            // The flush is a task of its own: the lock of writers is held until the manifest is there, also if the caller goes away.
             let table = Arc::clone(&self.updates);
             let flushed = tokio::spawn(async move {
                 let mut writing = WriteTurn::begin(&table).await?;
@@ -267,16 +270,16 @@ impl Table {
         updates::build_newest(&self.updates, options)
     }
 
-    /// The first of the three steps of a build that other processes share in: what is to be done, cut into tasks. Where files allow it there
-    /// is work for so many workers.
+    /// The first of the three steps of a build that other processes share in: what is to be done, cut into tasks. Where files allow it
+    /// there is work for so many workers.
     pub fn plan_build<'a>(&'a self, options: &'a BuildOptions, workers: usize) -> BoxFuture<'a, Result<BuildPlan>> {
         Box::pin(async move {
             build::plan(self.base(), &updates::pin_to_build(&self.updates).await?, options, workers).await
         })
     }
 
-    /// The second step, of each task in any process that opens the table: writes segments that nobody sees yet. After a failure none is left.
-    /// Of the options, `index` is not looked at.
+    /// The second step, of each task in any process that opens the table: writes segments that nobody sees yet. After a failure none is
+    /// left. It ignores the option `index`.
     ///
     /// # Errors
     /// The store is not the one that was planned for (`NotFound`), as where another machine has another disk under the same path.
@@ -288,11 +291,11 @@ impl Table {
         Box::pin(build::run(self.base(), task, options))
     }
 
-    /// The last step, where the plan was made: one commit of a part for each task, in the order of the tasks. After a failure their segments
-    /// are removed, and the table is as it was.
+    /// The last step, where the plan was made: one commit of a part for each task, in the order of the tasks. After a failure their
+    /// segments are removed, and the table is as it was.
     ///
     /// # Errors
-    /// Parts that are no answers to the tasks (`Corrupt`, `InvalidInput`), segments that are not there (`NotFound`).
+    /// Parts that are no results of the tasks (`Corrupt`, `InvalidInput`), segments that are not there (`NotFound`).
     pub fn finish_build(&self, plan: BuildPlan, parts: Vec<BuildPart>) -> BoxFuture<'_, Result<BuildReport>> {
         Box::pin(build::finish(self.base(), plan, parts))
     }
@@ -302,8 +305,8 @@ impl Table {
         Box::pin(build::abandon(self.base(), parts))
     }
 
-    /// Merges the segments of indexes into as few as their `files_per_segment` allows, so that a search asks few. The old ones stay until a
-    /// [vacuum](Table::vacuum), since queries may be reading them.
+    /// Merges the segments of indexes into as few as their `files_per_segment` allows, so that a search reads few. The old ones stay until
+    /// a [vacuum](Table::vacuum), since queries may be reading them.
     pub fn compact(&self, options: BuildOptions) -> BoxFuture<'_, Result<CompactReport>> {
         Box::pin(async move {
             let progress = options.progress.clone();

@@ -1,24 +1,27 @@
-//! Pending updates, after MaSM (Athanassoulis 2014, chapter 3): changes are taken by a log, kept in sorted runs on the SSD, laid
-//! over every snapshot, and folded into the data files later.
+//! Buffered updates, after MaSM (Athanassoulis 2014, chapter 3). A log takes changes, and sorted runs keep them on the SSD. A merged view
+//! adds them to every snapshot, and a migration compacts them into the data files later.
 //!
 //! ```text
 //! insert, upsert, update, delete ─▶ log (the buffer) ─▶ runs of one pass ─▶ runs of two passes ─▶ data files
-//!                                       └──────────────────┴── overlay ──────────┘
-//!                                   rows of data files that they hide, and rows that are in none yet
+//!                                       └──────────────────┴── merged view ──────┘
+//!                                   rows of data files that they delete or replace, and rows that are in none yet
 //! ```
 //!
-//! - `key` and `rows`: what tells rows apart, and rows of changes; `change`: changes as callers give them
-//! - `merge_changes`: several changes of a key are one; `resolve_keys`: what changes do to what is below them
+//! - `key` and `rows`: what distinguishes rows, and rows of changes; `change`: changes as callers give them
+//! - `merge_changes`: several changes of a key become one; `resolve_keys`: what changes do to what is below them
 //! - `log_file` and `log_tail`: the log as it is read; `sorted_run` and `runs`: the log's rows or a run's, with what they were resolved to
 //! - `fetch` and `key_positions`: rows of Parquet files by position and by key
 //! - `updatable`: a table with what is remembered of its changes
-//! - `hits`: what levels hide of data files; `run_stack`: levels over each other; `merged_view`: what a snapshot sees; `newest`: the snapshot; `write`, `flush`, `merge`: how changes get there; `declare_key`: the key
+//! - `hits`: which rows of data files the runs delete or replace; `run_stack`: runs above each other; `merged_view`: what a snapshot sees;
+//!   `newest`: the snapshot; `write`, `flush`, `merge`: how changes get there; `declare_key`: the key
 //! - `flush_policy`: when the log becomes a run; `merge_policy`: which runs are merged
-//! - `phase`: what a run comes to while a migration folds what is below it, and afterwards
-//! - `partition_types`: what partition columns are while changes are pending
+//! - `phase`: what a run comes to while a migration compacts what is below it, and afterwards
+//! - `partition_types`: which types partition columns have while changes are buffered
 //! - `repair`: whether a store and a Delta table belong together
-//! - `key_range_end`: up to which key a slice reaches; `migrate`, `migration_input` and `migration_commit`: from pending to the data files; `auto_migrate`: when a writer begins that
-//! - `staging`: rows are written aside, sorted; `staged_write` and `staged_merge`: they become one call; `bulk_write`: a call that is too large for the buffer
+//! - `key_range_end`: up to which key a slice reaches; `migrate`, `migration_input` and `migration_commit`: from the buffer to the data
+//!   files; `auto_migrate`: when a writer begins that
+//! - `staging`: rows are written aside, sorted; `staged_write` and `staged_merge`: they become one call; `bulk_write`: a call that is too
+//!   large for the buffer
 //! - `position_map`: what parts of a run are resolved to, together
 //! - `conflict_check`: what others changed below a statement; `quiesce`: nobody is about to name files
 //! - `indexing`: indexes after a migration or a publication

@@ -1,10 +1,11 @@
-//! Removing what no reader needs any more: old manifests, segments, runs, logs and data files that only they name, and files that nobody finished.
+//! Removing what no reader needs any more: old manifests, segments, runs, logs and data files that only these name, and files that nobody
+//! finished.
 //!
-//! Age decides, since which states other processes still read cannot be known. A manifest goes when its *successor* is old
-//! enough: until that was written, readers pinned it. A segment or an unfinished file goes when it is old enough itself and
-//! no manifest that stays names it, unless a writer, a migration or a build holds its lock: one that was stopped for hours has files that it is
-//! going to name. On object stores there are no locks: a build that takes longer than the age is told that its segments are gone. Manifests go first, so
-//! that a vacuum which is stopped at any point leaves waste and no manifest without its segments; the newest manifest always stays.
+//! Age decides, since which states other processes still read cannot be known. A manifest goes when its *successor* is old enough: until
+//! that was written, readers pinned it. A segment or an unfinished file goes when it is old enough itself and no manifest that stays names
+//! it. It stays while a writer, a migration or a build holds its lock: a process that was stopped for hours has files that it is going to
+//! name. On object stores there are no locks: a build that takes longer than the age fails, as its segments are gone. Manifests go first.
+//! So a vacuum which is stopped at any point leaves waste and no manifest without its segments; the newest manifest always stays.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -25,7 +26,7 @@ use crate::updates;
 /// A commit or a query that is under way is younger than this.
 const SHORTEST_AGE: Duration = Duration::from_secs(60 * 60);
 
-/// Removes what is older than the age, or tells what would be removed.
+/// Removes what is older than the age, or says what would be removed.
 pub(crate) async fn vacuum(table: &BaseTable, options: &VacuumOptions) -> Result<VacuumReport> {
     let started = Instant::now();
     if options.older_than < SHORTEST_AGE {
@@ -55,13 +56,13 @@ pub(crate) async fn vacuum(table: &BaseTable, options: &VacuumOptions) -> Result
         let is_old = file.meta.last_modified < before;
         match file.kind {
             StoreFileKind::Manifest(_) => false,
-            // A segment may be the resolution of a run; nothing names a file that is not finished.
+            // A segment may be the position map of a run; nothing names a file that is not finished.
             StoreFileKind::Segment | StoreFileKind::Unfinished => {
                 held.writers && held.migrations && held.builds && is_old && !named.contains(&file.path)
             }
             StoreFileKind::Update => held.writers && is_old && !named.contains(&file.path),
             StoreFileKind::Data => held.migrations && is_old && !named.contains(&file.path),
-            // Their times are those that the user's program gave them; what counts is that no version needs them.
+            // The user's program gave originals their times. What counts is that no version needs them.
             StoreFileKind::Original => options.originals && !named.contains(&file.path),
         }
     };
@@ -85,9 +86,9 @@ pub(crate) async fn vacuum(table: &BaseTable, options: &VacuumOptions) -> Result
 
 /// The manifests of a store, each from the oldest on.
 struct ManifestsByAge<'a> {
-    /// Those that go.
+    /// Manifests that go.
     old: Vec<&'a ListedStoreFile>,
-    /// Those that stay, up to the newest.
+    /// Manifests that stay, up to the newest.
     kept: Vec<&'a ListedStoreFile>,
 }
 
@@ -112,8 +113,8 @@ fn manifests(files: &[ListedStoreFile], before: DateTime<Utc>) -> ManifestsByAge
     ManifestsByAge { old: old.to_vec(), kept: kept.to_vec() }
 }
 
-/// The segments, logs, runs and data files that manifests name, and the originals that versions need which are older than their publication.
-/// None if one is gone. A manifest that cannot be read stops the vacuum: nobody knows what it names.
+/// The segments, logs, runs and data files that manifests name, and the originals that versions need which are older than their
+/// publication. None if a manifest is gone. A manifest that cannot be read stops the vacuum: nobody knows what it names.
 async fn named_by(store: &Store, manifests: &[&ListedStoreFile]) -> Result<Option<HashSet<String>>> {
     let mut named = HashSet::new();
     let oldest = manifests

@@ -54,7 +54,7 @@ pub(super) fn objects(bytes: &[u8]) -> serde_json::Result<Vec<Object>> {
 
 /// Whether more than white space is unread.
 ///
-/// `Deserializer::end` tells it, too, but its error counts the lines from the start of the text, for each object.
+/// `Deserializer::end` says it, too, but its error counts the lines from the start of the text, for each object.
 fn has_value<'t>(text: &'t str, unread: &mut StrRead<'t>) -> bool {
     let read = serde_json::Deserializer::new(unread).into_iter::<IgnoredAny>().byte_offset();
     let rest = text.as_bytes().get(read..).unwrap_or_default();
@@ -89,7 +89,7 @@ impl<'t> Iterator for Numbers<'t> {
     }
 }
 
-/// Reads a value: the parser tells where a number is, and its text is the next one.
+/// Reads a value: the parser says where a number is, and its text is the next one.
 struct Part<'p, 't> {
     numbers: &'p mut Numbers<'t>,
 }

@@ -1,4 +1,4 @@
-//! Advice on indexes from a file of SQL: each query is planned over the tables, and what reaches a scan is what advice is asked for.
+//! Advice on indexes from a file of SQL. Each query is planned over the tables, and what reaches a scan is what the advice is for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,9 +45,9 @@ pub async fn advise(table: &Arc<Table>, queries: Option<&str>) -> Result<Advice>
     Ok(Advice { problems, ..advice })
 }
 
-/// Which indexes the Lakemark tables of a session would profit from, by their names, for these queries over any of them. Columns that tables are
-/// joined by count like conditions: the other side of the join is counted to know which part of its keys is left. Queries that cannot be planned
-/// are among the problems of each advice.
+/// Which indexes the Lakemark tables of a session would profit from, by their names, for these queries over any of them. Columns that
+/// tables are joined by count like conditions: the other side of the join is counted to know which part of its keys is left. Queries that
+/// cannot be planned are among the problems of each advice.
 ///
 /// # Errors
 /// A table cannot be sampled.
@@ -75,7 +75,7 @@ pub async fn advise_session(session: &LakemarkSession, queries: &str) -> Result<
     Ok(advice)
 }
 
-/// A table as advice tells it from others.
+/// What distinguishes a table from others for advice.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     /// Its folder.
@@ -86,13 +86,13 @@ struct Place {
     version: Option<u64>,
 }
 
-/// A table with what all queries ask of it.
+/// A table with what all queries use of it.
 struct AskedTable {
-    /// As the first query calls it.
+    /// The name that the first query gives to the table.
     name: String,
-    /// What is asked.
+    /// The table itself.
     table: Arc<Table>,
-    /// What each query asks of it.
+    /// What each query uses of the table.
     used: Vec<QueryUse>,
 }
 
@@ -105,10 +105,10 @@ fn place_of(table: &Table, snapshot: &Snapshot) -> Place {
     Place { folder: format!("{root}{within}"), store, version: table.version() }
 }
 
-/// What a query asks of a table.
+/// What a query uses of a table.
 struct TableUse {
     place: Place,
-    /// As the query calls it.
+    /// The name that the query gives to the table.
     name: String,
     table: Arc<Table>,
     used: QueryUse,
@@ -123,7 +123,7 @@ struct QueryText<'t> {
 }
 
 impl QueryText<'_> {
-    /// What the query asks of a table, with where it stands.
+    /// What the query uses of a table, with the line and the text of the query.
     fn with(&self, used: QueryUse) -> QueryUse {
         QueryUse { line: self.line, text: one_line(self.text), ..used }
     }
@@ -153,7 +153,7 @@ async fn uses_of(table: &Arc<Table>, snapshot: &Arc<Snapshot>, query: &str) -> R
     Ok(uses_in(&session, query).await?.into_iter().map(|found| found.used).collect())
 }
 
-/// What a query asks of each Lakemark table of a session.
+/// What a query uses of each Lakemark table of a session.
 async fn uses_in(session: &LakemarkSession, query: &str) -> Result<Vec<TableUse>> {
     let mut uses = Vec::new();
     for statement in session.parse(query)? {
@@ -309,11 +309,11 @@ async fn left_of(state: &SessionState, plan: &LogicalPlan) -> Option<JoinedKeys>
 struct SingleScan<'p> {
     /// The scan itself.
     scan: &'p TableScan,
-    /// Whether the plan chooses among its rows.
+    /// Whether the plan selects some of its rows.
     is_filtered: bool,
 }
 
-/// The only scan of a plan that does nothing but to choose among its rows.
+/// The only scan of a plan that does nothing but to select some of its rows.
 fn single(plan: &LogicalPlan) -> Option<SingleScan<'_>> {
     match plan {
         LogicalPlan::TableScan(scan) => Some(SingleScan { scan, is_filtered: !scan.filters.is_empty() }),

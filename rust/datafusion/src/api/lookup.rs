@@ -4,8 +4,8 @@
 //! keys ─ cast exactly ─▶ column IN (…) ─ probe ─▶ rows of each file ─▶ Parquet pages of these rows
 //! ```
 //!
-//! A statement would be parsed, optimized and planned for more than the time of the reads. Rows that the index does not know
-//! for sure are tested, and files that it does not cover are scanned, as in every scan.
+//! To parse, optimize and plan a statement would take longer than the reads. As in every scan, rows that the index does not know exactly
+//! are rechecked, and files without an index are scanned.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -55,10 +55,11 @@ struct KeyValues {
     are_held: BooleanArray,
 }
 
-/// The rows with one of these keys, in no particular order: the named columns, or all of them. A key is a value of one column, or field of a struct, or a
-/// struct of values of several: by name if the names are those of the columns, else in their order. The columns are those of the one index of the kind `key`, or without any that of the
-/// kind `bloom_tree` or `summary`, unless `on` names them. NULL equals nothing, and a key that the type of a column cannot hold is in no row. Text is read as values of
-/// any type, and as values with commas between, quoted as in CSV files, where there are several columns.
+/// The rows with one of these keys, in no particular order: the named columns, or all of them. A key is a value of one column or field of a
+/// struct, or a struct of values of several: by name if the names are those of the columns, else in their order. Unless `on` names the
+/// columns, they are those of the one index of the kind `key`, or without any that of the kind `bloom_tree` or `summary`. NULL equals
+/// nothing, and a key that the type of a column cannot hold is in no row. Text is read as values of any type. For several columns it is
+/// read as values with commas between, quoted as in CSV files.
 ///
 /// # Errors
 /// No or several indexes to look keys up in and no column named; keys that cannot be compared with the columns.
@@ -93,7 +94,7 @@ pub async fn lookup(
     let by_index = snapshot.composite_lookup(&names, &keys);
     let mut probe = query.probe(by_index.as_ref().unwrap_or(&by_columns), false).await?;
     if by_index.is_some() && options.use_index {
-        // An index over several columns knows nothing of pending rows.
+        // An index over several columns knows nothing of buffered rows.
         probe.buffered = probe.buffered.map(|pending| pending.pruned(&by_columns));
     }
     if probe.exact_row_count() == Some(0) {
@@ -216,7 +217,7 @@ fn filters(on: &[KeyColumn], keys: &[ArrayRef]) -> Result<Vec<Expr>> {
     let mut values = Vec::with_capacity(on.len());
     for (KeyColumn { name, .. }, keys) in on.iter().zip(keys) {
         let of_column = scalars(keys)?;
-        // In lists floats are compared by their bits, which tells 0.0 from -0.0: of several columns the conditions below say all.
+        // Lists compare floats by their bits, which distinguishes 0.0 from -0.0. For several columns the conditions below say all.
         if on.len() == 1 || !keys.data_type().is_floating() {
             let different: HashSet<&ScalarValue> = of_column.iter().collect();
             let list = different.into_iter().map(|key| Expr::Literal(key.clone(), None)).collect();

@@ -78,7 +78,7 @@ pub async fn explain(table: &Arc<Table>, predicate: Option<&str>, options: &Quer
     Ok(query.probe(&asked, false).await?.report)
 }
 
-/// Says how [`count`] asks the index: only how many rows there are, which takes fewer bytes.
+/// Says how [`count`] probes the index: only for the number of rows, which takes fewer bytes.
 pub async fn explain_count(table: &Arc<Table>, predicate: Option<&str>, options: &QueryOptions) -> Result<ProbeReport> {
     let query = Query::new(table, options).await?;
     Ok(query.probe(&query.predicate(predicate)?, true).await?.report)
@@ -103,7 +103,7 @@ pub async fn scan(
     }
 }
 
-/// What a filter asks of the columns of a snapshot, for callers that plan scans themselves.
+/// The predicate of a filter over the columns of a snapshot, for callers that plan scans themselves.
 pub fn filter_of(table: &Arc<Table>, snapshot: &Arc<Snapshot>, filter: &str) -> Result<Predicate> {
     let context = context(&QueryOptions::default());
     let provider = LakemarkTable::pinned_to(Arc::clone(table), Arc::clone(snapshot));
@@ -113,15 +113,15 @@ pub fn filter_of(table: &Arc<Table>, snapshot: &Arc<Snapshot>, filter: &str) -> 
     predicate_of(&rows, snapshot)
 }
 
-/// What a filter asks of a table.
+/// A filter over a table.
 struct Asked {
-    /// What the indexes are asked.
+    /// The condition that the indexes are probed with.
     predicate: Predicate,
     /// The filter in its plain form, if it has one.
     filter: Option<Expr>,
 }
 
-/// A table that is asked without a statement.
+/// A table that is queried without a statement.
 pub(crate) struct Query {
     context: SessionContext,
     table: Arc<Table>,
@@ -148,7 +148,7 @@ impl Query {
         }
     }
 
-    /// The state that is asked.
+    /// The state that is queried.
     pub(crate) fn snapshot(&self) -> &Arc<Snapshot> {
         &self.snapshot
     }
@@ -184,8 +184,8 @@ impl Query {
         )
     }
 
-    /// What a filter asks of the columns. The engine's rules for expressions make it plain, as its optimizer would; a plan
-    /// is not made, which would take longer than most counts.
+    /// The predicate of a filter over the columns. The engine's rules for expressions make the filter plain, as its optimizer would. No
+    /// plan is made, which would take longer than most counts.
     fn predicate(&self, filter: Option<&str>) -> Result<Predicate> {
         self.asked(filter).map(|asked| asked.predicate)
     }
@@ -204,7 +204,7 @@ impl Query {
         let plain = made_plain(&state.read(), expr, named, Some(now));
         match plain {
             Ok(plain) => Ok(Asked { predicate: translate(std::slice::from_ref(&plain), &schema), filter: Some(plain) }),
-            // What is wrong with it the engine will say when it runs it.
+            // The engine says what is wrong with the filter when it runs the filter.
             Err(_) => {
                 let unknown = Predicate::Unknown { reason: Reason::ExpressionNotSupported, text: filter.to_owned() };
                 Ok(Asked { predicate: unknown, filter: None })
@@ -219,8 +219,8 @@ impl Query {
     }
 }
 
-/// A session is costly to make and keeps nothing of these queries but footers, so that one of each kind serves all, and all in
-/// one runtime: a footer is decoded once.
+/// A session is costly to make and keeps nothing of these queries but footers. So one of each kind serves all queries, and all are in one
+/// runtime: a footer is decoded once.
 struct Contexts {
     with_index: SessionContext,
     without_index: SessionContext,
@@ -248,18 +248,17 @@ static CONTEXTS: LazyLock<Contexts> = LazyLock::new(|| {
     }
 });
 
-/// A session's state and the context of its tasks: both hold every function that there is, and copying them takes longer than a
-/// lookup.
+/// A session's state and the context of its tasks. Both have every function that there is, and copying them takes longer than a lookup.
 pub(crate) struct Runner {
     pub(crate) state: SessionState,
     pub(crate) task: Arc<TaskContext>,
 }
 
-/// Those of the sessions that differ in whether indexes are used.
+/// The runners of sessions with indexes and without.
 struct Runners {
-    /// Scans ask the indexes.
+    /// Scans probe the indexes.
     with_index: Runner,
-    /// Scans read.
+    /// Scans read all files.
     without_index: Runner,
 }
 

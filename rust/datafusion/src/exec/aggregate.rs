@@ -7,11 +7,11 @@
 //!                                                     LakemarkScanExec
 //! ```
 //!
-//! Planning reads nothing for it. When the operator runs it asks the index for the values of the column and how many rows
-//! hold each, makes *partial states* of them, and runs the partial aggregate below over whatever the index could not tell:
-//! uncovered files, uncertain rows, NaN, damage. Where the scan left searches out, as reading its rows is cheaper, they are weighed once more
-//! against telling the values. DataFusion's final aggregate adds the parts, so that types, names, order
-//! and everything above are what they were.
+//! Planning reads nothing for it. When the operator runs, it probes the index for the values of the column and how many rows hold each. It
+//! makes *partial states* of them. Then it runs the partial aggregate below over the rows that the index could not answer: rows of files
+//! without an index, rows to be rechecked, NaN, damage. The scan may have skipped searches because reading its rows is cheaper. The
+//! operator weighs these searches once more, against the cost of index-only values. DataFusion's final aggregate adds the parts, so that
+//! types, names, order and everything above stay as they were.
 
 mod exec;
 mod question;

@@ -4,12 +4,12 @@
 //! HashJoinExec: on=[(d.key, f.key)]             HashJoinExec: on=[(d.key, f.key)]
 //!   d                                  ─▶         BuildKeysExec: keys=[key]
 //!   LakemarkScanExec: f, filter 7                   d
-//!                                                 LakemarkScanExec: f, filter 7 ─ asks for these keys
+//!                                                 LakemarkScanExec: f, filter 7 ─ probes these keys
 //! ```
 //!
-//! Of more than some keys the engine's own filter names the least and the greatest alone. The scan on the other side asks the index for
-//! all of them (see [`crate::exec::dynamic`]), as arrays and not as literals of an expression, which would take longer than the search.
-//! Whoever comes before the last batch has passed gets none, and goes by the filter.
+//! Of more than some keys the engine's own filter names the least and the greatest alone. The scan on the other side probes the index for
+//! all of them (see [`crate::exec::dynamic`]). It takes them as arrays, since literals of an expression would take longer than the search.
+//! A scan that begins before the last batch has passed gets no keys, and goes by the filter.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -36,38 +36,38 @@ use futures::StreamExt;
 
 /// More rows than this are not kept.
 const MOST_ROWS: usize = 1 << 20;
-/// Nor more bytes, or more than a share of the session's memory: the join wants it, too.
+/// Nor more bytes, or more than a share of the session's memory: the join needs it, too.
 const MOST_BYTES: usize = 64 << 20;
 const LEAST_SHARE: usize = 16;
 /// Nor any once more than this share of the memory is taken: the join needs as much again for its table.
 const MOST_TAKEN: usize = 3;
-/// Keys that are looked at to tell how many are different.
+/// Keys of the sample that estimates how many are different.
 const SAMPLED_KEYS: usize = 4096;
 /// Of so few rows the engine's filter names the keys itself.
 const FEW_ROWS: usize = 150;
 
-/// The keys that passed.
+/// The keys of a build side that passed.
 #[derive(Debug)]
 pub(crate) struct BuildKeys {
-    /// What they are computed by, over the build side's columns.
+    /// The expressions of the keys, over the build side's columns.
     on: Vec<Arc<dyn PhysicalExpr>>,
     passed: Mutex<Passed>,
-    /// How many scans want them.
+    /// How many scans have still to take the keys.
     scans: AtomicUsize,
-    /// Rows of the join that are enough, if not all of them are wanted.
+    /// Rows of the join that are enough, if not all are needed.
     pub(crate) enough: Option<usize>,
 }
 
 #[derive(Debug)]
 enum Passed {
-    /// Partitions that were not executed, and those that have not ended.
+    /// `to_come` partitions were not executed yet, and `open` ones have not ended.
     Some {
         to_come: usize,
         open: usize,
         kept: Kept,
     },
     All(Kept),
-    /// Too many, or of an execution that is not the first.
+    /// The keys are too many, of an execution that is not the first, or no longer needed.
     Nothing,
 }
 
@@ -83,7 +83,7 @@ struct Kept {
 /// Memory of a session that is taken.
 #[derive(Debug)]
 struct KeptMemory {
-    /// Where it is from.
+    /// The pool that it is from.
     pool: Arc<dyn MemoryPool>,
     /// How much it is.
     taken: MemoryReservation,
@@ -147,14 +147,14 @@ impl BuildKeys {
         Ok(if parts.is_empty() { None } else { Some(KeySample { values: concat(&parts)?, rows: kept.rows }) })
     }
 
-    /// Lets go of the keys once every scan that wants them was told.
+    /// Drops the keys once the last scan has taken them.
     pub(crate) fn told_one(&self) {
         if self.scans.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.change(|_| Passed::Nothing);
         }
     }
 
-    /// One more scan wants the keys.
+    /// One more scan is to take the keys.
     pub(crate) fn wanted_by_one(&self) {
         self.scans.fetch_add(1, Ordering::AcqRel);
     }
@@ -201,14 +201,14 @@ impl BuildKeys {
 }
 
 impl Kept {
-    /// Takes the memory of a session.
+    /// Reserves from the memory of a session.
     fn within(&mut self, context: &TaskContext) {
         let pool = context.memory_pool();
         let reservation = || MemoryConsumer::new("BuildKeysExec").register(pool);
         self.memory.get_or_insert_with(|| KeptMemory { pool: Arc::clone(pool), taken: reservation() });
     }
 
-    /// Whether these can be kept, too.
+    /// Adds the keys of a batch; false if all are too many, or the session has no memory for them.
     fn add(&mut self, keys: Vec<ArrayRef>, rows: usize) -> bool {
         let bytes: usize = keys.iter().map(|key| key.get_array_memory_size()).sum();
         self.rows += rows;
@@ -223,7 +223,7 @@ impl Kept {
     }
 }
 
-/// Keys with bytes of their own: a view may hold those of whole batches.
+/// Keys with bytes of their own: a view may keep those of whole batches in memory.
 fn compact(keys: ArrayRef) -> ArrayRef {
     match keys.data_type() {
         DataType::Utf8View => Arc::new(keys.as_string_view().gc()),
@@ -232,8 +232,9 @@ fn compact(keys: ArrayRef) -> ArrayRef {
     }
 }
 
-/// About how many different keys there are among so many rows, rather too few than too many: by how many of a sample of them come once and
-/// twice (Chao 1984, "Nonparametric estimation of the number of classes in a population", in the form that corrects the bias).
+/// An estimate of how many different keys there are among so many rows, rather too low than too high. It goes by how many keys of the
+/// sample come once and twice (Chao 1984, "Nonparametric estimation of the number of classes in a population", in the form that corrects
+/// the bias).
 pub(crate) fn different(sample: &ArrayRef, rows: usize) -> Result<f64> {
     let mut hashes = vec![0; sample.len()];
     create_hashes([sample], &RandomState::default(), &mut hashes)?;
@@ -265,12 +266,13 @@ pub(crate) fn without_nulls(keys: Vec<ArrayRef>) -> Result<Vec<ArrayRef>> {
 pub(crate) struct BuildKeysExec {
     input: Arc<dyn ExecutionPlan>,
     on: Vec<Arc<dyn PhysicalExpr>>,
-    /// None in an execution that nobody asks.
+    /// None in an execution whose keys no scan takes.
     keys: Option<Arc<BuildKeys>>,
 }
 
 impl BuildKeysExec {
-    /// Over the build side of a join on these expressions. So many rows of the join are `enough`, if not all.
+    /// Over the build side of a join on these expressions. `enough` is the number of rows of the join that are enough, if not all are
+    /// needed.
     pub(crate) fn over(
         input: Arc<dyn ExecutionPlan>,
         on: Vec<Arc<dyn PhysicalExpr>>,

@@ -1,13 +1,12 @@
-//! Filters whose values are known when a query runs, asked of the index: what other operators learn, and what subqueries give.
+//! Filters whose values are known when a query runs, probed in the index: what other operators learn, and what subqueries give.
 //!
-//! A hash join knows its build side before it asks for the first row of the other side: the bounds of the keys, and the keys
-//! themselves if they are few. When the first partition of a scan is asked for a row, the filters are read as they are then,
-//! translated and probed, and what the scan planned to read is cut down to the rows that may pass.
+//! A hash join knows its build side before it asks for the first row of the other side. It knows the bounds of the keys, and the keys
+//! themselves if they are few. When the first partition of a scan is asked for a row, the scan translates and probes the filters as they
+//! are then. It cuts the planned rows down to those that may pass.
 //!
-//! Three things keep that right. The operators above go on applying their filters, so that any superset of the rows will
-//! do: what cannot be translated is left out of an AND. Filters only get narrower, so that an old one is a superset, too.
-//! And nothing waits for a filter to be finished: a join whose other side is read ahead of time has not spoken yet, and the
-//! scan then reads what was planned.
+//! Three things keep that right. The operators above go on applying their filters, so that any superset of the rows will do. What cannot be
+//! translated is left out of an AND. Filters only get narrower, so that an old one gives a superset, too. And nothing waits for a filter to
+//! be finished. A join whose other side is read ahead of time has no filter yet, and the scan then reads what was planned.
 
 mod narrowing;
 mod superset;
@@ -39,15 +38,15 @@ use superset::{lists_keys, superset};
 
 /// If keys have this share of the values of a column, they leave out too few rows to be worth their search.
 const NEARLY_ALL: f64 = 0.85;
-/// To encode and to sort so many keys takes longer than to estimate by their number alone what a search for them would save.
+/// Encoding and sorting so many keys takes longer than to estimate, by their number alone, what a search would save.
 const MANY_KEYS: usize = 16_384;
 
-/// Nanoseconds to read a row and to look up that it has no match, and to search for a scattered key: measured with 100,000,000 rows, of which a
-/// packed tree has the keys.
+/// Nanoseconds to read a row and to find that it has no match, measured with 100,000,000 rows.
 const READ_ROW: f64 = 10.0;
+/// Nanoseconds to search for a scattered key, measured with a packed tree of the keys of these rows.
 const SEARCH_KEY: f64 = 10_000.0;
 
-/// What it takes to probe once more.
+/// What a scan needs to probe the index while a query runs.
 #[derive(Debug, Clone)]
 pub(crate) struct Prober {
     pub(crate) snapshot: Arc<Snapshot>,
@@ -55,22 +54,22 @@ pub(crate) struct Prober {
     pub(crate) schema: SchemaRef,
     /// What reading a row of the scan costs.
     pub(crate) reading: ReadCost,
-    /// What the scan probed already.
+    /// The condition that the scan probed already.
     pub(crate) predicate: Predicate,
     /// Whether answers may be taken from memory, and are kept there.
     pub(crate) use_cache: bool,
 }
 
-/// What the keys of a join ask of the index.
+/// What a scan requests from the index for the keys of a join.
 enum Asked {
-    /// The rows that have one of them.
+    /// The rows that have one of the keys.
     Keys(Predicate),
-    /// Nothing, as they are not all there, or leave nearly all rows, or no column has an index. What the filter says may be worth it.
-    /// Also if so many joined rows are enough, and found by reading few.
+    /// Nothing for the keys: they are not all there, the filter lists them, they leave nearly all rows, or no column has an index. What the
+    /// filter says may be worth a probe. The same holds if `enough` joined rows are found by reading few.
     Filter { enough: Option<usize> },
 }
 
-/// A column that an index may know.
+/// A column that has an index.
 struct IndexedColumn<'a> {
     /// Its whole name.
     name: String,
@@ -79,8 +78,8 @@ struct IndexedColumn<'a> {
 }
 
 impl Prober {
-    /// Probes with the filters as they are now, and with the keys of joins in the place of theirs; none if they say nothing that an index knows.
-    /// Values in place of rows may take so many bytes of memory.
+    /// Probes with the filters as they are now, and with the keys of joins in place of the filters of these joins. None if the filters say
+    /// nothing that an index knows. Index-only values may take so many bytes of memory.
     pub(crate) async fn narrow(
         &self,
         filters: &[Arc<dyn PhysicalExpr>],
@@ -100,7 +99,7 @@ impl Prober {
                 Asked::Keys(asked) => keyed.push(asked),
                 Asked::Filter { enough: rows } => {
                     enough = enough.into_iter().chain(rows).min();
-                    // Bounds are not searched for where reading finds the rows soon: the reader itself goes by them.
+                    // Where reading finds the rows soon, bounds are not searched for: the reader itself goes by them.
                     if rows.is_none() || lists_keys(filter) {
                         known.extend(superset(filter, output));
                     }
@@ -116,7 +115,7 @@ impl Prober {
         if let Some(narrowing) = self.told_alone(&predicate, output, most_bytes).await? {
             return Ok(Some(narrowing));
         }
-        // Nobody asks for the same thousands of keys once more.
+        // No later query is likely to probe the same thousands of keys.
         let use_cache = self.use_cache && are_few;
         let reading = ReadCost { limit: enough.map(|rows| rows as f64), ..self.reading };
         let options = ProbeOptions { reading: Some(reading), use_cache, ..ProbeOptions::default() };
@@ -125,18 +124,18 @@ impl Prober {
         Ok(Narrowing::to(&self.snapshot, probe, told))
     }
 
-    /// Whether a scan gives one column alone of all rows, so that the index may tell its values.
+    /// Whether a scan gives one column alone of all rows, so that its values may be index-only.
     fn may_be_told(&self, output: &Schema) -> bool {
         output.fields().len() == 1 && matches!(self.predicate, Predicate::Const(Truth::True))
     }
 
-    /// The test of the only column that a scan gives, so that the index may tell its values in place of rows that have the keys of a join.
+    /// The test of the only column that a scan gives, if its values may be index-only for the rows that have the keys of a join.
     fn told_test<'a>(&self, asked: &'a Predicate, output: &Schema) -> Option<&'a Leaf> {
         let (Predicate::Leaf(leaf), [field]) = (asked, output.fields().as_ref()) else { return None };
         (leaf.column == *field.name() && self.may_be_told(output)).then_some(leaf)
     }
 
-    /// Nothing is left to read where the index tells all values alone.
+    /// Index-only values of all rows, so that nothing is left to read; none where the index cannot give them.
     async fn told_alone(&self, asked: &Predicate, output: &Schema, most_bytes: u64) -> Result<Option<Narrowing>> {
         let Some(leaf) = self.told_test(asked, output) else { return Ok(None) };
         let Some(nothing) = Narrowing::to_nothing(&self.snapshot) else { return Ok(None) };
@@ -147,7 +146,7 @@ impl Prober {
         }))
     }
 
-    /// What the index tells of rows that have the keys of a join, if a scan gives nothing but these keys: no data is read for them.
+    /// Index-only values of the rows that have the keys of a join, if a scan gives nothing but these keys. No data is read for these rows.
     async fn told(&self, asked: &Predicate, probe: &Probe, output: &Schema) -> Result<Option<GroupCounts>> {
         let Some(leaf) = self.told_test(asked, output) else { return Ok(None) };
         let columns = std::slice::from_ref(&leaf.column);
@@ -161,7 +160,7 @@ impl Prober {
         self.snapshot.group_counts(&request).await.map(Some).map_err(to_engine)
     }
 
-    /// What is left to read where only the first rows in some order are wanted; none if the index does not tell.
+    /// What is left to read where only the first rows in some order are needed; none if the index cannot say.
     pub(crate) async fn first_rows(&self, request: &TopKRequest) -> Result<Option<Narrowing>> {
         let options =
             ProbeOptions { reading: Some(self.reading), use_cache: self.use_cache, ..ProbeOptions::default() };
@@ -170,7 +169,8 @@ impl Prober {
         Ok(cut.and_then(|cut| Narrowing::to(&self.snapshot, cut, None)))
     }
 
-    /// That the columns of a join's filter have one of the keys. Beside other filters also keys that save nothing alone are asked for.
+    /// The condition that the columns of a join's filter have one of the keys. Beside other filters, keys that save nothing alone are
+    /// probed, too.
     async fn keyed(
         &self,
         filter: &Arc<dyn PhysicalExpr>,
@@ -200,7 +200,7 @@ impl Prober {
         }
         let mut each = Vec::new();
         for ((name, held), place) in names.iter().zip(&values).zip(places) {
-            // What the index tells in place of rows is worth it with any keys.
+            // Index-only values are worth a search for any keys.
             if !self.may_be_told(output) && self.leave_too_much(name, keys, place, is_alone).await? {
                 continue;
             }
@@ -233,7 +233,7 @@ impl Prober {
         Ok(None)
     }
 
-    /// Whether the keys leave so many rows, by their number alone, that to sort and to find them would save nothing.
+    /// Whether the keys leave so many rows, by their number alone, that sorting and searching them would save nothing.
     async fn leave_too_much(&self, column: &str, keys: &BuildKeys, place: usize, is_alone: bool) -> Result<bool> {
         let Ok(Some(values)) = self.snapshot.distinct_values(column).await else { return Ok(false) };
         let nearly_all = values as f64 * NEARLY_ALL;
@@ -249,7 +249,7 @@ impl Prober {
         Ok(are_many && matches!(self.snapshot.may_be_worth(column, different, &self.reading).await, Ok(false)))
     }
 
-    /// Whether an index may know a column of a filter.
+    /// Whether a column of a filter has an index.
     pub(crate) fn knows_any(&self, filter: &Arc<dyn PhysicalExpr>, output: &Schema) -> bool {
         filter.children().into_iter().any(|child| self.column(child, output).is_some())
     }
@@ -268,12 +268,12 @@ impl Prober {
     }
 }
 
-/// Keys that are sorted far sooner as values of their type than once they are encoded, which keeps their order.
+/// Sorts keys of a primitive type, far sooner than they would be sorted once encoded; encoding keeps their order.
 fn sorted(keys: &ArrayRef) -> Result<ArrayRef> {
     Ok(if keys.data_type().is_primitive() { sort(keys, None)? } else { Arc::clone(keys) })
 }
 
-/// The keys as values of a column; those that its type does not have are in no row. None of keys of another kind.
+/// The keys as values of a column; none if they are of another kind. A key that the type of the column does not have is in no row.
 fn held(keys: &ArrayRef, data_type: &DataType) -> Result<Option<ArrayRef>> {
     if keys.data_type() == data_type {
         return Ok(Some(Arc::clone(keys)));

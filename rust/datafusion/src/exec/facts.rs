@@ -15,20 +15,20 @@ pub(crate) struct Facts {
     pub(crate) predicate: Predicate,
     /// One entry per file of the snapshot.
     pub(crate) files: Vec<FileProbe>,
-    /// How the scan probed, if it left conditions out as reading is cheaper.
+    /// How the scan probed, if it skipped conditions because reading is cheaper.
     pub(crate) left_out: Option<ProbeOptions>,
 }
 
-/// What a scan's probe found out when it was asked once more.
+/// What a second probe of a scan found out.
 pub(crate) struct Reprobed {
-    /// Files of which rows remain uncertain are unknown. None if the scan is still cheaper.
+    /// The facts, in which files with rows to be rechecked are unknown. None if the scan is still cheaper.
     pub(crate) facts: Option<Facts>,
     /// What the searches read.
     pub(crate) report: ProbeReport,
 }
 
 impl Facts {
-    /// The facts of a scan; none if it reads no column that an index could tell more of.
+    /// The facts of a scan; none if the scan reads no column whose values may be index-only.
     pub(crate) fn of_scan(
         snapshot: &Arc<Snapshot>,
         schema: &SchemaRef,
@@ -51,17 +51,17 @@ impl Facts {
         Some(Arc::new(Self { snapshot, schema, predicate, files: probe.files.clone(), left_out }))
     }
 
-    /// Whether the index may know rows of these files at all.
+    /// Whether the index knows exact rows of some file.
     pub(crate) fn knows_rows(&self) -> bool {
         self.files.iter().any(has_rows)
     }
 
-    /// Whether it may if more conditions are searched for.
+    /// Whether it may know some if more conditions are searched for.
     pub(crate) fn may_know_rows(&self) -> bool {
         self.left_out.is_some() || self.knows_rows()
     }
 
-    /// The facts where values would be told and not read, so that more conditions may be worth a search.
+    /// The facts where values are index-only and not read, so that more conditions may be worth a search.
     pub(crate) async fn for_telling(
         &self,
         options: ProbeOptions,
@@ -85,7 +85,7 @@ fn certain_or_unknown(file: FileProbe) -> FileProbe {
     }
 }
 
-/// Whether some rows of a file are certain.
+/// Whether some rows of a file are exact.
 pub(crate) fn has_rows(file: &FileProbe) -> bool {
     matches!(file, FileProbe::Known { certain, .. } if !certain.is_empty())
 }

@@ -11,7 +11,7 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryRese
 use futures::{Stream, stream};
 use lakemark_table::ValueCounts;
 
-/// Values take this share of the memory of a session at most while they are read.
+/// Values take at most this share of the memory of a session while they are read.
 const MOST_SHARE: usize = 4;
 
 /// Values of the index, which take the memory of a session.
@@ -39,7 +39,7 @@ pub(crate) fn most_bytes(context: &TaskContext) -> u64 {
 }
 
 impl IndexOnlyRows {
-    /// Holds more values; false if the session has no memory for them, and then they are not held.
+    /// Keeps more values in memory; false if the session has no memory for them, and then none of them is kept.
     pub(crate) fn hold(&mut self, parts: Vec<ValueCounts>, context: &TaskContext) -> bool {
         if parts.is_empty() {
             return true;

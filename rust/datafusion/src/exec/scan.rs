@@ -1,10 +1,10 @@
 //! The scan operator: a leaf that privately holds DataFusion's Parquet scans.
 //!
-//! It is a leaf, with no child that an optimizer could see: row positions are only valid for the
-//! scan that they were computed for, and nothing may be put between. Limits and dynamic filters
-//! (of joins and top-k) are handed on to the scans inside, which prune by statistics; what the index knows
-//! of dynamic filters narrows those scans when they begin (see [`crate::exec::dynamic`]). Filters come by the rule of
-//! [`PositionalPushdown`](crate::PositionalPushdown) and by no other way: DataFusion's own may hand a scan the filter of another table.
+//! It has no child that an optimizer could see. Row positions are only valid for the scan that they were computed for, and nothing may come
+//! between. Limits and dynamic filters (of joins and top-k) are handed on to the scans inside, which prune by statistics. What the index
+//! knows of dynamic filters narrows those scans when they begin (see [`crate::exec::dynamic`]). Filters come by the rule of
+//! [`PositionalPushdown`](crate::PositionalPushdown) and by no other way. DataFusion's own rule may hand a scan the filter of another
+//! table.
 
 mod inside;
 mod operator;
@@ -37,7 +37,7 @@ use crate::read::reader::Footers;
 
 use inside::{Inner, hand_on};
 
-/// The most bytes of runs that a scan held in memory at once.
+/// The most bytes of runs that a scan kept in memory at once.
 const PENDING_BYTES_HELD: &str = "pending_bytes_held";
 
 /// What the operator is made of.
@@ -50,24 +50,24 @@ pub(crate) struct ScanParts {
     pub(crate) counted: u64,
     /// What is known of the rows and their columns.
     pub(crate) statistics: Statistics,
-    /// For each column of the output whether no row of it is NULL; none are told of fields.
+    /// For each column of the output whether no row of it is NULL; empty where that is not known, as for fields of structs.
     pub(crate) without_null: Vec<bool>,
-    /// The scan of certain rows.
+    /// The scan of exact rows.
     pub(crate) certain: Option<Arc<dyn ExecutionPlan>>,
-    /// The scan of all other rows, with a filter if there is a predicate.
+    /// The scan of all other rows, which rechecks them by a filter if there is a predicate.
     pub(crate) checked: Option<Arc<dyn ExecutionPlan>>,
-    /// Scans of rows that are in no data file yet.
+    /// Scans of buffered rows, which are in no data file yet.
     pub(crate) pending: Vec<Arc<dyn ExecutionPlan>>,
-    /// What these hold of runs.
+    /// The memory that these scans take for runs.
     pub(crate) held: Held,
     pub(crate) footers: Footers,
-    /// Gaps between chosen rows that are read and left out again.
+    /// Unselected stretches between selected rows that are read and left out again.
     pub(crate) gaps_closed: u64,
     pub(crate) fetch: Option<usize>,
     /// For EXPLAIN.
     pub(crate) summary: String,
     pub(crate) report: ProbeReport,
-    /// What the probe knew, where indexes may be asked more.
+    /// What the probe found out, for aggregates that indexes may answer.
     pub(crate) facts: Option<Arc<Facts>>,
     /// For filters that come while the query runs.
     pub(crate) prober: Option<Prober>,
@@ -90,10 +90,10 @@ pub struct LakemarkScanExec {
     filters: Vec<Arc<dyn PhysicalExpr>>,
     /// The keys of joins, by the identity of the filters that these have.
     keys: HashMap<u64, Arc<BuildKeys>>,
-    /// The only rows that are wanted of the output, if a sort with a limit is above.
+    /// The only rows of the output that are needed, if a sort with a limit is above.
     first_rows: Option<TopKRequest>,
-    /// The scans inside, as the filters left them when the first partition was asked for a row; all partitions take the
-    /// same ones, since the partitions of a scan may share its files.
+    /// The scans inside, as the filters left them when the first partition was asked for a row. All partitions take the same ones, since
+    /// the partitions of a scan may share its files.
     narrowed: Arc<OnceCell<Inner>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -130,13 +130,13 @@ impl LakemarkScanExec {
         }
     }
 
-    /// How the probe went that this scan follows.
+    /// The report of the probe that this scan follows.
     #[must_use]
     pub fn report(&self) -> &ProbeReport {
         &self.parts.report
     }
 
-    /// What the probe knew of every file, if the scan gives all of its rows.
+    /// What the probe found out about every file, if the scan gives all of its rows.
     pub(crate) fn facts(&self) -> Option<&Arc<Facts>> {
         self.parts.facts.as_ref().filter(|_| self.parts.fetch.is_none())
     }
@@ -151,7 +151,8 @@ impl LakemarkScanExec {
         Inner { certain, checked, pending, index_only: IndexOnlyRows::default() }
     }
 
-    /// The scans inside, cut down to the rows that the filters let through as they are now, and to those that come first if others are not wanted.
+    /// The scans inside, cut down to the rows that the filters let through as they are now. If only the first rows in an order are needed,
+    /// the scans are cut down to these, too.
     async fn narrow(&self, context: &TaskContext) -> Result<Inner> {
         let mut inner = self.planned();
         let Some(prober) = &self.parts.prober else { return Ok(inner) };
@@ -192,7 +193,7 @@ impl LakemarkScanExec {
         Ok(changed)
     }
 
-    /// The filters that are asked of the index when the query runs.
+    /// The filters that are probed in the index when the query runs.
     pub(crate) fn asked_filters(&self) -> impl Iterator<Item = u64> {
         let prober = self.parts.prober.as_ref();
         let knows = move |filter: &&Arc<dyn PhysicalExpr>| {
@@ -209,7 +210,7 @@ impl LakemarkScanExec {
         (!keys.is_empty()).then(|| Self { keys, ..self.clone() })
     }
 
-    /// The same scan of which only the first rows in the order of a column are wanted; none if no index may know them.
+    /// The same scan of which only the first rows in the order of a column are needed; none if no index may know them.
     pub(crate) fn with_first_rows(&self, column: usize, order: SortOptions, rows: u64) -> Option<Self> {
         let column = self.parts.named.fields().get(column)?.name().clone();
         let is_known = self.parts.prober.as_ref().is_some_and(|prober| prober.snapshot.is_indexed(&column));
@@ -218,10 +219,10 @@ impl LakemarkScanExec {
         (is_known && self.parts.fetch.is_none()).then(|| Self { first_rows, narrowed: Arc::default(), ..self.clone() })
     }
 
-    /// The same scan with filters whose values are known when the query runs: those that operators above learn, and conditions on what
-    /// a subquery gives. They prune row groups inside and are asked of the index. Their operators go on applying them, since counted and
-    /// certain rows are not filtered here. Any other filter came with the logical plan already. The columns of the filters are those of
-    /// the output, by place.
+    /// The same scan with filters whose values are known when the query runs: those that operators above learn, and conditions on what a
+    /// subquery gives. They prune row groups inside and are probed in the index. Their operators go on applying them, since this scan does
+    /// not filter counted and exact rows. Any other filter came with the logical plan already. The columns of the filters are those of the
+    /// output, by place.
     pub(crate) fn with_filters(
         &self,
         offered: &[Arc<dyn PhysicalExpr>],

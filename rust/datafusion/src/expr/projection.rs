@@ -1,14 +1,14 @@
-//! Of structs only the fields that are wanted are read.
+//! Of structs only the fields that are needed are read.
 //!
 //! ```text
 //! SELECT s['a'], k … WHERE s['b'] > 3
 //!
-//! filter: s['b'] > 3, gives (s['a'], k)          what the filter looks at and what is wanted, each once
+//! filter: s['b'] > 3, gives (s['a'], k)          what the filter looks at and what is needed, each once
 //!   └ scan of files: s['a'], k, s['b']           the reader takes single fields out of structs
 //! ```
 //!
-//! A struct that is wanted whole somewhere is read whole. What is read is called by its whole name ([`lakemark_format::column`]), so that no
-//! two things that are read share one.
+//! A struct that is needed whole somewhere is read whole. What is read is called by its whole name ([`lakemark_format::column`]), so that
+//! no two things that are read share one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl Wanted {
         Ok(Self { each, has_fields })
     }
 
-    /// Whether fields are wanted of a struct that is not wanted whole.
+    /// Whether fields are needed of a struct that is not needed whole.
     pub(crate) fn has_fields(&self) -> bool {
         self.has_fields
     }
@@ -135,18 +135,19 @@ pub(crate) fn giving(plan: &Arc<dyn ExecutionPlan>, wanted: &[ProjectionExpr]) -
     }
 }
 
-/// Whether an expression has a lambda, which goes by how many columns stood around it when it was planned: over more columns DataFusion 55 takes one of
-/// these for its variable.
+/// Whether an expression has a lambda, which goes by how many columns stood around it when it was planned: over more columns DataFusion 55
+/// takes one of these for its variable.
 pub(crate) fn has_lambda(expr: &Arc<dyn PhysicalExpr>) -> Result<bool> {
     expr.exists(|part| Ok(part.is::<LambdaExpr>()))
 }
 
-/// Whether one of these has.
+/// Whether one of these expressions has a lambda.
 pub(crate) fn have_lambdas<'e>(mut exprs: impl Iterator<Item = &'e Arc<dyn PhysicalExpr>>) -> Result<bool> {
     exprs.try_fold(false, |found, expr| Ok(found || has_lambda(expr)?))
 }
 
-/// A filter over a scan that reads of structs only the fields that the filter looks at; none if it looks at no fields, or if the scan reads no files.
+/// A filter over a scan that reads of structs only the fields that the filter looks at. None if the filter looks at no fields, or if the
+/// scan reads no files.
 pub(crate) fn of_fields(filter: &FilterExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let schema = filter.schema();
     let columns = schema.fields().iter().enumerate();
@@ -155,7 +156,7 @@ pub(crate) fn of_fields(filter: &FilterExec) -> Result<Option<Arc<dyn ExecutionP
     filtered(filter, &columns.collect::<Vec<_>>())
 }
 
-/// The same below a filter; none if whole structs are wanted by it or above, or if the scan reads no files.
+/// The same below a filter. None if the filter or what is above it needs whole structs, or if the scan reads no files.
 fn filtered(filter: &FilterExec, wanted: &[ProjectionExpr]) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let schema = filter.input().schema();
     let given = filter.projection().as_deref();
@@ -191,7 +192,7 @@ pub(crate) fn moved(
     moved.data()
 }
 
-/// A scan of files that gives these; none if it is none.
+/// A scan of files that gives these; none if the plan is no scan of files.
 fn read(scan: &Arc<dyn ExecutionPlan>, wanted: &[ProjectionExpr]) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if !reads_files(scan) {
         return Ok(None);

@@ -1,11 +1,12 @@
 //! Comparisons with constants that lose nothing where expressions are simplified, and where long lists are looked up.
 //!
-//! DataFusion 55 merges lists of `IN` about the same expression as if their items were equal only where their bits are, and as if none could be
-//! NULL:
+//! DataFusion 55 merges lists of `IN` about the same expression as if their items were equal only where their bits are, and as if none
+//! could be NULL:
 //!
-//! * Of `x NOT IN ('a', NULL) AND x IN ('a', 'b')` it leaves `x = 'b'`, though the first condition is never true. Columns in lists fare alike.
-//! * Of `f IN (0.0, 1.0) AND f IN (-0.0, 2.0)` it leaves nothing, though 0.0 and -0.0 are equal. It finds no -0.0 by a list of more than three
-//!   items with 0.0, where `f = 0.0` finds it.
+//! * Of `x NOT IN ('a', NULL) AND x IN ('a', 'b')` it leaves `x = 'b'`, though the first condition is never true. Columns in lists fare
+//!   alike.
+//! * Of `f IN (0.0, 1.0) AND f IN (-0.0, 2.0)` it leaves nothing, though 0.0 and -0.0 are equal. It finds no -0.0 by a list of more than
+//!   three items with 0.0, where `f = 0.0` finds it.
 //!
 //! `x IN ('a', NULL)` says the same as `x IN ('a') OR x = NULL` for every row, and the parts are not merged again. Lists have both zeros or
 //! none, and other comparisons the positive one.

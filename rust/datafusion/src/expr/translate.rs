@@ -1,4 +1,4 @@
-//! DataFusion's expressions to what an index is asked.
+//! From DataFusion's expressions to those that an index is probed with.
 //!
 //! The rule is *exact or decline*: an expression becomes a test of keys only if the test has the
 //! same truth value as the engine's own evaluation for every value of the column, NULL included.
@@ -289,7 +289,7 @@ impl Translator<'_> {
         }
     }
 
-    /// `array_has_all(list, elements)`: a search for each. Beyond some of them the engine looks, at the few rows that are left.
+    /// `array_has_all(list, elements)`: a search for each. Beyond some of them the engine tests the few rows that are left.
     fn has_all(&self, expr: &Expr, list: &Expr, elements: &Expr) -> Predicate {
         let SoughtElements { list: column, mut elements } = match self.elements(list, elements) {
             Ok(found) => found,

@@ -225,7 +225,7 @@ fn texts_of_every_layout() {
     }
 }
 
-/// The optimizer folds a predicate that is NULL everywhere; the translator is asked directly.
+/// The optimizer replaces a predicate that is NULL everywhere by a constant, so that the test calls the translator directly.
 fn nulls(sql: &str) -> String {
     let context = SessionContext::new();
     let schema = DFSchema::try_from(schema()).unwrap();

@@ -1,4 +1,5 @@
-//! The types in which a scan gives texts. Bytes are as they are declared: functions that take them, and casts to bytes of one length, know no views.
+//! The types in which a scan gives texts. Bytes are as they are declared: functions that take them, and casts to bytes of one length, know
+//! no views.
 
 use std::sync::Arc;
 

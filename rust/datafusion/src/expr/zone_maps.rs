@@ -7,7 +7,7 @@
 //! * `x > 1` beside `x < 9`, of which a NaN fails one;
 //! * one of several such conditions (`OR`).
 //!
-//! Writers do not agree on the sign of a zero in bounds, and conditions tell both zeros apart: a zero is no reason to skip anything.
+//! Writers do not agree on the sign of a zero in bounds, and conditions distinguish both zeros: a zero is no reason to skip anything.
 
 use std::sync::Arc;
 

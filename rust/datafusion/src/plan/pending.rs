@@ -1,4 +1,4 @@
-//! Counts of which the indexes know the part of the data files: only pending rows are looked at, and nothing is planned around them.
+//! Counts of which the indexes know the part of the data files: only buffered rows are read, and nothing is planned around them.
 
 use std::sync::Arc;
 
@@ -20,14 +20,14 @@ pub(crate) struct CountRequest<'a> {
     pub(crate) location: &'a str,
     /// The state that is counted.
     pub(crate) snapshot: &'a Snapshot,
-    /// What the indexes are asked.
+    /// The condition that the indexes are probed with.
     pub(crate) predicate: &'a Predicate,
     /// The same condition as the engine plans it; none if it has no plain form, or if all rows are counted.
     pub(crate) filter: Option<Expr>,
 }
 
-/// The number of rows that a request asks for, if the probe with its predicate knows those of every data file.
-/// `task` makes what the scan of the pending rows runs in, if there is one.
+/// The number of rows of a request, if the probe with its predicate knows the rows of every data file exactly. `task` makes what the scan
+/// of the buffered rows runs in, if there is one.
 pub(crate) async fn counted(
     state: &dyn Session,
     task: impl FnOnce() -> Arc<TaskContext>,

@@ -42,7 +42,7 @@ pub(crate) async fn pinned_once(table: &Arc<Table>) -> Result<Arc<Snapshot>> {
         let mut pins = pins.lock().unwrap_or_else(PoisonError::into_inner);
         pins.push(PinnedTable { table: Arc::clone(table), snapshot: Arc::clone(&snapshot) });
     };
-    // Whoever plans in another way pins for itself.
+    // A caller that plans outside of a statement pins for itself.
     PINS.try_with(pin).ok();
     Ok(snapshot)
 }

@@ -25,7 +25,7 @@ use crate::plan::pins::pinned_once;
 use crate::plan::scan::{ScanRequest, plan_scan};
 use crate::read::reading::reading;
 
-/// Nanoseconds that a join takes to look a row up that has no match, whose filter says so before.
+/// Nanoseconds that a join takes to look up a row without a match, if no filter of the join rules the row out before.
 const JOIN_ROW: f64 = 6.0;
 
 /// A table whose scans use its indexes.
@@ -36,7 +36,7 @@ pub struct LakemarkTable {
     /// Whether every scan takes this snapshot; otherwise each takes the newest.
     pinned: bool,
     types: Types,
-    /// Whether it is joined with others, so that its statistics are worth opening files of which an index might tell everything.
+    /// Whether the table is joined with others. Its statistics are then worth opening files for which an index might answer everything.
     is_joined: bool,
 }
 
@@ -80,8 +80,8 @@ impl LakemarkTable {
         &self.snapshot
     }
 
-    /// A provider of the same columns whose scans all see the newest state as of now. The columns were taken when something was `done`, which else is
-    /// to be done again.
+    /// A provider of the same columns whose scans all see the newest state as of now. The columns were taken when something was `done`,
+    /// which has to be done again if they are others by now.
     ///
     /// # Errors
     /// The columns are others by now (`SchemaMismatch`).
@@ -94,7 +94,7 @@ impl LakemarkTable {
         if self.pinned { Ok(Arc::clone(&self.snapshot)) } else { self.newest("registered; register it").await }
     }
 
-    /// The newest state, if its columns are those that were taken when this was `done`, which else is to be done again.
+    /// The newest state, if its columns are those that were taken when something was `done`. Otherwise that is to be done again.
     async fn newest(&self, done: &str) -> Result<Arc<Snapshot>> {
         let newest = pinned_once(&self.table).await?;
         if newest.schema() == self.snapshot.schema() {
@@ -117,7 +117,7 @@ impl TableProvider for LakemarkTable {
         TableType::Base
     }
 
-    /// The number of rows, if an index or a footer that was read told it. A scan may see a newer state.
+    /// The number of rows, if an index or a footer that was read gives it. A scan may see a newer state.
     fn statistics(&self) -> Option<Statistics> {
         let rows = usize::try_from(self.snapshot.rows()?).ok()?;
         Some(Statistics::new_unknown(&self.schema()).with_num_rows(Precision::Inexact(rows)))
@@ -148,7 +148,7 @@ impl TableProvider for LakemarkTable {
         let facts =
             known.clone().and_then(|known| Facts::of_scan(&snapshot, &schema, known, &probe, projection, &options));
         let prober = options.reading.zip(known).filter(|_| snapshot.has_indexes()).map(|(reading, predicate)| {
-            // What a join will not find is tested by the join: no column is read for that alone.
+            // The join itself tests the rows that find no match: no column is read for that alone.
             let reading = ReadCost { filter: ColumnReadCost::default(), limit: None, above: JOIN_ROW, ..reading };
             let (snapshot, schema, use_cache) = (Arc::clone(&snapshot), Arc::clone(&schema), options.use_cache);
             Prober { snapshot, schema, reading, predicate, use_cache }
@@ -211,7 +211,7 @@ pub(crate) fn probe_options(state: &dyn Session) -> ProbeOptions {
     ProbeOptions { use_index: options.use_index, use_cache: options.use_cache, ..ProbeOptions::default() }
 }
 
-/// Our scan evaluates whatever gives the same answer each time and needs no other plan.
+/// Our scan evaluates every filter that gives the same answer each time and needs no other plan.
 pub(crate) fn pushdown(filter: &Expr) -> TableProviderFilterPushDown {
     let needs_plan = filter.contains_scalar_subquery() || filter.contains_outer() || has_subquery(filter);
     if filter.is_volatile() || needs_plan || calls_async(filter) {

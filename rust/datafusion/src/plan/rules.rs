@@ -1,7 +1,7 @@
 //! The optimizer rules of our sessions: DataFusion's with ours among them.
 //!
-//! All of ours but [`IndexAggregates`], [`JoinKeys`], [`LastCasts`], [`NotIn`], [`TopRows`] and [`Views`] mend wrong answers of DataFusion 55, of any table. `docs/limits.md` has the statements, and tests that
-//! carry them say when DataFusion answers them as it should.
+//! All of ours but [`IndexAggregates`], [`JoinKeys`], [`LastCasts`], [`NotIn`], [`TopRows`] and [`Views`] mend wrong answers of DataFusion
+//! 55, of any table. `docs/limits.md` has the statements. Tests that carry the statements say when DataFusion answers them as it should.
 
 mod barriers;
 mod columns_first;
@@ -47,7 +47,7 @@ pub(crate) fn analyzer() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
 /// Rules for logical plans.
 pub(crate) fn logical() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let mut rules = Optimizer::new().rules;
-    // It chooses among bounds of a column.
+    // `push_down_filter` chooses among bounds of a column.
     let place = rules.iter().position(|rule| rule.name() == "push_down_filter").unwrap_or(rules.len());
     rules.insert(place, Arc::new(ColumnsFirst));
     rules.insert(0, Arc::new(InLists));
@@ -66,13 +66,14 @@ pub(crate) fn physical() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     rules.insert(behind, Arc::new(TopRows));
     rules.insert(behind, Arc::new(JoinKeys));
     let statistics = place_of(&rules, "aggregate_statistics");
-    // What statistics answer is answered, and aggregates know after how many groups they may end. Partial and final ones still follow each other.
+    // What statistics answer is answered, and aggregates know after how many groups they may end. Partial and final ones still follow each
+    // other.
     let limited = place_of(&rules, "LimitedDistinctAggregation").max(statistics);
     rules.insert(limited.map_or(rules.len(), |place| place + 1), Arc::new(IndexAggregates));
     rules.insert(statistics.unwrap_or(0), Arc::new(Inexact));
     let joins = place_of(&rules, "join_selection").unwrap_or(0);
     rules.insert(joins, Arc::new(NotIn));
-    // It goes by what is known of rows, and moves limits.
+    // `EnsureRequirements` goes by what is known of rows, and moves limits.
     let requirements = place_of(&rules, "EnsureRequirements").unwrap_or(0);
     rules.insert(requirements, Arc::new(Barriers));
     rules.insert(requirements, Arc::new(SortLimits));

@@ -1,12 +1,12 @@
 //! From what a probe says of each file to the operator that reads it.
 //!
 //! ```text
-//! certain rows             a Parquet scan of just these rows, without a predicate
-//! certain rows, no column  a number
-//! uncertain rows           a Parquet scan of just these rows ─┐ predicate for zone maps,
+//! exact rows               a Parquet scan of just these rows, without a predicate
+//! exact rows, no column    a number
+//! rows to be rechecked     a Parquet scan of just these rows ─┐ predicate for zone maps,
 //! unknown file             a Parquet scan of its live rows   ─┘ then a filter with the whole predicate
-//! pending rows             a Parquet scan of runs, and rows in memory, with the same filter
-//! many narrow gaps         closed for the reader, and opened by row numbers behind it (see [`crate::read::gaps`])
+//! buffered rows            a Parquet scan of runs, and rows in memory, with the same filter
+//! unselected stretches     read if many and short, and left out by row numbers behind the reader (see [`crate::read::gaps`])
 //! ```
 
 mod pending;
@@ -50,20 +50,20 @@ use crate::read::reader::Footers;
 
 use work::{CertainRows, CheckedFile, ChosenRows, Work};
 
-/// What a query asks of one table.
+/// What a query requests of one table.
 pub(crate) struct ScanRequest<'a> {
     /// The table's location, for EXPLAIN.
     pub(crate) location: &'a str,
     pub(crate) snapshot: &'a Snapshot,
-    /// Those of the output.
+    /// The types of the output's columns.
     pub(crate) types: Types,
-    /// Whether its statistics are worth opening files.
+    /// Whether the table is joined, so that its statistics are worth opening files.
     pub(crate) is_joined: bool,
     /// Columns of the snapshot's schema; all of them if none are named.
     pub(crate) projection: Option<&'a Vec<usize>>,
     pub(crate) filters: &'a [Expr],
     pub(crate) limit: Option<usize>,
-    /// What the probe knew, for operators that ask the index more.
+    /// What the probe found out, for operators that answer from the index.
     pub(crate) facts: Option<Arc<Facts>>,
     /// For filters that come while the query runs.
     pub(crate) prober: Option<Prober>,
@@ -156,7 +156,7 @@ struct FileSource {
 struct PlannedScan {
     /// What reads the rows.
     plan: Arc<dyn ExecutionPlan>,
-    /// Gaps between chosen rows that it reads and leaves out again.
+    /// Unselected stretches between selected rows that it reads and leaves out again.
     gaps_closed: u64,
 }
 
@@ -172,9 +172,9 @@ struct Reading {
 
 /// A file that is read.
 struct OpenedFile<'r> {
-    /// The file, with its number if gaps are closed.
+    /// The file, with its number if stretches are closed.
     file: PartitionedFile,
-    /// All rows where none are named.
+    /// The rows to read; all where none are given.
     rows: Option<&'r RowSet>,
 }
 
@@ -183,7 +183,7 @@ struct Planner<'a> {
     request: &'a ScanRequest<'a>,
     footers: Footers,
     known: Arc<KnownFiles>,
-    /// What the scan holds of runs.
+    /// The memory that the scan takes for runs.
     held: Held,
     /// Columns of files, then partition columns.
     table_schema: TableSchema,
@@ -222,7 +222,7 @@ impl<'a> Planner<'a> {
         Ok(Self { state, request, footers, known, held: Held::default(), table_schema, output, columns, predicate })
     }
 
-    /// The scan of certain rows, if there are any.
+    /// The scan of exact rows, if there are any.
     fn certain_scan(&self, work: &Work<'_>) -> Result<Option<PlannedScan>> {
         if work.certain.is_empty() {
             return Ok(None);
@@ -278,9 +278,9 @@ impl<'a> Planner<'a> {
         Ok(Some(PlannedScan { plan, gaps_closed: closed.map_or(0, |closed| closed.count) }))
     }
 
-    /// Rows of a batch where reading ends with a limit: a batch of chosen rows reaches as far into a file as one of all rows
-    /// would, so that little is decoded beyond the last row that is wanted. None for batches of the usual size: all rows of a
-    /// file are read, or the reader filters, whose batches are of rows that pass.
+    /// Rows of a batch where reading ends with a limit. A batch of selected rows reaches as far into a file as one of all rows would, so
+    /// that little is decoded beyond the last row that is needed. None for batches of the usual size: all rows of a file are read, or the
+    /// reader filters, whose batches are of rows that pass.
     fn batch_rows(&self, work: &Work<'_>, closed: Option<&ClosedGaps>) -> Option<usize> {
         let limit = self.request.limit?;
         if self.reader_filters() {
@@ -298,8 +298,9 @@ impl<'a> Planner<'a> {
         Some(((whole as f64 * share) as usize).max(limit).max(ReadCost::LEAST_BATCH_ROWS)).filter(|&rows| rows < whole)
     }
 
-    /// Closes gaps of files of which these rows are chosen. Not for a limit, which counts the rows that are read, and not where the reader
-    /// filters: it would ask the predicate of rows that are hidden. Nor for a lambda: closing a gap takes two more columns.
+    /// Closes unselected stretches of files of which these rows are selected. Not for a limit, which counts the rows that are read. Not
+    /// where the reader filters, as it would evaluate the predicate for deleted rows, too. Nor for a lambda: closing a stretch takes two
+    /// more columns.
     fn closed_gaps<'r>(
         &self,
         schema: &TableSchema,
@@ -322,7 +323,7 @@ impl<'a> Planner<'a> {
         FileSource { footers: self.footers.clone(), schema: self.table_schema.clone() }
     }
 
-    /// A scan of these columns of files, and of those that tell rows apart if gaps are closed.
+    /// A scan of these columns of files, and of those that number files and rows if stretches are closed.
     fn file_scan(
         &self,
         from: FileSource,
@@ -343,8 +344,7 @@ impl<'a> Planner<'a> {
         if let Some(predicate) = prunable {
             source = source.with_predicate(Arc::clone(predicate));
         }
-        // The reader factory holds the table's own store; the URL only has to be one that every
-        // session knows.
+        // The reader factory has the table's own store; the URL only has to be one that every session knows.
         let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), Arc::new(source))
             .with_file_groups(groups)
             .with_limit(end.limit)
@@ -365,7 +365,8 @@ impl<'a> Planner<'a> {
         Reading { columns: read.into_iter().collect(), prunable, limit: None }
     }
 
-    /// The rows of a scan of the columns `read` that are chosen where gaps were closed, and that the predicate chooses, as the operator's output.
+    /// The rows of a scan of the columns `read` that are selected and that pass the predicate, as the operator's output. Rows of closed
+    /// stretches are left out.
     fn filtered(
         &self,
         scan: Arc<dyn ExecutionPlan>,
@@ -384,7 +385,7 @@ impl<'a> Planner<'a> {
             place.ok_or_else(|| internal_datafusion_err!("column {column} is not read"))
         };
         let output = self.columns.iter().map(place).collect::<Result<Vec<_>>>()?;
-        // A filter gathers whole batches of rows that pass: with the limit it stops at the first batch that has enough.
+        // A filter gathers whole batches of rows that pass. With the limit the filter stops at the first batch that has enough.
         let filter = FilterExecBuilder::new(filter, scan).apply_projection(Some(output))?;
         let filter = filter.with_fetch(self.request.limit).build()?;
         Ok(projection::of_fields(&filter)?.unwrap_or_else(|| Arc::new(filter)))
@@ -397,7 +398,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// The rows that a reader passes to read these, but that it skips gaps of more than so many at once.
+/// The rows that a reader passes to read these. Of an unselected stretch at most `gap` rows count, since the reader skips more at once.
 fn reach(rows: &RowSet, gap: usize) -> u64 {
     let (mut reached, mut end) = (0, None);
     for range in rows.iter_ranges() {
@@ -408,7 +409,7 @@ fn reach(rows: &RowSet, gap: usize) -> u64 {
     reached
 }
 
-/// The file at a place of the work, and the rows to read of it, if some are chosen.
+/// The file at a place of the work, and the rows to read of it, if some are selected.
 fn opened<'r>(
     file: PartitionedFile,
     place: usize,
@@ -427,7 +428,7 @@ fn partitioned_file(file: &DataFile, known: Option<Arc<Statistics>>) -> Result<P
     let values =
         file.partition_values.iter().map(|value| ScalarValue::try_from_array(value, 0)).collect::<Result<Vec<_>>>()?;
     let whole = PartitionedFile::new_from_meta(file.meta.clone()).with_partition_values(values);
-    // With those of partition columns each file would have a copy, in which a value of NULL is called none.
+    // With statistics of partition columns each file would have a copy, in which a value of NULL is called none.
     let statistics = known.filter(|_| file.partition_values.is_empty());
     Ok(PartitionedFile { statistics, ..whole })
 }

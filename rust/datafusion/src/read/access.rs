@@ -27,7 +27,7 @@ pub(crate) struct ReadFile {
     pub(crate) access: FileAccess,
 }
 
-/// Whether a file has an index of its pages. Without one whoever reads a row of a row group reads and unpacks all of it.
+/// Whether a file has an index of its pages. Without one the reader of a row reads and unpacks all of its row group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pages {
     Indexed,
@@ -43,17 +43,17 @@ impl Pages {
     }
 }
 
-/// A part of a file: the chosen rows of some neighbouring row groups.
+/// A part of a file: the selected rows of some neighbouring row groups.
 pub(crate) struct Piece {
     /// What to read of each row group of the file.
     pub(crate) plan: ParquetAccessPlan,
-    /// As much as reading so many rows is it to read this.
+    /// What it costs to read this, as the number of rows whose reading costs as much.
     pub(crate) cost: u64,
 }
 
 /// Fewer rows than these of a row group are not cut: two readers would open the same pages.
 const LEAST_ROWS: u64 = 1 << 15;
-/// To unpack so many rows is as much as to decode one and to hand it on.
+/// To unpack so many rows costs as much as to decode one and to hand it on.
 const UNPACKED_ROWS: u64 = 2;
 
 /// Whether so many rows may be more than one piece.
@@ -61,12 +61,13 @@ pub(crate) fn is_worth_cutting(rows: u64) -> bool {
     rows >= 2 * LEAST_ROWS
 }
 
-/// Whether it matters if the pages of a file with these row groups have an index: in smaller ones nothing is cut, and little is unpacked in vain.
+/// Whether it matters if the pages of a file with these row groups have an index. In smaller row groups nothing is cut, and little is
+/// unpacked in vain.
 pub(crate) fn do_pages_matter(row_groups: &[u32]) -> bool {
     is_worth_cutting(row_groups.iter().map(|&rows| u64::from(rows)).sum())
 }
 
-/// The chosen rows of each row group.
+/// The selected rows of each row group.
 pub(crate) fn plan_of(row_groups: &[u32], rows: &RowSet) -> ParquetAccessPlan {
     let mut start = 0u32;
     let accesses = row_groups.iter().map(|&length| {
@@ -83,12 +84,12 @@ pub(crate) fn plan_of(row_groups: &[u32], rows: &RowSet) -> ParquetAccessPlan {
 }
 
 impl FileAccess {
-    /// The chosen rows of a file.
+    /// The selected rows of a file.
     pub(crate) fn of(row_groups: &[u32], rows: &RowSet, pages: Pages) -> Self {
         Self { plan: plan_of(row_groups, rows), row_groups: row_groups.into(), pages }
     }
 
-    /// As much as reading so many rows is it to read this.
+    /// What it costs to read this, as the number of rows whose reading costs as much.
     pub(crate) fn cost(&self) -> u64 {
         self.plan.inner().iter().zip(self.row_groups.iter()).map(|(access, &length)| self.cost_of(access, length)).sum()
     }
@@ -111,8 +112,8 @@ impl FileAccess {
         }
     }
 
-    /// Cuts what is read of a file into pieces of about such a cost: at row groups, and within those that are many times as much and whose pages
-    /// have an index.
+    /// Cuts what is read of a file into pieces of about such a cost. It cuts at row groups, and within those that cost many times as much
+    /// and whose pages have an index.
     pub(crate) fn cut(&self, cost_per_piece: u64) -> Vec<Piece> {
         let nothing = || vec![RowGroupAccess::Skip; self.row_groups.len()];
         let (mut pieces, mut open, mut cost) = (Vec::new(), nothing(), 0u64);
@@ -228,9 +229,9 @@ pub(crate) fn first_rows(rows: &RowSet, limit: u64) -> RowSet {
     first.finish()
 }
 
-/// Shares what is read of files evenly among at most so many partitions; within one the order of the files is kept. Files are cut at row groups
-/// where a partition would have more than its share, and finer where that is not even: of three files of ten row groups each of two partitions
-/// reads fifteen.
+/// Shares what is read of files evenly among at most so many partitions; within one the order of the files is kept. Files are cut at row
+/// groups where a partition would have more than its share, and finer where that is not even. Of three files of ten row groups each of two
+/// partitions reads fifteen.
 pub(crate) fn share(files: Vec<ReadFile>, partitions: usize) -> Vec<FileGroup> {
     let cost: u64 = files.iter().map(|read| read.access.cost()).sum();
     let even = cost.div_ceil(partitions.max(1) as u64).max(1);
@@ -250,7 +251,7 @@ pub(crate) fn share(files: Vec<ReadFile>, partitions: usize) -> Vec<FileGroup> {
 
 /// Into so many pieces a partition's share is cut, if fewer are not even.
 const PIECES_OF_A_SHARE: [u64; 2] = [1, 4];
-/// By less than this part of it a share may be too large.
+/// A share may be too large by less than this part of it.
 const UNEVEN: u64 = 8;
 
 /// What is read of a file by one partition.
@@ -272,7 +273,7 @@ struct Dealt {
 }
 
 impl Dealt {
-    /// The largest piece first, to whoever has least.
+    /// Deals the largest piece first, to the partition that has least.
     fn of(files: &[ReadFile], cost_per_piece: u64, partitions: usize) -> Self {
         let (mut pieces, mut by_cost) = (Vec::with_capacity(files.len()), Vec::with_capacity(files.len()));
         for (file, read) in files.iter().enumerate() {
@@ -317,7 +318,7 @@ impl Dealt {
             }
         }
         let mut files: Vec<Option<PartitionedFile>> = files.into_iter().map(|read| Some(read.file)).collect();
-        // Whoever has the last piece of a file has the file itself.
+        // The partition that has the last piece of a file has the file itself.
         let mut of_file = |number: usize| -> Option<PartitionedFile> {
             let left = left.get_mut(number)?;
             *left -= 1;

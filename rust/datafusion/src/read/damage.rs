@@ -1,7 +1,7 @@
 //! Damaged data files: what the Parquet reader says of their bytes, and its panics, become errors that name the file.
 //!
-//! A scan reads many files, and neither an error nor a panic says in which it was. But the pages of one file only are read and decoded at
-//! a time by a partition: the file whose pages were read last is the one that is decoded.
+//! A scan reads many files, and neither an error nor a panic says in which file it was. But a partition reads and decodes the pages of one
+//! file only at a time: the file whose pages were read last is the one that is decoded.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +25,7 @@ tokio::task_local! {
 
 /// Says that pages of this file are read, where a scan is polled.
 pub(crate) fn pages_are_read_of(file: &Path) {
-    // Nobody wants to know it outside of a scan.
+    // Outside of a scan nothing needs to know it.
     let _ = LAST_READ.try_with(|last| *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(file.to_string()));
 }
 

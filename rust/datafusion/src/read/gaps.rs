@@ -1,16 +1,20 @@
 //! Rows that are read and then left out by their numbers.
 //!
 //! ```text
-//! chosen     ████ ██████ ███ ████████ ██                  ███ █████        pending changes hide a row here and there
-//! read       ███████████████████████████                  █████████        gaps are closed where they are many and narrow
+//! selected   ████ ██████ ███ ████████ ██                  ███ █████        buffered changes replace a row here and there
+//! read       ███████████████████████████                  █████████        unselected stretches are closed where they are many and short
 //! left out       ▲      ▲   ▲        ▲                       ▲             by a filter on the row's number
 //! ```
 //!
-//! Parquet's reader takes a selection either stretch by stretch, which costs about a microsecond for each stretch and column, or it
-//! decodes what is around it and applies a mask. It decides by the average stretch of a row group, in which what is
-//! skipped before and behind a range counts as well, be it by us or by the bounds of pages: a range with thousands of gaps is then read
-//! stretch by stretch. Nor is its mask cheap: DataFusion hands it every stretch, each of which costs some 70 ns on its way to the mask,
-//! a third of what pending changes add to a scan. A filter behind the reader copies the same values and makes its mask from our own rows.
+//! Parquet's reader takes a selection in one of two ways. It reads stretch by stretch, which costs about a microsecond for each stretch and
+//! column. Or it decodes what is around the selection and applies a mask. It decides by the average stretch of a row group. What is skipped
+//! before and behind a range counts there as well, be it by us or by the bounds of pages. So it reads a range with thousands of unselected
+//! stretches stretch by stretch. Nor is its mask cheap. DataFusion hands it every stretch, each of which costs some 70 ns on its way to the
+//! mask, a third of what buffered changes add to a scan. A filter behind the reader copies the same values and makes its mask from our own
+//! rows.
+//!
+//! An unselected stretch is *closed* if the reader reads its rows with those around it, and the filter leaves them out. Otherwise it stays
+//! open.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -31,43 +35,43 @@ use datafusion::physical_expr::expressions::Column;
 use lakemark_index::{RowSet, RowSetBuilder};
 use parquet::arrow::RowNumber;
 
-/// Gaps of more rows stay open: decoding them would cost more than skipping them.
+/// Unselected stretches of more rows stay open: decoding them would cost more than skipping them.
 const WIDEST_GAP: u32 = 64;
-/// Where there are more rows to a gap, a mask over all of them costs more than the stretches do.
+/// Where there are more rows to an unselected stretch, a mask over all of them costs more than reading stretch by stretch.
 const ROWS_PER_GAP: u32 = 128;
-/// Fewer gaps are not worth a filter.
+/// Fewer unselected stretches are not worth a filter.
 const LEAST_GAPS: u32 = 64;
-/// Fewer gaps one after the other are those of rows that a search finds anywhere, a few of them near each other by chance.
+/// Fewer in a row come from a search, which finds rows anywhere, a few of them near each other by chance.
 const LEAST_IN_A_ROW: u32 = 32;
-/// Below this average of stretches Parquet's reader applies a mask by itself.
+/// Below this average length of a stretch Parquet's reader applies a mask by itself.
 const MASKED_BELOW: u32 = 32;
-/// Where it would, so many stretches have to become one: what is left of them may be read one by one then.
+/// Where the reader would apply a mask, so many stretches have to become one. What is left of them may be read one by one then.
 const STRETCHES_TO_ONE: u32 = 64;
-/// The columns that tell rows apart.
+/// The columns that number files and rows.
 const FILE: &str = "__lakemark_file";
 const ROW: &str = "__lakemark_row";
 
-/// Files that are read with their gaps closed.
+/// Files that are read with unselected stretches closed.
 pub(crate) struct ClosedGaps {
-    /// The table's columns, and those that tell rows apart.
+    /// The table's columns, and those that number files and rows.
     schema: TableSchema,
-    /// The rows of each file, if others are read than those that are chosen.
+    /// The rows of each file, if others are read than the selected ones.
     files: Vec<Option<PaddedRows>>,
-    /// How many gaps were closed.
+    /// How many unselected stretches are closed.
     pub(crate) count: u64,
 }
 
-/// Rows of a file with closed gaps.
+/// Rows of a file with closed stretches.
 struct PaddedRows {
-    /// The rows that are wanted.
+    /// The selected rows.
     chosen: RowSet,
-    /// The chosen ones, and those of the gaps between.
+    /// The selected rows, and those of the closed stretches between.
     read: RowSet,
 }
 
 impl ClosedGaps {
-    /// For files of which these rows are chosen (all of them where none are named); `leaves_out_pages` says that bounds of pages are looked at, so that the reader
-    /// applies no masks. None if no gap is worth closing.
+    /// For files of which these rows are selected (all of them where none are given). `leaves_out_pages` says that the reader goes by the
+    /// bounds of pages, so that it applies no masks. None if no stretch is worth closing.
     pub(crate) fn of<'a>(
         schema: &TableSchema,
         chosen: impl Iterator<Item = Option<&'a RowSet>>,
@@ -95,13 +99,13 @@ impl ClosedGaps {
         file.with_partition_values(values)
     }
 
-    /// The rows to read of the file at this place, if they are others than those that are chosen.
+    /// The rows to read of the file at this place, if they are others than the selected ones.
     pub(crate) fn read(&self, place: usize) -> Option<&RowSet> {
         self.files.get(place)?.as_ref().map(|rows| &rows.read)
     }
 
-    /// What opens the gaps again: whether a row is chosen and passes the predicate, of rows with the two columns of numbers behind
-    /// `columns` others.
+    /// The filter that leaves the rows of closed stretches out: whether a row is selected and passes the predicate. The two columns of
+    /// numbers stand behind `columns` others.
     pub(crate) fn filter(&self, columns: usize, predicate: Option<Arc<dyn PhysicalExpr>>) -> Arc<dyn PhysicalExpr> {
         let files = self.files.iter().map(|file| file.as_ref().map(|rows| rows.chosen.clone())).collect();
         let (file, row) = (Arc::new(Column::new(FILE, columns)), Arc::new(Column::new(ROW, columns + 1)));
@@ -109,15 +113,15 @@ impl ClosedGaps {
     }
 }
 
-/// Rows to read with gaps between them closed.
+/// Rows to read with unselected stretches between them closed.
 struct Closed {
-    /// The rows with those of closed gaps.
+    /// The rows with those of closed stretches.
     read: RowSet,
-    /// How many gaps are closed.
+    /// How many unselected stretches are closed.
     gaps: u32,
 }
 
-/// The rows to read where gaps are worth closing; none if none is.
+/// The rows to read where unselected stretches are worth closing; none if none is.
 fn closed(rows: &RowSet, reader_masks: bool) -> Option<Closed> {
     let mut read = RowSetBuilder::new(rows.universe());
     let (mut stretch, mut ranges, mut closed) = (Vec::new(), 0u32, 0u32);
@@ -145,7 +149,7 @@ fn closed(rows: &RowSet, reader_masks: bool) -> Option<Closed> {
     (closed >= LEAST_GAPS && is_better).then(|| Closed { read: read.finish(), gaps: closed })
 }
 
-/// What the rows that were read are told apart by: two more columns, behind all others. None if the table has such columns itself.
+/// The schema with two more columns behind all others, which number files and rows. None if the table has such columns itself.
 fn numbered(schema: &TableSchema) -> Option<TableSchema> {
     if schema.table_schema().fields().iter().any(|field| [FILE, ROW].contains(&field.name().as_str())) {
         return None;
@@ -157,11 +161,11 @@ fn numbered(schema: &TableSchema) -> Option<TableSchema> {
     Some(builder.with_table_partition_cols(partitions).with_virtual_columns(vec![row]).build())
 }
 
-/// Whether a row of a file is one of those that were chosen, and passes the predicate if there is one. A row that was not chosen is none of
-/// the table: an error that its values give is none of the query.
+/// Whether a row of a file is one of the selected ones, and passes the predicate if there is one. A row that is not selected is none of the
+/// table: an error that its values give is none of the query.
 #[derive(Debug, Clone)]
 struct IsChosen {
-    /// None of files of which all rows that are read are chosen.
+    /// None for a file of which all rows that are read are selected.
     files: Arc<[Option<RowSet>]>,
     file: Arc<dyn PhysicalExpr>,
     row: Arc<dyn PhysicalExpr>,
@@ -169,7 +173,7 @@ struct IsChosen {
 }
 
 impl IsChosen {
-    /// The chosen ones of these rows.
+    /// Which of these rows are selected.
     fn chosen(&self, batch: &RecordBatch) -> Result<BooleanArray> {
         let file = self.file.evaluate(batch)?.into_array(batch.num_rows())?;
         let rows = self.row.evaluate(batch)?.into_array(batch.num_rows())?;
@@ -227,8 +231,8 @@ impl PhysicalExpr for IsChosen {
         let Some(predicate) = self.predicate.as_ref().filter(|_| chosen.has_true()) else {
             return Ok(ColumnarValue::Array(Arc::new(chosen)));
         };
-        // Nearly all rows are chosen: to copy them for the predicate would cost more than to ask it of all, unless one that is hidden cannot
-        // be asked.
+        // Nearly all rows are selected: to copy them for the predicate would cost more than to evaluate it for all. If that fails, a
+        // deleted row may be the cause, and only the selected rows are evaluated.
         let passing = predicate.evaluate(batch).or_else(|_| predicate.evaluate_selection(batch, &chosen))?;
         let passing = passing.into_array(batch.num_rows())?;
         Ok(ColumnarValue::Array(Arc::new(and_kleene(&chosen, as_boolean_array(&passing)?)?)))
@@ -251,7 +255,7 @@ impl PhysicalExpr for IsChosen {
     }
 }
 
-/// Which of these rows, in ascending order, are chosen.
+/// Which of these rows, in ascending order, are selected.
 fn mask(chosen: &RowSet, rows: &[i64]) -> Result<BooleanArray> {
     let mut mask = BooleanBufferBuilder::new(rows.len());
     for stretch in rows.chunk_by(|row, next| row + 1 == *next) {
@@ -279,7 +283,7 @@ mod tests {
 
     use super::*;
 
-    /// Every tenth row of a range is hidden.
+    /// Every tenth row of a range is deleted.
     fn perforated(range: Range<u32>, universe: u32) -> RowSet {
         RowSet::from_rows(range.filter(|row| row % 10 != 3).collect(), universe)
     }
@@ -306,7 +310,7 @@ mod tests {
         let pairs = (0..2_000).map(|row| row * 400).chain((0..700).map(|row| row * 1_200 + 7));
         let pairs = RowSet::from_rows(pairs.collect(), 1_000_000);
         assert!(closed(&pairs, false).is_none());
-        // Beside them a range of which rows are hidden is still read as a whole.
+        // Beside these pairs a range with deleted rows is still read as a whole.
         let beside = pairs.or(&perforated(900_000..910_000, 1_000_000));
         let Closed { read, gaps } = closed(&beside, false).unwrap();
         assert_eq!((gaps, read), (1000, pairs.or(&RowSet::from_range(900_000..910_000, 1_000_000))));
@@ -318,7 +322,7 @@ mod tests {
     #[test]
     fn where_the_reader_would_mask_gaps_are_closed_together_or_not_at_all() {
         assert!(closed(&perforated(0..1_000_000, 1_000_000), true).is_some());
-        // Hits of a search, of which the reader would take one by one what stays open.
+        // Hits of a search: what stays open the reader would take one by one.
         let mut state = 1u64;
         let mut hit = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -350,7 +354,7 @@ mod tests {
             let passing = is_chosen.evaluate(batch)?.into_array(batch.num_rows())?;
             Ok::<_, DataFusionError>(as_boolean_array(&passing)?.iter().collect::<Vec<_>>())
         };
-        // Row 2 is hidden: its 0 is divided by nothing.
+        // Row 2 is not selected: nothing is divided by its 0.
         let hidden_zero = of([Some(1), Some(7), Some(0), None, Some(2)]);
         assert_eq!(ask(true, &hidden_zero).unwrap(), [Some(true), Some(false), Some(false), None, Some(true)]);
         assert_eq!(ask(false, &hidden_zero).unwrap(), [true, true, false, true, true].map(Some));

@@ -1,4 +1,4 @@
-//! How much of a table's runs a scan holds in memory: it may be no more than MaSM's memory allows (Athanassoulis 2014, section 3.3.4).
+//! How much of a table's runs a scan keeps in memory: it may be no more than MaSM's memory allows (Athanassoulis 2014, section 3.3.4).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use datafusion::physical_plan::metrics::Gauge;
 
-/// Bytes of files that are held at the moment, and the most that ever were.
+/// Bytes of files that are kept in memory now, and the most that ever were.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Held {
     now: Arc<AtomicUsize>,
@@ -14,12 +14,12 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// The most bytes that were held at once.
+    /// The most bytes that were kept in memory at once.
     pub(crate) fn most(&self) -> &Gauge {
         &self.most
     }
 
-    /// The same bytes, counted until the last part of them is dropped.
+    /// The same bytes, tracked until the last part of them is dropped.
     pub(crate) fn hold(&self, bytes: Bytes) -> Bytes {
         let now = self.now.fetch_add(bytes.len(), Ordering::Relaxed) + bytes.len();
         self.most.set_max(now);

@@ -1,7 +1,7 @@
 //! What planning knows of the data files of a snapshot and keeps with it: the next scan of the same files looks none of them up by name.
 //!
-//! Statistics of single files belong to the session, which remembers as many as it has memory for; here is where they are. Those of all files together
-//! are kept here, column by column.
+//! Statistics of single files belong to the session, which remembers as many as it has memory for. This module keeps where they are. It
+//! keeps the statistics of all files together itself, column by column.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -21,19 +21,20 @@ pub(crate) struct KnownFiles {
     declared: Mutex<KnownStatistics>,
     views: Mutex<KnownStatistics>,
     pages: Mutex<HashMap<usize, Pages>>,
-    /// About how many different values columns have, as far as an index tells.
+    /// About how many different values columns have, as far as an index says.
     distinct: Mutex<HashMap<String, Option<u64>>>,
 }
 
 /// The statistics of files whose texts have one type.
 #[derive(Default)]
 struct KnownStatistics {
-    /// None of a file that the session was not asked about yet.
+    /// None for a file that was not looked up in the session yet.
     files: Vec<Option<Weak<Statistics>>>,
     together: Option<Together>,
 }
 
-/// The statistics of all rows of all files: of a column of the files, or of one that folders are named by, where they were asked for.
+/// The statistics of all rows of all files, of the columns for which they were requested: columns of files, and those that folders are
+/// named by.
 struct Together {
     rows: Precision<usize>,
     bytes: Precision<usize>,
@@ -41,7 +42,7 @@ struct Together {
 }
 
 impl KnownFiles {
-    /// Of this snapshot.
+    /// What is known of the files of this snapshot.
     pub(crate) fn of(snapshot: &Snapshot) -> Arc<Self> {
         snapshot.reader_cache()
     }
@@ -54,7 +55,8 @@ impl KnownFiles {
         locked(known)
     }
 
-    /// The statistics of these files, where a session still remembers them; in the outer option those that no session was asked about yet.
+    /// The statistics of these files, where a session still remembers them. The outer option is none for a file that was not looked up in
+    /// the session yet.
     pub(crate) fn statistics_of(
         &self,
         types: Types,
@@ -75,7 +77,7 @@ impl KnownFiles {
         }
     }
 
-    /// The statistics of all files together, of these columns; none if one of them was not asked for before.
+    /// The statistics of all files together, of these columns; none if one of them was not requested before.
     pub(crate) fn together(&self, types: Types, columns: &[usize]) -> Option<Statistics> {
         let known = self.statistics(types);
         let together = known.together.as_ref()?;
@@ -84,7 +86,7 @@ impl KnownFiles {
         Some(Statistics { num_rows: together.rows, total_byte_size: together.bytes, column_statistics })
     }
 
-    /// Keeps those of these columns.
+    /// Keeps the statistics of all files together, of these columns.
     pub(crate) fn found_together(&self, types: Types, columns: &[usize], found: &Statistics) {
         let mut known = self.statistics(types);
         let together = known.together.get_or_insert_with(|| Together {
@@ -95,7 +97,8 @@ impl KnownFiles {
         together.columns.extend(columns.iter().copied().zip(found.column_statistics.iter().cloned()));
     }
 
-    /// Whether the pages of a file of these row groups have an index, where that matters; not if nobody has seen its footer.
+    /// Whether the pages of a file of these row groups have an index, where that matters. They count as unindexed while the file's footer
+    /// was not read.
     pub(crate) fn pages_of(&self, place: usize, meta: &ObjectMeta, row_groups: &[u32], footers: &Footers) -> Pages {
         if !do_pages_matter(row_groups) {
             return Pages::Unindexed;
@@ -109,22 +112,22 @@ impl KnownFiles {
         pages
     }
 
-    /// Whether the footer of a file was seen, which tells of its pages.
+    /// Whether the footer of a file was read, which says whether its pages have an index.
     pub(crate) fn has_pages(&self, place: usize) -> bool {
         locked(&self.pages).contains_key(&place)
     }
 
-    /// Keeps whether they have one.
+    /// Keeps whether the pages of a file have an index.
     pub(crate) fn found_pages(&self, place: usize, pages: Pages) {
         locked(&self.pages).insert(place, pages);
     }
 
-    /// About how many different values a column has. The outer option says whether that was asked before.
+    /// About how many different values a column has. The outer option is none if that was not looked up before.
     pub(crate) fn distinct_of(&self, column: &str) -> Option<Option<u64>> {
         locked(&self.distinct).get(column).copied()
     }
 
-    /// Keeps that.
+    /// Keeps about how many different values a column has.
     pub(crate) fn found_distinct(&self, column: &str, values: Option<u64>) {
         locked(&self.distinct).insert(column.to_owned(), values);
     }

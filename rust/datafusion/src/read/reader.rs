@@ -1,9 +1,8 @@
-//! How data files are read: always with the page index, and 96-bit timestamps as moments.
+//! How data files are read: always with the page index, and 96-bit timestamps as microseconds of UTC.
 //!
-//! DataFusion's reader loads the page index only for a scan that prunes pages by a predicate. A
-//! scan whose rows were chosen by an index has no predicate, and would read whole column chunks
-//! for a handful of rows. Footers are kept in the session's metadata cache, under keys that hold
-//! the table's root: a path alone would be ambiguous between object stores.
+//! DataFusion's reader loads the page index only for a scan that prunes pages by a predicate. A scan whose rows an index selected has no
+//! predicate, and would read whole column chunks for a handful of rows. Footers are kept in the session's metadata cache, under keys that
+//! contain the table's root. A path alone would be ambiguous between object stores.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -44,7 +43,7 @@ pub(crate) struct Footers {
     names: Option<Arc<ColumnMapping>>,
     /// The columns of files whose statistics are false.
     caught: Arc<HashMap<Path, FalseStatistics>>,
-    /// Counts what is held of the files, where that is limited.
+    /// Tracks what is kept in memory of the files, where that is limited.
     held: Option<Held>,
 }
 
@@ -63,12 +62,12 @@ impl Footers {
         Self { store: snapshot.object_store(), cache, root, names, caught: Arc::new(caught), held: None }
     }
 
-    /// Those of the runs of pending rows, of which is counted what is held.
+    /// The footers of runs, for which is tracked what is kept in memory.
     pub(crate) fn pending(&self, store: Arc<dyn ObjectStore>, held: Held) -> Self {
         Self { store, root: format!("pending of {}", self.root).into(), held: Some(held), ..self.clone() }
     }
 
-    /// Under which name caches of the session have what is read of a footer. They themselves go by size and time.
+    /// The name under which caches of the session have what is read of a footer. The caches themselves go by size and time.
     pub(crate) fn key_of(&self, meta: &ObjectMeta) -> Path {
         // A column that is renamed has another name in the same file from then on.
         let names = self.names.as_ref().map_or(0, |names| names.fingerprint());

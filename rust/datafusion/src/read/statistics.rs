@@ -4,11 +4,11 @@
 //! all rows of a file             as its footer says                          exact, but for floats
 //! some of its rows               bounds as they are, the rest by the share   the number of rows is exact
 //! rows with a predicate          as the engine estimates a filter
-//! pending rows                   columns like those of the files
+//! buffered rows                  columns like those of the files
 //! ```
 //!
-//! Footers are read of files that the scan opens, too, and of those that an index may answer for if the table is joined with others: then the shape of
-//! the join is worth it. The engine answers `MIN`, `MAX` and `COUNT` from what is called exact, so that only
+//! Footers are read of files that the scan opens anyway. They are also read of files that an index may answer for, if the table is joined
+//! with others: then the shape of the join is worth it. The engine answers `MIN`, `MAX` and `COUNT` from what is called exact, so that only
 //! what is believed of a footer is.
 
 use std::collections::HashMap;
@@ -35,7 +35,7 @@ use crate::read::access::Pages;
 use crate::read::known::KnownFiles;
 use crate::read::reader::{CONCURRENT_FOOTERS, Footers};
 
-/// Of files with more columns only those that a query wants are looked at.
+/// Of files with more columns only the columns that a query needs are read.
 const MOST_COLUMNS: usize = 512;
 /// For more columns of files than this a plan would take too long.
 const MOST_STATISTICS: usize = 1 << 20;
@@ -75,14 +75,14 @@ pub(crate) struct StatisticsSource<'a> {
     pub(crate) known: &'a KnownFiles,
 }
 
-/// Columns of files whose statistics are wanted.
+/// Reads the statistics of some columns of files.
 pub(crate) struct StatisticsReader<'a> {
     state: &'a dyn Session,
     from: StatisticsSource<'a>,
     /// The columns that are read of a footer.
     read: SchemaRef,
     fingerprint: Arc<SchemaFingerprint>,
-    /// The wanted ones among them.
+    /// The requested ones among them.
     wanted: Vec<usize>,
     /// Whether all columns of the files are read.
     has_all: bool,
@@ -96,7 +96,7 @@ impl<'a> StatisticsReader<'a> {
         file_schema: &SchemaRef,
         wanted: &[usize],
     ) -> Result<Self> {
-        // All of them, so that the next query finds those that it wants.
+        // All of them, so that the next query finds those that it needs.
         let has_all = file_schema.fields().len() <= MOST_COLUMNS;
         let (read, wanted) = if has_all {
             (Arc::clone(file_schema), wanted.to_vec())
@@ -107,7 +107,7 @@ impl<'a> StatisticsReader<'a> {
         Ok(Self { state, from, read, fingerprint, wanted, has_all })
     }
 
-    /// Whether nothing has to be read for those of these files.
+    /// Whether the statistics of these files are known without reading.
     pub(crate) fn knows(&self, files: &[Read<'_>]) -> bool {
         self.together(files).is_some() || self.kept(files.iter().map(|read| read.file)).iter().all(Option::is_some)
     }
@@ -127,7 +127,7 @@ impl<'a> StatisticsReader<'a> {
             chosen(&Statistics { column_statistics, ..**whole }, read)
         };
         let mut each = found.iter().zip(files).map(chosen).collect::<Result<Vec<_>>>()?;
-        // What is said of no row is wrong of the others: the value of its folder, say.
+        // Statistics of no row are wrong for the other files: the value of a folder, say.
         each.retain(|statistics| statistics.num_rows != Precision::Exact(0));
         without_nulls(&mut each);
         if each.is_empty() {
@@ -135,7 +135,7 @@ impl<'a> StatisticsReader<'a> {
         }
         let together = Statistics::try_merge_iter(&each, &self.read)?;
         let are_all_rows = || found.iter().zip(files).all(|(whole, read)| are_all_rows(whole, read));
-        // What was read of a file that is young may be another one's by now: such statistics are not kept.
+        // A file that was young when it was read may be another one by now: such statistics are not kept.
         let are_kept = || self.kept(files.iter().map(|read| read.file)).iter().all(Option::is_some);
         if self.are_all(files) && are_all_rows() && are_kept() {
             self.from.known.found_together(self.from.types, &self.columns(), &together);
@@ -143,7 +143,7 @@ impl<'a> StatisticsReader<'a> {
         Ok(Some(together))
     }
 
-    /// The wanted columns, with those that folders are named by.
+    /// The requested columns, with those that folders are named by.
     fn columns(&self) -> Vec<usize> {
         let own = self.read.fields().len();
         self.wanted.iter().copied().chain(own..own + self.from.snapshot.partition_columns().len()).collect()
@@ -154,7 +154,7 @@ impl<'a> StatisticsReader<'a> {
         self.has_all && files.len() == self.from.snapshot.files().len()
     }
 
-    /// The statistics of all rows of all files, if these are them and that is known.
+    /// The statistics of all rows of all files, if these are all files and their statistics are known.
     fn together(&self, files: &[Read<'_>]) -> Option<Statistics> {
         let known = self.from.known.together(self.from.types, &self.columns()).filter(|_| self.are_all(files))?;
         let are_all_rows = files.iter().all(|read| read.rows.is_none())
@@ -162,7 +162,7 @@ impl<'a> StatisticsReader<'a> {
         are_all_rows.then_some(known)
     }
 
-    /// Those of each file as a whole.
+    /// The statistics of each file as a whole.
     async fn of_each(&self, files: &[Read<'_>]) -> Result<Vec<Arc<Statistics>>> {
         let mut each = self.kept(files.iter().map(|read| read.file));
         let missing = each.iter_mut().zip(files).filter(|(kept, _)| kept.is_none());
@@ -176,7 +176,7 @@ impl<'a> StatisticsReader<'a> {
         Ok(each.into_iter().flatten().collect())
     }
 
-    /// Those of each file as a whole, as far as a session remembers them.
+    /// The statistics of each file as a whole, as far as a session remembers them.
     pub(crate) fn kept<'f>(&self, files: impl Iterator<Item = Placed<'f>> + Clone) -> Vec<Option<Arc<Statistics>>> {
         if !self.has_all {
             return files.map(|_| None).collect();
@@ -188,7 +188,7 @@ impl<'a> StatisticsReader<'a> {
     }
 
     fn key_of(&self, meta: &ObjectMeta) -> TableScopedPath {
-        // Those of views are others.
+        // Statistics of views are others.
         let is_view = |field: &FieldRef| matches!(field.data_type(), DataType::Utf8View | DataType::BinaryView);
         let types = if self.read.fields().iter().any(is_view) { "#views" } else { "" };
         TableScopedPath { table: None, path: Path::from(format!("{}{types}", self.from.footers.key_of(meta))) }
@@ -209,7 +209,7 @@ impl<'a> StatisticsReader<'a> {
         }
     }
 
-    /// Those of a whole file, remembered by the session.
+    /// The statistics of a whole file, remembered by the session.
     async fn of_file(&self, place: usize, meta: &ObjectMeta) -> Result<Arc<Statistics>> {
         if let Some(remembered) = self.remembered(place, meta) {
             return Ok(remembered);
@@ -274,7 +274,7 @@ fn believed(mut statistics: Statistics, footer: &ParquetMetaData, columns: &Sche
                 (true, false) => have,
             };
         }
-        // Nobody can estimate by bounds that are the wrong way round.
+        // No estimate can go by bounds that are the wrong way round.
         if column.min_value.get_value() > column.max_value.get_value() {
             (column.min_value, column.max_value) = (Precision::Absent, Precision::Absent);
         }
@@ -299,7 +299,8 @@ fn value_type(of: &DataType) -> &DataType {
     }
 }
 
-/// Files of which a column is all NULL say nothing of its bounds, where merging would take NULL for the least value: they get those of another.
+/// Files of which a column is all NULL say nothing of its bounds, where merging would take NULL for the least value. They get the bounds of
+/// another file.
 pub(crate) fn without_nulls(each: &mut [Statistics]) {
     let columns = each.first().map_or(0, |first| first.column_statistics.len());
     for column in 0..columns {
@@ -336,7 +337,7 @@ fn chosen(whole: &Statistics, read: &Read<'_>) -> Result<Statistics> {
     Ok(statistics)
 }
 
-/// Those of a share of the rows, estimated.
+/// The statistics of a share of the rows, estimated.
 pub(crate) fn share_of(whole: &Statistics, share: f64) -> Statistics {
     let part = |number: Precision<usize>| number.with_estimated_selectivity(share);
     let mut statistics = whole.clone().to_inexact();
@@ -351,8 +352,8 @@ pub(crate) fn share_of(whole: &Statistics, share: f64) -> Statistics {
     statistics
 }
 
-/// Without the bounds of dates that are no time in nanoseconds (of years before 1677 or after 2262): where the engine judges what casts make of
-/// bounds its arithmetic overflows for them.
+/// Without the bounds of dates that are no time in nanoseconds (of years before 1677 or after 2262). Where the engine judges what casts
+/// make of bounds, its arithmetic overflows for them.
 pub(crate) fn without_far_dates(mut statistics: Statistics) -> Statistics {
     const DAYS: i64 = i64::MAX / (24 * 60 * 60 * 1_000_000_000);
     let is_far = |bound: &ScalarValue| match bound {
@@ -383,7 +384,7 @@ fn of_constant(value: ScalarValue, rows: usize) -> ColumnStatistics {
     }
 }
 
-/// With so many rows of those that are pending, which are taken to be like those of the files.
+/// With so many buffered rows, which are taken to be like those of the files.
 pub(crate) fn with_pending(of_files: Statistics, pending: Precision<usize>) -> Statistics {
     if pending == Precision::Exact(0) {
         return of_files;

@@ -7,10 +7,10 @@
 //! MERGE INTO t USING s ON …      t and s joined, each row by its clause      ─▶ all of them in one call
 //! ```
 //!
-//! The statement's own plan is run, with its condition as it was written. DataFusion's hooks of tables hand a list of conditions
-//! on instead, which lacks those with a subquery: `DELETE … WHERE k IN (SELECT …)` would delete everything. A key that
-//! somebody changes between query and call makes the statement a conflict. Parts of statements that DataFusion's planner passes over are
-//! refused before it sees them.
+//! The statement's own plan is run, with its condition as it was written. DataFusion's hooks of tables hand a list of conditions on
+//! instead, which lacks those with a subquery: `DELETE … WHERE k IN (SELECT …)` would delete everything. A key that another writer changes
+//! between query and call makes the statement a conflict. Parts of statements that DataFusion's planner passes over are refused before it
+//! sees them.
 
 mod computed;
 mod delete;
@@ -159,8 +159,8 @@ enum Updated {
     Same(u64),
 }
 
-/// The new values of assigned columns beside the keys of their rows. A column that is assigned to itself is in the plan like one that is not
-/// assigned.
+/// The new values of assigned columns beside the keys of their rows. A column that is assigned to itself is in the plan like one that is
+/// not assigned.
 async fn update(state: &SessionState, input: LogicalPlan, key: &[String]) -> Result<Updated> {
     let LogicalPlan::Projection(Projection { expr, input, .. }) = input else {
         return Err(Error::new(ErrorKind::Internal, "an UPDATE has no list of values"));

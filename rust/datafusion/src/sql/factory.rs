@@ -20,9 +20,9 @@ const UPDATE_OPTIONS: [&str; 4] = ["cache_bytes", "page_bytes", "alpha", "migrat
 
 /// Opens tables for `CREATE EXTERNAL TABLE … STORED AS LAKEMARK LOCATION '…'`.
 ///
-/// Options: `lakemark.store` names the store's place, `lakemark.storage.<key>` goes to the object store. `key` declares the
-/// columns that tell the rows apart (`'a, b'`), with the options of [`Table::declare_key`] beside it. `version` is the version that is read
-/// in place of the newest state. Columns are those of the files; `PARTITIONED BY` may repeat the partition columns.
+/// Options: `lakemark.store` names the store's place, `lakemark.storage.<key>` goes to the object store. `key` declares the columns that
+/// identify a row (`'a, b'`), with the options of [`Table::declare_key`] beside it. `version` is the version that is read in place of the
+/// newest state. Columns are those of the files; `PARTITIONED BY` may repeat the partition columns.
 #[derive(Debug, Default)]
 pub struct LakemarkTableFactory;
 

@@ -1,8 +1,8 @@
 //! Catalogs and schemas of tables whose snapshot is pinned once per statement.
 //!
-//! DataFusion resolves a table's name once per statement. That is where a snapshot is taken: a
-//! self-join sees one state of the table, and the next statement sees the newest. It is so in every schema of every catalog of a session, also
-//! in those that are made later: each gets its [`PinningSchema`] as it is looked up. What cannot be pinned is [`Unreadable`].
+//! DataFusion resolves a table's name once per statement. That is where a snapshot is taken: a self-join sees one state of the table, and
+//! the next statement sees the newest. It is so in every schema of every catalog of a session, also in those that are made later: each gets
+//! its [`PinningSchema`] as it is looked up. What cannot be pinned is [`Unreadable`].
 
 use std::sync::Arc;
 
@@ -84,7 +84,8 @@ pub(crate) async fn registered(state: &SessionState, name: &TableReference) -> R
     }
 }
 
-/// Looks again for the tables of schemas that DataFusion makes of folders. Its own way to do so does not see them behind a [`PinningSchema`].
+/// Looks again for the tables of schemas that DataFusion makes of folders. Its own way to do so does not see them behind a
+/// [`PinningSchema`].
 pub(crate) async fn refresh(state: &SessionState) -> Result<()> {
     let catalogs = state.catalog_list();
     let mut schemas = Vec::new();
@@ -124,7 +125,7 @@ struct PinningSchema {
 }
 
 impl PinningSchema {
-    /// The table of a name that says which version of it is asked for.
+    /// The table of a name that says at which version the table is read.
     async fn table_at(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         let Some(VersionedName { table: plain, at }) = VersionedName::of(name) else { return Ok(None) };
         let Some(found) = self.inner.table(plain).await? else { return Ok(None) };

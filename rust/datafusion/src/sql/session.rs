@@ -41,16 +41,17 @@ const FOOTER_BYTES: usize = 256 << 20;
 /// Bytes of statistics of files that a session remembers: those of some 10,000 files of 20 columns. DataFusion's own 20 MB hold a third.
 const STATISTICS_BYTES: usize = 64 << 20;
 
-/// Bytes of the build side of a join that every partition probes whole, unless `datafusion.optimizer.hash_join_single_partition_threshold` is set.
-/// DataFusion's own limit of 1 MiB is for sides whose bytes it knows; where it knows rows alone, 128 Ki are few enough, and four columns of these
-/// take 4 MiB. Ours are known, so that the same side would be taken for large: TPC-DS at scale 1 takes 3% less time with the larger limit.
+/// Bytes of the build side of a join that every partition probes whole, unless `datafusion.optimizer.hash_join_single_partition_threshold`
+/// is set. DataFusion's own limit of 1 MiB is for sides whose bytes it knows; where it knows rows alone, 128 Ki are few enough, and four
+/// columns of these take 4 MiB. The bytes of our sides are known, so that the same side would be taken for large: TPC-DS at scale 1 takes
+/// 3% less time with the larger limit.
 const BUILD_SIDE_BYTES: usize = 4 << 20;
 
 /// A DataFusion session with the `LAKEMARK` table format, the `lakemark` settings, and tables
 /// that are pinned once per statement. Its time zone is UTC unless the configuration names one.
 ///
-/// Our own statements need [`LakemarkSession::sql`]: DataFusion's parser does not know them. Tables below `datafusion.catalog.location` need
-/// [`LakemarkSession::refresh_catalogs`].
+/// Our own statements need [`LakemarkSession::sql`]: DataFusion's parser does not know them. Tables below `datafusion.catalog.location`
+/// need [`LakemarkSession::refresh_catalogs`].
 #[must_use]
 pub fn session_context(config: SessionConfig) -> SessionContext {
     session_in(config, runtime())
@@ -140,8 +141,8 @@ impl LakemarkSession {
         Ok(())
     }
 
-    /// Makes the folders below `datafusion.catalog.location` known as tables of the schema `default`, in `datafusion.catalog.format`; those that came
-    /// since the last call, too. `SessionContext::refresh_catalogs` does not find them in a session of Lakemark.
+    /// Makes the folders below `datafusion.catalog.location` known as tables of the schema `default`, in `datafusion.catalog.format`; those
+    /// that came since the last call, too. `SessionContext::refresh_catalogs` does not find them in a session of Lakemark.
     ///
     /// # Errors
     /// A folder cannot be listed, or is no table of that format.
@@ -149,7 +150,7 @@ impl LakemarkSession {
         refresh(&self.context.state()).await.map_err(from_engine)
     }
 
-    /// Runs one statement. Definitions and changes take effect at once, queries when their rows are asked for.
+    /// Runs one statement. Definitions and changes take effect at once, queries when their rows are requested.
     pub async fn sql(&self, text: &str) -> Result<DataFrame> {
         self.run(statement::parse_one(text, &self.options()).map_err(from_engine)?).await
     }
@@ -209,7 +210,7 @@ impl LakemarkSession {
                     plan @ (LogicalPlan::Ddl(_) | LogicalPlan::Statement(_)) => {
                         self.context.execute_logical_plan(plan).await.map_err(from_engine)
                     }
-                    // At once, as definitions are: rows that are asked for twice must not be changed twice.
+                    // At once, as definitions are: rows that are requested twice must not be changed twice.
                     LogicalPlan::Dml(change) if dml::target(&change).is_some() => {
                         let transaction = transaction(&state)?;
                         let count = dml::run(state, change, transaction).await?;

@@ -1,5 +1,5 @@
-//! Statements that the index answers faster than the engine plans them: the part of a plan that counts or finds rows becomes a table
-//! that asks the index when its rows are wanted, so that the optimizer has next to nothing to look at.
+//! Statements that the index answers faster than the engine plans them. The part of a plan that counts or finds rows becomes a table that
+//! probes the index when its rows are requested, so that the optimizer has next to nothing to look at.
 //!
 //! EXPLAIN, a session without indexes, and every statement that is not clearly one of these keep the ordinary plan.
 

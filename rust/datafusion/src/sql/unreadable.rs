@@ -1,6 +1,6 @@
 //! Tables and views whose newest state cannot be read: a folder that is gone, a view of columns that have changed.
 //!
-//! Their names stay known, so that they are listed, dropped and made again. Whoever reads them gets the error.
+//! Their names stay known, so that they are listed, dropped and made again. A statement that reads them gets the error.
 
 use std::sync::Arc;
 

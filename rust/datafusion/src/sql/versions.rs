@@ -39,7 +39,7 @@ const QUOTE: char = '"';
 /// Words that no table is called without quotes.
 const RESERVED: [&str; 4] = ["FROM", "JOIN", "SELECT", "FOR"];
 
-/// Tokens in which tables have the versions that they are asked for in their names.
+/// Tokens in which the names of tables have the versions that are read.
 pub(crate) struct Named {
     pub tokens: Vec<TokenWithSpan>,
     /// The names that were made.
@@ -55,16 +55,16 @@ pub(crate) struct MadeName {
     pub span: Span,
 }
 
-/// What tells how names and moments are meant.
+/// How names and timestamps are meant.
 #[derive(Clone, Copy)]
 pub(crate) struct Meaning<'a> {
     /// Whether names without quotes are folded to lower case.
     pub fold: bool,
-    /// The zone of moments that name none.
+    /// The zone of timestamps that name none.
     pub time_zone: &'a str,
 }
 
-/// Puts the versions that tables are asked for into the tables' names.
+/// Puts the versions at which tables are read into the tables' names.
 pub(crate) fn named_by_version(tokens: Vec<TokenWithSpan>, meaning: Meaning<'_>) -> Result<Named> {
     let mut named = Named { tokens: Vec::with_capacity(tokens.len()), made: Vec::new() };
     let mut rest = tokens.as_slice();
@@ -84,7 +84,7 @@ pub(crate) fn named_by_version(tokens: Vec<TokenWithSpan>, meaning: Meaning<'_>)
     Ok(named)
 }
 
-/// The error of a version that is not asked of a table which is read.
+/// The error of a version that belongs to no table that is read.
 pub(crate) fn misplaced() -> DataFusionError {
     plan_datafusion_err!(
         "VERSION AS OF and TIMESTAMP AS OF stand right behind the name of a table that is read, before its alias: FROM t VERSION AS OF 12 AS x"
@@ -185,7 +185,8 @@ fn moment(text: &str, time_zone: &str) -> Result<DateTime<Utc>> {
     }
 }
 
-/// Gives tables at a version the names that they have without one, and sees to it that all of the names that were `made` are tables that are read.
+/// Gives tables at a version the names that they have without one. Sees to it that all of the names that were `made` are tables that are
+/// read.
 pub(crate) fn settle(statement: &mut Statement, made: Vec<Span>) -> Result<()> {
     let mut settling = Settling { made };
     if let Some(copied) = copied(statement) {
@@ -223,7 +224,7 @@ pub(crate) fn visit<V: VisitorMut>(statement: &mut Statement, visitor: &mut V) -
     }
 }
 
-/// Whether a statement reads a table at a version, as far as its text tells.
+/// Whether a statement reads a table at a version, as far as its text says.
 #[must_use]
 pub fn may_read_version(statement: &Statement) -> bool {
     let text = statement.to_string();
@@ -265,7 +266,7 @@ impl VisitorMut for Settling {
     }
 }
 
-/// Which version of a table is asked for.
+/// Which version of a table is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum At {
     Version(u64),
@@ -283,7 +284,7 @@ pub(crate) struct VersionedName<'n> {
 }
 
 impl<'n> VersionedName<'n> {
-    /// What a name says; none if it asks for no version.
+    /// What a name says; none if it names no version.
     pub(crate) fn of(name: &'n str) -> Option<Self> {
         if let Some((table, text)) = name.rsplit_once(VERSION) {
             return Some(Self { table, at: At::Version(text.parse().ok()?) });

@@ -7,8 +7,8 @@
 //!   00                      NULL
 //! ```
 //!
-//! What one column gives never begins what another value of it gives, so that the first columns of a row are a prefix of its key, and rows
-//! with these are neighbours.
+//! The bytes of one value of a column never begin those of another. So the first columns of a row are a prefix of its key, and
+//! rows that agree in them are neighbours.
 
 use super::{Key, KeyType};
 use crate::error::{FormatError, Result};

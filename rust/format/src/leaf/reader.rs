@@ -126,7 +126,7 @@ impl<'a> PackedLeaf<'a> {
         Ok(SegmentKeys { keys, rest: input })
     }
 
-    /// The rows of all keys of an embedded segment, and how many there are, without the keys, which are not checked: numbers are
+    /// The rows of all keys of an embedded segment, and how many there are. Keys are neither given nor checked: their numbers are
     /// stepped over. Where the rows of all keys follow each other they are one run.
     ///
     /// # Errors

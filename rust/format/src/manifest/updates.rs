@@ -1,4 +1,5 @@
-//! The part of a manifest that says what a table has pending: its key, the live log, the runs, and what was folded where.
+//! The part of a manifest that says what a table has buffered: its key, the live log, the runs, and which rows migrations
+//! put where.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -10,7 +11,7 @@ use crate::error::{FormatError, Result};
 use crate::key::MAX_KEY_COLUMNS;
 use crate::path::check_path;
 
-/// What a table that takes updates has pending.
+/// What a table that takes updates has buffered.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ManifestUpdates {
     /// The key's columns by their physical names, in order; one or more.
@@ -69,14 +70,15 @@ pub struct ManifestRun {
     pub last_sequence: u64,
     /// Ranges of its rows that are in the data files already: ascending, apart from each other, not empty.
     pub migrated: Vec<Range<u32>>,
-    /// What its keys were resolved to. An index: lost, it is derived again.
+    /// The position map of its keys. An index: lost, it is derived again.
     pub position_map: Option<ManifestPositionMap>,
-    /// The migration during which it was written, if some of its updates have two sets, one for as long as the migration is under way and
-    /// one for afterwards; 0 if none has, or the migration was abandoned, so that the first set counts.
+    /// The migration during which it was written, if some of its updates have two sets. One set counts as long as the migration is
+    /// under way, the other one afterwards. 0 if no update has two sets. 0, too, if the migration was abandoned, so that the first
+    /// set counts.
     pub during: u64,
 }
 
-/// The file of a run's resolution.
+/// The file of a run's position map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManifestPositionMap {
     /// Its id, the seed of its checksums.
@@ -92,7 +94,7 @@ pub struct ManifestPositionMap {
 pub struct ManifestMigration {
     /// Its number, from 1 on, which is the version of the application transaction in a Delta log.
     pub number: u64,
-    /// Rows that it folds: ascending, apart from each other, not empty.
+    /// Rows that it migrates into the table: ascending, apart from each other, not empty.
     pub ranges: Vec<RunRange>,
 }
 
@@ -292,7 +294,7 @@ impl ManifestUpdates {
 }
 
 impl ManifestRun {
-    /// An id, an empty path's length, length, passes, rows, two sequence numbers, no ranges, no resolution and no migration.
+    /// An id, an empty path's length, length, passes, rows, two sequence numbers, no ranges, no position map and no migration.
     const MIN_BYTES: usize = 16 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1;
 
     fn encode(&self, out: &mut ByteWriter) -> Result<()> {

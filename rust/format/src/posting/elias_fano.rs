@@ -6,8 +6,8 @@
 //! high   n + (u >> l) bits   bit (high part of position i) + i is set
 //! ```
 //!
-//! That is about `log2(u / n) + 2` bits a position. Decoding goes over each block twice: once to unpack the low bits, eight
-//! at a time from one word, and once over the set bits of the high part.
+//! That is about `log2(u / n) + 2` bits a position. Decoding goes over each block twice. The first pass unpacks the low bits,
+//! eight at a time from one word. The second one goes over the set bits of the high part.
 
 use crate::error::{FormatError, Result};
 

@@ -10,10 +10,11 @@
 //! interval      j, j + 1, … j + floor(K / 2) - 1                      ceil(K / 2)
 //! ```
 //!
-//! A range of bins is at most two bitmaps of the range or of the interval level (Chan and Ioannidis 1998 and 1999), and all of
-//! the slices (O'Neil and Quass 1997). The encoding `binned` has one level, the postings of bins, which say themselves where
-//! inside them a row belongs ([`crate::bin_block`]). The encoding `packed` has leaves instead of value blocks and postings ([`crate::leaf`]), and `filtered` and `sliced` have Bloom
-//! filters of zones and no values ([`crate::zones`]). Which values exist, and in how many rows, is in the value blocks with every other encoding.
+//! A range of bins is at most two bitmaps of the range or of the interval level (Chan and Ioannidis 1998 and 1999). Of slices it
+//! is all of them (O'Neil and Quass 1997). The encoding `binned` has one level, the postings of bins. The bins say themselves
+//! where inside them a row belongs ([`crate::bin_block`]). The encoding `packed` has leaves instead of value blocks and postings
+//! ([`crate::leaf`]). The encodings `filtered` and `sliced` have Bloom filters of zones and no values ([`crate::zones`]). With
+//! every other encoding the value blocks say which values exist, and in how many rows.
 
 use crate::error::{FormatError, Result};
 
@@ -218,7 +219,7 @@ mod tests {
         }
     }
 
-    /// Different bins are in different bitmaps, so that a row's bin can be told.
+    /// Different bins are in different bitmaps, so that these say the bin of a row.
     #[test]
     fn every_bin_has_its_own_bitmaps() {
         for level in [CoarseLevel::Slices, CoarseLevel::Range, CoarseLevel::Interval] {

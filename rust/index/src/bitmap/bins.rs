@@ -1,9 +1,9 @@
-//! Searching bins: those that lie in the ranges as a whole are certain, and those that a bound cuts say themselves which of their
+//! Searching bins. Bins that lie in the ranges as a whole are exact. Bins that a bound cuts say themselves which of their
 //! rows pass.
 //!
 //! ```text
 //! bins         │ 0   │ 1        │2│ 3      │ 4    │
-//! asked for    │     │    ██████│█│████████│██    │
+//! requested    │     │    ██████│█│████████│██    │
 //! read         │     │ posting, │ postings │ posting, order     or, if these are fewer bytes, 0, 1 and 4 for the opposite
 //!              │     │ order    │          │
 //! ```
@@ -57,7 +57,7 @@ pub(super) fn decode_block(bytes: &[u8], number: usize, directory: &SegmentDirec
     Ok(bins)
 }
 
-/// How the keys of a bin lie to the keys asked for.
+/// How the keys of a bin lie to the requested keys.
 pub(super) fn bin_overlap(bin: &Bin, ranges: &KeyRanges) -> BlockOverlap {
     let (low, high) = (Key::Fixed(bin.low), Key::Fixed(bin.high));
     let first = ranges.ranges().partition_point(|range| range.ends_before(&low));
@@ -95,7 +95,7 @@ pub(super) fn locate<'a>(
 /// What the second round reads.
 #[derive(Debug)]
 pub(super) struct BinPlan {
-    /// The rows of these keys are found: those asked for, or all others.
+    /// The rows of these keys are found: the requested keys, or all others.
     found: KeyRanges,
     opposite: bool,
     reads: Vec<BinRead>,
@@ -158,7 +158,7 @@ impl BinPlan {
         Planned { plan, ranges }
     }
 
-    /// The rows asked for, from the bytes of the ranges; `valued` are all rows with a value.
+    /// The requested rows, from the bytes of the ranges; `valued` are all rows with a value.
     ///
     /// # Errors
     /// Bytes that are not what the bins say; also a row that stands in two bins.

@@ -1,10 +1,10 @@
 //! Merging chunks into a segment, in value order and in one pass, with little memory.
 //!
-//! Chunks are walked side by side by a heap of their next keys (a k-way merge). The rows of a value
-//! are encoded a posting block at a time, so that memory does not grow with the rows of a value,
-//! and bytes go to the sink as pages fill. Encodings with a coarse level also keep the rank of every row
-//! (see the module `coarse_builder`), `binned` the rows of the current bin (`bin_writer`), `packed` the entries of the current leaf, and encodings with zones
-//! are not merged by value but written row group by row group (`zoned`).
+//! Chunks are walked side by side by a heap of their next keys (a k-way merge). The rows of a value are encoded a posting block
+//! at a time, so that memory does not grow with the rows of a value. Bytes go to the sink as pages fill. Some encodings keep
+//! more in memory. Those with a coarse level keep the rank of every row (see the module `coarse_builder`), `binned` the rows of
+//! the current bin (`bin_writer`), and `packed` the entries of the current leaf. Encodings with zones are not merged by value but
+//! written row group by row group (`zoned`).
 
 mod binned;
 mod packed;

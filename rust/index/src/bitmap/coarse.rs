@@ -2,8 +2,8 @@
 //!
 //! Of the *range* level, bitmap `R_i` holds bins `0..=i`. A run `a..=b` is `R_b` without `R_{a-1}`.
 //!
-//! Of the *interval* level over `K` bins, bitmap `I_j` holds the `w = floor(K / 2)` bins from `j`, for `j < n = ceil(K / 2)`: half
-//! as many bitmaps. All cases (Chan and Ioannidis 1999, with the bins that no bitmap begins at the end):
+//! Of the *interval* level over `K` bins, bitmap `I_j` holds the `w = floor(K / 2)` bins from `j`, for `j < n = ceil(K / 2)`.
+//! These are half as many bitmaps. All cases (Chan and Ioannidis 1999, with the bins that no bitmap begins at the end):
 //!
 //! ```text
 //! 0..=b    b = w - 1               I_0
@@ -104,7 +104,7 @@ fn interval(bins: usize, first: usize, last: usize) -> Set {
     }
 }
 
-/// Runs of bins whose rows are asked for.
+/// Runs of bins whose rows are requested.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     terms: Vec<Term>,

@@ -1,16 +1,16 @@
 //! The coarse level while a segment is built: the rank of every row, and where bins are cut.
 //!
-//! Values are merged in their order, so a value's rank is known when its rows come, and not how many values will follow. The rank
-//! of every row is kept, 4 bytes a row of the row space ([`coarse_memory_bytes`]); from these each bitmap is made in one pass at
-//! the end.
+//! Values are merged in their order. So a value's rank is known when its rows come, and not how many values will follow. The
+//! rank of every row is kept, 4 bytes a row of the row space ([`coarse_memory_bytes`]). From the ranks each bitmap is made in one
+//! pass at the end.
 //!
 //! Bins of several values are cut where the bytes of the fine level reach the next K-th part (Wu, Madduri and Canon 2010, section
-//! 4.2), so that the edge of a range costs the same wherever it falls. A range reads at most two bitmaps of `b` bytes and
-//! of each of its two edge bins the shorter side, of `F` bytes of postings on average `F / 2K + 2b`: the more bins, the fewer bytes.
-//! What bounds them is the size of the index. The paper takes as many bins as make both terms equal, `K = F / 4b`; that
-//! is for postings of 8 bytes a row (WAH). Ours take 1 to 3, so that `K` would be 2 to 5 and the edges dear. Here the coarse level may
-//! take a third of the fine one's bytes, which is what the paper's own indexes came to (figure 8: 30% for the interval
-//! level, 41% for the range level).
+//! 4.2). So the edge of a range costs the same wherever it falls. A range reads at most two bitmaps of `b` bytes, and the shorter
+//! side of each of its two edge bins. With `F` bytes of postings that is `F / 2K + 2b` on average: the more bins, the fewer bytes.
+//! What bounds the bins is the size of the index. The paper takes as many bins as make both terms equal, `K = F / 4b`, for
+//! postings of 8 bytes a row (WAH). Ours take 1 to 3, so that `K` would be 2 to 5 and the edges dear. Here the coarse level may
+//! take a third of the fine one's bytes. The paper's own indexes came to as much (figure 8: 30% for the interval level, 41% for
+//! the range level).
 
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ const SHARES: usize = 4096;
 const RUN_BYTES: u64 = 3;
 /// Bytes of the directory for a bitmap, about.
 const ENTRY_BYTES: u64 = 8;
-/// Rows looked at to tell how clustered a column is, about.
+/// Rows of a sample that says how clustered a column is, about.
 const SAMPLE_ROWS: usize = 1 << 20;
 /// Rows side by side in the sample.
 const SAMPLE_RUN: usize = 4096;
@@ -92,7 +92,7 @@ impl Ranks {
         self.level.bitmaps(values) <= MAX_COARSE_BITMAPS as u64
     }
 
-    /// Cuts the values into bins, as many as asked for or as the sizes of both levels suggest.
+    /// Cuts the values into bins: as many as the caller names, or as the sizes of both levels suggest.
     pub(super) fn bins(&self, wanted: Option<u32>) -> Vec<u32> {
         if let Some(bins) = wanted {
             return self.shares.cut(u64::from(bins).clamp(1, MAX_BINS));

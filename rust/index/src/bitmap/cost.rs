@@ -1,4 +1,4 @@
-//! What an encoding will take, told before the column is indexed.
+//! What an encoding will take, predicted before the column is indexed.
 //!
 //! ```text
 //! rows of a sample ─▶ ColumnSample ─▶ ColumnShape of a segment ─┬─▶ sizes      bytes of every part, by encoding
@@ -7,9 +7,9 @@
 //!                   └─▶ BinSample ─▶ bytes                                     bins of a precision
 //! ```
 //!
-//! The formulas are those by which postings and value blocks are written. A shape has what they ask for: how many values have how
-//! many rows, in how many runs, over which span; how frequent values lie among the sorted ones; and how much the
-//! order of rows has to do with the order of values.
+//! The formulas are those by which postings and value blocks are written. A shape has what they need. It says how many values
+//! have how many rows, in how many runs, over which span, and how frequent values lie among the sorted ones. It also says how
+//! much the order of rows has to do with the order of values.
 
 pub mod bins;
 pub mod choice;
@@ -36,7 +36,7 @@ use shape::BlockExtremes;
 const FIXED_BYTES: f64 = 64.0 + 64.0 + 90.0;
 /// A value block in the directory; its own first fields.
 const BLOCK_BYTES: f64 = 12.0 + 8.0;
-/// Cuts between more values than these are not listed: they would take more memory than they tell.
+/// Cuts between more values than these are not listed: they would take much memory and say little.
 const MAX_LISTED_BITS: u32 = 20;
 /// A bitmap in the directory.
 const BITMAP_BYTES: f64 = 8.0;
@@ -83,8 +83,8 @@ impl Sizes {
     }
 }
 
-/// Bytes of a segment; none if the encoding cannot have so many values, or if they depend on the values themselves, as those of
-/// bins do ([`BinSample`]).
+/// Bytes of a segment. None if the encoding cannot have so many values, or if the bytes depend on the values themselves, as those
+/// of bins do ([`BinSample`]).
 #[must_use]
 pub fn predicted_bytes(encoding: Encoding, shape: &ColumnShape) -> Option<u64> {
     if encoding == Encoding::Packed {
@@ -162,17 +162,17 @@ fn bitmap_estimate(level: CoarseLevel, shape: &ColumnShape) -> f64 {
     (shape.rows as f64 / 8.0).min(runs * RUN_BYTES) + BITMAP_BYTES
 }
 
-/// Of very many values neighbours are taken together, and the lowest slices, which tell them apart, are all taken to be like the
-/// lowest that is left.
+/// Of very many values neighbours are taken together. The lowest slices, which alone distinguish these neighbours, are all
+/// taken to be like the lowest that is left.
 fn unlisted_slices(values: u64) -> u32 {
     (u64::BITS - values.leading_zeros()).saturating_sub(MAX_LISTED_BITS)
 }
 
 /// Bytes of a bitmap. `cuts` are the parts of the valued rows below each bin's end.
 ///
-/// Rows in random order cross a cut with the part `q` of the rows below it `q (1 - q)` times a row in each direction, rows in the
-/// order of values once; `shuffle` says where between the two a column is. Each run of a bitmap has two ends at cuts. Runs of NULLs break
-/// those of values.
+/// Take a cut with the part `q` of the rows below it. Rows in random order cross it `q (1 - q)` times a row in each direction.
+/// Rows in the order of values cross it once. `shuffle` says where between the two a column is. Each run of a bitmap has two
+/// ends at cuts. Runs of NULLs break those of values.
 fn bitmap_bytes(level: CoarseLevel, shape: &ColumnShape, cuts: &[f64], bitmap: u64) -> f64 {
     let rows = shape.rows as f64;
     let valued = shape.valued();

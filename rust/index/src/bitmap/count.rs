@@ -34,7 +34,7 @@ pub struct CountSearch<'a> {
 }
 
 impl<'a> CountSearch<'a> {
-    /// Plans the count; none where opaque rows make it uncertain.
+    /// Plans the count; none where opaque rows, or rows with several of the keys, leave the number open.
     #[must_use]
     pub fn new(directory: &'a SegmentDirectory, test: &Test) -> Option<Self> {
         let mut count = Self { directory, ranges: KeyRanges::none(), known: 0, blocks: Vec::new(), bins: Vec::new() };

@@ -1,7 +1,7 @@
-//! What a search would find and cost, told before any posting is read.
+//! What a search would find and cost, predicted before any posting is read.
 //!
 //! The directory has the rows and the posting bytes of every value block. Blocks that lie in the ranges as a whole count as
-//! they are; a block at an edge gives bounds, and its bytes, if they are read, the number. Nothing here is an answer.
+//! they are. A block at an edge gives bounds; its bytes, if they are read, give the number. Nothing here is an answer.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use super::overlap::{BlockOverlap, blocks_of_range, ranges_in_segment};
 use crate::predicate::Test;
 use crate::ranges::{KeyRange, KeyRanges};
 
-/// Of more keys than this what passes is told by the directory alone.
+/// With more ranges than this in a segment, the directory alone says what passes.
 const MANY_KEYS: usize = 1024;
 
 /// An estimate of one test of one segment.
@@ -25,7 +25,7 @@ const MANY_KEYS: usize = 1024;
 pub struct Estimate<'a> {
     directory: &'a SegmentDirectory,
     ranges: KeyRanges,
-    /// How many of them may hold a key of the segment.
+    /// How many of the ranges may hold a key of the segment.
     asked: usize,
     /// Of blocks that are in the ranges as a whole.
     inside: Weight,
@@ -35,11 +35,11 @@ pub struct Estimate<'a> {
     edges: Vec<EdgeBlock>,
 }
 
-/// A block of which some values may be asked for.
+/// A block of which some values may be requested.
 #[derive(Debug)]
 struct EdgeBlock {
     number: usize,
-    /// How many single keys are asked for, if nothing else is.
+    /// How many single keys are requested, if nothing else is.
     points: Option<u32>,
 }
 
@@ -153,8 +153,8 @@ impl<'a> Estimate<'a> {
         Weight::new(f64::from(nulls.rows), f64::from(nulls.length), 1.0)
     }
 
-    /// All rows with a value; endless of lists, as the rows of other elements may be rows of those asked for, too, and are never
-    /// taken away.
+    /// All rows with a value. For lists the weight is endless: rows of other elements may be requested rows, too, so that no posting is
+    /// ever taken away.
     #[must_use]
     pub fn all(&self) -> Weight {
         if self.directory.key_type.is_list() {
@@ -164,8 +164,8 @@ impl<'a> Estimate<'a> {
         self.directory.blocks.iter().map(weight).fold(Weight::default(), Weight::plus)
     }
 
-    /// At least these rows pass, and no more than those. Of very many keys it is what they would be if each were there and had as many rows as
-    /// others of its block: to look for all of them would take as long as the search.
+    /// At least these rows pass, and no more than those. Of very many keys both are what would pass if each key were there and had
+    /// as many rows as others of its block. To look for all of them would take as long as the search.
     #[must_use]
     pub fn bounds(&self) -> WeightBounds {
         if self.asked > MANY_KEYS {
@@ -220,7 +220,7 @@ impl<'a> Estimate<'a> {
         self.edges.iter().filter_map(|edge| self.directory.blocks.get(edge.number))
     }
 
-    /// What passes, told by the bytes of the edge blocks; a block that cannot be decoded counts as a whole.
+    /// What passes, by the bytes of the edge blocks; a block that cannot be decoded counts as a whole.
     #[must_use]
     pub fn exactly(&self, bytes: &[Vec<u8>]) -> Weight {
         let mut found = self.inside;
@@ -235,7 +235,7 @@ impl<'a> Estimate<'a> {
             if self.directory.encoding == Encoding::Packed {
                 let rows = leaves::count_rows(bytes, block, self.directory, &mut keys);
                 let rows = rows.map_or_else(|_| block.rows as f64, |rows| rows as f64);
-                // The whole leaf is read for any of its rows, and the keys asked for are decoded.
+                // The whole leaf is read for any of its rows, and the requested keys are decoded.
                 let leaf = Weight::of(block, Encoding::Packed);
                 found = found.plus(Weight { rows, postings: leaf.postings * rows / leaf.rows.max(1.0), ..leaf });
                 continue;

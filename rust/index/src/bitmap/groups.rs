@@ -1,20 +1,20 @@
-//! Counting rows by value: how many rows hold each value, of all rows or of chosen ones.
+//! Counting rows by value: how many rows hold each value, of all rows or of selected ones.
 //!
 //! ```text
 //! Groups::new(directory, ranges) ─▶ block_ranges()    value blocks, a part of them at a time
-//!          bytes of those        ─▶ values()          each value with its rows: the answer, if all rows are chosen
+//!          bytes of those        ─▶ values()          each value with its rows: the answer, if all rows are selected
 //!
 //! values, some at a time ─▶ posting_ranges()           their postings, neighbours in one range
-//!   bytes of those       ─▶ Mask::count_each()         how many rows of each are chosen
+//!   bytes of those       ─▶ Mask::count_each()         how many rows of each are selected
 //!
 //! without postings       ─▶ bitmap_ranges()            the bitmaps of the coarse level
-//!   bytes of those       ─▶ Mask::count_ranks()        how many rows of each rank are chosen
+//!   bytes of those       ─▶ Mask::count_ranks()        how many rows of each rank are selected
 //!
 //! sums of slices         ─▶ Dense::slice_ranges()      the slices, if no value is missing between the least and the greatest
-//!   bytes of those       ─▶ Dense::sum()               the sum of the chosen rows' ranks
+//!   bytes of those       ─▶ Dense::sum()               the sum of the selected rows' ranks
 //! ```
 //!
-//! A posting is decoded once and never becomes a row set: its rows are looked up in a bitmap of the chosen ones.
+//! A posting is decoded once and never becomes a row set: its rows are looked up in a bitmap of the selected ones.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -94,7 +94,8 @@ impl ValueGroups {
         self.block_refs(0..self.blocks.len()).map(|block| block.rows).sum()
     }
 
-    /// Logical ranges of some of the value blocks, by their numbers among those that are read: to be given to [`Self::values`] in this order.
+    /// Logical ranges of some of the value blocks, by their numbers among those that are read: to be given to [`Self::values`] in
+    /// this order.
     #[must_use]
     pub fn block_ranges(&self, part: Range<usize>) -> Vec<Range<u64>> {
         self.block_refs(part).map(|block| block.offset..block.offset + u64::from(block.length)).collect()
@@ -105,8 +106,8 @@ impl ValueGroups {
         blocks.filter_map(|block| self.directory.blocks.get(block.number))
     }
 
-    /// At most so many values are in the ranges; more than any number if values cannot be told by it: some share a posting, or
-    /// they are in the leaves of a packed tree, which are listed for single keys alone.
+    /// At most so many values are in the ranges. It is more than any number where the directory bounds no values. That is so where
+    /// values share a posting, and for leaves of a packed tree, which are listed for single keys alone.
     #[must_use]
     pub fn value_limit(&self) -> u64 {
         if self.directory.encoding == Encoding::Packed {
@@ -185,7 +186,7 @@ pub fn posting_ranges(values: &[GroupValue]) -> Vec<Range<u64>> {
     ranges
 }
 
-/// Hands every value its posting; `bytes` holds what [`posting_ranges`] asked for.
+/// Hands every value its posting; `bytes` holds the bytes of [`posting_ranges`].
 ///
 /// # Errors
 /// Bytes that are too few, and whatever `take` gives.
@@ -213,7 +214,7 @@ pub fn each_posting(
     Ok(())
 }
 
-/// Chosen rows of a segment's row space, as a bitmap that postings are counted against.
+/// Selected rows of a segment's row space, as a bitmap that postings are counted against.
 #[derive(Clone, Debug)]
 pub struct Mask {
     universe: u32,
@@ -248,7 +249,7 @@ impl Mask {
         *slot |= bits;
     }
 
-    /// Takes the rows of a posting list away; tells how many of them were chosen.
+    /// Takes the rows of a posting list away; gives how many of them were selected.
     ///
     /// # Errors
     /// Bytes that are no posting list of so many rows.
@@ -265,7 +266,7 @@ impl Mask {
         Ok(before - self.rows)
     }
 
-    /// The chosen rows that a posting of `rows` rows has.
+    /// The selected rows that a posting of `rows` rows has.
     ///
     /// # Errors
     /// Bytes that are no posting of so many rows.
@@ -273,7 +274,7 @@ impl Mask {
         Ok(self.and(BitSlice::decode(bytes, rows, self.universe)?.words()))
     }
 
-    /// The rows that are chosen here and there.
+    /// The rows that both masks select.
     #[must_use]
     pub fn both(&self, other: &Self) -> Self {
         self.and(&other.words)
@@ -285,19 +286,19 @@ impl Mask {
         Self { universe: self.universe, words, rows }
     }
 
-    /// How many rows are chosen.
+    /// How many rows are selected.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Whether a row is chosen.
+    /// Whether a row is selected.
     #[must_use]
     pub fn contains(&self, row: u32) -> bool {
         self.words.get((row / WORD_BITS) as usize).is_some_and(|word| word >> (row % WORD_BITS) & 1 == 1)
     }
 
-    /// How many rows of a posting list are chosen.
+    /// How many rows of a posting list are selected.
     ///
     /// # Errors
     /// Bytes that are no posting list of so many rows.
@@ -305,7 +306,7 @@ impl Mask {
         self.count_posting(bytes, list.rows)
     }
 
-    /// How many rows of each value are chosen; `bytes` holds what [`posting_ranges`] asked for.
+    /// How many rows of each value are selected; `bytes` holds the bytes of [`posting_ranges`].
     ///
     /// # Errors
     /// Bytes that are not the postings of these values.

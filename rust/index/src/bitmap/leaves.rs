@@ -26,7 +26,7 @@ use crate::rows::RowSet;
 /// Which leaves are read. They are searched a part at a time, and parts by as many threads as there are.
 #[derive(Debug)]
 pub struct LeafSearch {
-    /// The rows of these keys are found: those asked for, or all others.
+    /// The rows of these keys are found: the requested keys, or all others.
     found: KeyRanges,
     opposite: bool,
     /// Ascending.
@@ -79,7 +79,7 @@ impl LeafSearch {
         self.part(directory, part).map(|block| block.offset..block.offset + u64::from(block.length)).collect()
     }
 
-    /// Takes the bytes of these ranges and finds what is asked for.
+    /// Takes the bytes of these ranges and finds the requested rows.
     ///
     /// # Errors
     /// Bytes that are not what the directory says.
@@ -121,7 +121,7 @@ impl LeafSearch {
         self.leaves.get(part).unwrap_or_default().iter().filter_map(|&leaf| directory.blocks.get(leaf))
     }
 
-    /// The rows asked for, from what was found in all parts; `valued` are all rows with a value.
+    /// The requested rows, from what was found in all parts; `valued` are all rows with a value.
     ///
     /// # Errors
     /// A row that has two keys; long postings that were not read.
@@ -185,8 +185,9 @@ pub(super) fn decode_leaf<'a>(
     PackedLeaf::decode(bytes, &block.first_key, block.values, &directory.key_type, directory.universe)
 }
 
-/// Visits the rows of the keys of a leaf that are in the ranges, those of several keys at once where they follow each other: decodes
-/// only the embedded segments that the ranges touch, and none of their keys where a range holds the next segment's first one as well.
+/// Visits the rows of the keys of a leaf that are in the ranges, those of several keys at once where they follow each other.
+/// Decodes only the embedded segments that the ranges touch. Decodes none of their keys where a range holds the next segment's
+/// first one as well.
 fn each_held<'a>(
     leaf: &PackedLeaf<'a>,
     keys: &mut RangeCursor<'_>,
@@ -211,7 +212,7 @@ fn each_held<'a>(
     Ok(())
 }
 
-/// Rows of a leaf whose keys are asked for.
+/// How many rows of a leaf have requested keys.
 pub(super) fn count_rows(
     bytes: &[u8],
     block: &ValueBlockRef,
@@ -226,7 +227,7 @@ pub(super) fn count_rows(
     Ok(count)
 }
 
-/// The keys of a leaf that are asked for, with the number of their rows.
+/// The requested keys of a leaf, with the number of their rows.
 pub(super) fn counts(
     bytes: &[u8],
     block: &ValueBlockRef,

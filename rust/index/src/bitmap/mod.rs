@@ -10,13 +10,14 @@
 //!   └────────┘                └───────────────┘         └──────────────────────────────┘
 //! ```
 //!
-//! [`chunk`](crate::chunk) sorts the rows of one row group by value, [`build`] merges chunks into a segment in
-//! value order (*value-major*: all rows of a value lie together, so one value costs one read), and
-//! [`search`] asks a segment for the rows of a test. An encoding other than `equality` adds a coarse level of bitmaps over
-//! bins of values, or has nothing else ([`lakemark_format::segment::encoding`]): `coarse_builder` makes it, `plan` chooses
-//! what of both levels to read, `bin_writer` and `bins` write and read bins of values that share a posting, `coarse` and `slices` combine bitmaps, [`sums`] counts their bits, `unpack` takes them apart for a verification. [`cost`]
-//! predicts the bytes of each encoding. With the encoding `packed` a segment is the kind `key`: a packed tree, whose top level is the directory
-//! and whose leaves hold keys and rows (`leaves`).
+//! [`chunk`](crate::chunk) sorts the rows of one row group by value. [`build`] merges chunks into a segment in value order
+//! (*value-major*: all rows of a value lie together, so one value costs one read). [`search`] finds the rows of a segment that
+//! pass a test. An encoding other than `equality` adds a coarse level of bitmaps over bins of values, or has nothing else
+//! ([`lakemark_format::segment::encoding`]): `coarse_builder` makes it, `plan` chooses what of both levels to read.
+//! `bin_writer` and `bins` write and read bins of values that share a posting. `coarse` and `slices` combine bitmaps, [`sums`]
+//! counts their bits, `unpack` takes them apart for a verification. [`cost`] predicts the bytes of each encoding. With the
+//! encoding `packed` a segment is the kind `key`: a packed tree, whose top level is the directory and whose leaves hold keys
+//! and rows (`leaves`).
 
 mod bin_writer;
 mod bins;

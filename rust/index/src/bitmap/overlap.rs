@@ -1,4 +1,4 @@
-//! How the keys asked for lie to value blocks, and value blocks to bins: all that the directory alone can tell.
+//! How the requested keys lie to value blocks, and value blocks to bins: all that follows from the directory alone.
 
 use std::ops::{Bound, Range};
 
@@ -7,10 +7,10 @@ use lakemark_format::segment::{SegmentDirectory, ValueBlockRef};
 
 use crate::ranges::{KeyRange, KeyRanges, gallop};
 
-/// How the values of a block lie to the keys asked for.
+/// How the values of a block lie to the requested keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BlockOverlap {
-    /// None is asked for.
+    /// None is requested.
     Outside,
     /// All are.
     Inside,
@@ -67,7 +67,7 @@ pub(super) struct PlacedBlock<'a> {
     pub ranks: Range<u64>,
 }
 
-/// Goes through values in order and tells the bin of each.
+/// Goes through values in order and gives the bin of each.
 pub(super) struct BinCursor<'a> {
     ends: &'a [u64],
     rank: u64,

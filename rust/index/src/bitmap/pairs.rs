@@ -1,7 +1,7 @@
 //! Counting rows by the values of two columns: the rows of one get codes, the postings of the other count them.
 //!
 //! ```text
-//! column a   postings ─▶ code of each chosen row    2 2 . 0 1 . 0 2     (. is not chosen)
+//! column a   postings ─▶ code of each selected row   2 2 . 0 1 . 0 2     (. is not selected)
 //! column b   posting of one value ─▶ its rows ─▶ how many rows of each code
 //! ```
 //!
@@ -49,7 +49,7 @@ impl Codes {
         posting::decode(bytes, rows, self.universe, &mut Assign { codes: &mut self.codes, code })
     }
 
-    /// Takes the codes of rows that are not chosen away.
+    /// Takes the codes away from rows that are not selected.
     pub fn keep(&mut self, mask: &Mask) {
         for (row, code) in (0..).zip(&mut self.codes) {
             if !mask.contains(row) {

@@ -1,19 +1,19 @@
 //! Planning an answer: which bitmaps, which postings, whether to add or to take away.
 //!
-//! For every bin the coarse level says yes to all of its rows, or no. Where it says yes, the postings of the bin's values that are
-//! not asked for are taken away; where it says no, those that are asked for are added:
+//! For every bin the coarse level says yes to all of its rows, or no. Where it says yes, the postings of the bin's values that
+//! are not requested are taken away. Where it says no, the postings of the requested values are added:
 //!
 //! ```text
 //! bins         │ 0      │ 1      │ 2      │ 3      │
-//! asked for    │    ████│████████│████████│█       │
+//! requested    │    ████│████████│████████│█       │
 //! coarse level │ yes    │ yes    │ yes    │ no     │      1 bitmap of the range level
 //! fine level   │ −−−    │        │        │+       │      few postings
 //! ```
 //!
-//! The bytes of all postings and bitmaps are known before any is read, so the choice is the cheapest one there is: a shortest path
-//! over the bins. Without a coarse level there is one bin, and the choice is between the postings asked for and the others.
-//! All of this takes two rounds of reading, so the value blocks to read are chosen by an estimate: postings are taken
-//! to be spread evenly over the values of their block.
+//! The bytes of all postings and bitmaps are known before any is read. So the choice is the cheapest one there is: a shortest
+//! path over the bins. Without a coarse level there is one bin, and the choice is between the requested postings and the others.
+//! All of this takes two rounds of reading, so an estimate chooses the value blocks to read. It takes postings to be spread
+//! evenly over the values of their block.
 
 use std::ops::Range;
 
@@ -33,7 +33,7 @@ struct AskedValue<'a> {
     is_asked: bool,
 }
 
-/// The values of a block that was read, each with whether it is asked for.
+/// The values of a block that was read, each with whether it is requested.
 struct ReadBlock {
     number: usize,
     values: Vec<Value>,
@@ -187,7 +187,7 @@ impl Plan {
             }
             _ => {
                 let yes = match directory.key_type.is_list() {
-                    // Rows of other elements may be rows of those asked for, too: no posting can be taken away.
+                    // Rows of other elements may be requested rows, too: no posting can be taken away.
                     true => vec![false],
                     false => cheapest(directory, &exact_costs(directory, places, &read)),
                 };
@@ -202,7 +202,7 @@ impl Plan {
         Planned { plan, ranges }
     }
 
-    /// Values that are asked for where the bin says no, and those that are not where it says yes.
+    /// Takes requested values where the bin says no, and the other values where it says yes.
     fn take_postings(
         &mut self,
         directory: &SegmentDirectory,
@@ -240,7 +240,7 @@ impl Plan {
 /// Bytes of the postings that a bin takes.
 #[derive(Debug, Clone, Copy, Default)]
 struct Cost {
-    /// If the coarse level says no: those asked for.
+    /// If the coarse level says no: the requested ones.
     no: u128,
     /// If it says yes: the others.
     yes: u128,
@@ -383,7 +383,7 @@ fn single_level(directory: &SegmentDirectory, level: CoarseLevel, ranks: Vec<Ran
     CoarseBase::Runs(Runs::new(level, place(directory.value_count), &runs, &directory.bitmaps))
 }
 
-/// The ranks asked for, as ranges that ascend and do not touch.
+/// The requested ranks, as ranges that ascend and do not touch.
 fn ranks_asked_for(directory: &SegmentDirectory, places: &[BlockOverlap], read: &[ReadBlock]) -> Vec<Range<u64>> {
     let mut found: Vec<Range<u64>> = Vec::new();
     let mut add = |ranks: Range<u64>| match found.last_mut() {

@@ -1,8 +1,9 @@
-//! Counting chosen rows by value where no value has a posting: from the bitmaps of the coarse level, every value being its own bin.
+//! Counting selected rows by value where no value has a posting: from the bitmaps of the coarse level, every value being its
+//! own bin.
 //!
 //! ```text
-//! slices       the number of every chosen row is put together from them
-//! range        |bitmap j| - |bitmap j - 1| chosen rows have rank j
+//! slices       the number of every selected row is put together from them
+//! range        |bitmap j| - |bitmap j - 1| selected rows have rank j
 //! interval     bitmap j without bitmap j + 1 is rank j, bitmap j + 1 without bitmap j is rank j + floor(K / 2)
 //! ```
 
@@ -15,7 +16,7 @@ use lakemark_format::segment::{PostingRef, SegmentDirectory};
 use super::groups::Mask;
 use super::slices::{BitSlice, count_numbers};
 
-/// Logical ranges of the bitmaps by which [`Mask::count_ranks`] tells rows by value; none if values have postings.
+/// Logical ranges of the bitmaps by which [`Mask::count_ranks`] counts rows by value; none if values have postings.
 #[must_use]
 pub fn bitmap_ranges(directory: &SegmentDirectory) -> Option<Vec<Range<u64>>> {
     let range = |bitmap: &PostingRef| bitmap.offset..bitmap.offset + u64::from(bitmap.length);
@@ -35,8 +36,8 @@ impl ReadBitmap<'_> {
 }
 
 impl Mask {
-    /// How many chosen rows have each rank, one number for each value of the segment; `bytes` holds what [`bitmap_ranges`] asked
-    /// for. Rows that have no value must not be chosen, or are counted with any rank.
+    /// How many selected rows have each rank, one number for each value of the segment; `bytes` holds the bytes of
+    /// [`bitmap_ranges`]. Rows that have no value must not be selected, or are counted with any rank.
     ///
     /// # Errors
     /// Bytes that are not the bitmaps of this directory; an encoding with postings.
@@ -89,7 +90,7 @@ impl Mask {
             }
             last = Some((number, bitmap));
         }
-        // Of the last bitmap its first rank is not told yet if the ranks are even in number, and the last rank is in no bitmap.
+        // If the ranks are even in number, the first rank of the last bitmap is still open, and the last rank is in no bitmap.
         if let Some((number, bitmap)) = last.filter(|_| values.is_multiple_of(2)) {
             let all =
                 self.words().iter().zip(bitmap.words()).map(|(chosen, bits)| u64::from((chosen & bits).count_ones()));
@@ -109,7 +110,7 @@ impl Mask {
         Ok(counts)
     }
 
-    /// Chosen rows that are in one bitmap and not in the other.
+    /// Selected rows that are in one bitmap and not in the other.
     fn without(&self, one: &BitSlice, other: &BitSlice) -> u64 {
         let words = self.words().iter().zip(one.words()).zip(other.words());
         words.map(|((chosen, one), other)| u64::from((chosen & one & !other).count_ones())).sum()

@@ -1,4 +1,4 @@
-//! Asking a segment which rows pass a test, in two rounds of reading.
+//! Searching a segment for the rows that pass a test, in two rounds of reading.
 //!
 //! ```text
 //! Search::new(directory, test) ─▶ first_ranges()   value blocks, NULL and opaque rows
@@ -6,10 +6,10 @@
 //!        bytes of those        ─▶ finish()         the rows
 //! ```
 //!
-//! With bins the second round reads postings and orders (see the module `bins`), with a packed tree the first round reads
-//! leaves and the second one long postings (`leaves`). Many leaves may be read apart from it, a part at a time ([`Search::split_leaves`],
-//! [`Search::finish_parts`]). The caller reads (and checks pages); nothing here does I/O. Whatever was read, the rows found must be as many as the value
-//! blocks count.
+//! With bins the second round reads postings and orders (see the module `bins`). With a packed tree the first round reads leaves
+//! and the second one long postings (`leaves`). Many leaves may be read apart from the rounds, a part at a time
+//! ([`Search::split_leaves`], [`Search::finish_parts`]). The caller reads (and checks pages); nothing here does I/O. Whatever
+//! was read, the rows found must be as many as the value blocks count.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -80,8 +80,8 @@ impl<'a> Search<'a> {
         Self { directory, test: question, blocks, nulls, opaque, plan, bins: None, leaves, matches }
     }
 
-    /// Takes the leaves of a packed tree out of both rounds if there are more than `most`: what is found in each part of them is given to
-    /// [`Self::finish_parts`].
+    /// Takes the leaves of a packed tree out of both rounds if there are more than `most`. The caller hands what it found in each
+    /// part of them to [`Self::finish_parts`].
     pub fn split_leaves(&mut self, most: usize) -> Option<LeafSearch> {
         self.leaves.take_if(|leaves| leaves.leaf_count() > most)
     }

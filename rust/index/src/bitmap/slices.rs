@@ -7,9 +7,9 @@
 //! rows of node = slice ? rows of its upper half : rows of its lower half
 //! ```
 //!
-//! in which a half that is wholly chosen, or wholly not, is a constant. One range takes two steps a slice at most, as in
-//! the paper; many share their upper steps. Where the steps would outnumber the bits of a row by far (a long IN list),
-//! the ranks of the rows are put together instead and looked up.
+//! in which a half that is selected as a whole, or not at all, is a constant. One range takes two steps a slice at most, as in
+//! the paper; many share their upper steps. The steps may outnumber the bits of a row by far (a long IN list). Then the ranks of
+//! the rows are put together instead and looked up.
 
 use std::ops::Range;
 
@@ -133,7 +133,7 @@ impl Program {
         &self.slices
     }
 
-    /// The rows of the ranges among `valued`; `slices` are those asked for, `expected` is how many rows there should be.
+    /// The rows of the ranges among `valued`; `slices` are the slices to read, `expected` is how many rows there should be.
     pub(super) fn rows(&self, slices: &[BitSlice], valued: &RowSet, expected: u64) -> RowSet {
         match self.constant {
             Some(true) => return valued.clone(),
@@ -261,7 +261,7 @@ fn numbers(blocks: &[WordBlock], place: usize) -> [u32; WORD_ROWS as usize] {
     numbers
 }
 
-/// How many of the rows in `chosen` (a bitmap) have each number below `values`; none if a chosen row's number is larger.
+/// How many of the rows in `chosen` (a bitmap) have each number below `values`; none if such a row's number is larger.
 pub(super) fn count_numbers(slices: &[BitSlice], chosen: &[u64], values: usize) -> Option<Vec<u64>> {
     let mut counts = vec![0u64; values];
     for (at, words) in chosen.chunks(BLOCK_WORDS).enumerate() {
@@ -396,7 +396,7 @@ mod tests {
         assert_eq!(program.slices(), [3, 4]);
         assert_eq!(Program::new(one(7, 8), 32, 5).slices(), [0, 1, 2, 3, 4]);
         assert_eq!(Program::new(one(0, 32), 32, 5).slices(), [0usize; 0]);
-        // The highest rank is 16, so its slice alone tells it.
+        // The highest rank is 16, so its slice alone identifies it.
         assert_eq!(Program::new(one(16, 17), 17, 5).slices(), [4]);
     }
 

@@ -1,12 +1,12 @@
-//! Sums of chosen rows by counting the bits of slices (O'Neil and Quass 1997, section 3.1), without a look at any row.
+//! Sums of selected rows by counting the bits of slices (O'Neil and Quass 1997, section 3.1), without a look at any row.
 //!
 //! Slices hold ranks. Where every value between the least and the greatest occurs, a value is the least one and its rank, so that
 //!
 //! ```text
-//! sum of n chosen rows = n · least + Σ 2^j · |slice j ∧ chosen|
+//! sum of n selected rows = n · least + Σ 2^j · |slice j ∧ selected|
 //! ```
 //!
-//! A sum is told as values with rows, like every count by value: [`DenseSlices::spread`] finds some that have it.
+//! A sum becomes values with rows, like every count by value: [`DenseSlices::spread`] finds some that have it.
 
 use std::ops::Range;
 
@@ -39,7 +39,7 @@ pub struct DenseSlices<'a> {
 }
 
 impl<'a> DenseSlices<'a> {
-    /// None if sums are not told by slices: another encoding, values that are no numbers with the same distance everywhere, or gaps.
+    /// None where slices give no sums: another encoding, values that are no numbers with the same distance everywhere, or gaps.
     #[must_use]
     pub fn of(directory: &'a SegmentDirectory) -> Option<Self> {
         let is_number = match directory.key_type {
@@ -77,7 +77,7 @@ impl<'a> DenseSlices<'a> {
         (0..).zip(self.slices()).map(|(number, slice)| u128::from(slice.rows) << number).sum()
     }
 
-    /// The sum of the ranks of chosen rows; `bytes` holds the slices. Rows without a value add nothing.
+    /// The sum of the ranks of selected rows; `bytes` holds the slices. Rows without a value add nothing.
     ///
     /// # Errors
     /// Bytes that are not the slices of this segment.
@@ -92,8 +92,9 @@ impl<'a> DenseSlices<'a> {
         weighed.sum()
     }
 
-    /// Values with rows, `rows` in all, whose ranks have the sum `ranks`: as many of the least and of the greatest as can be, and one
-    /// between them. Of all rows with this sum these lie furthest apart, so that what bounds the size of their values bounds it for all.
+    /// Values with rows, `rows` in all, whose ranks have the sum `ranks`: as many of the least and of the greatest as can be, and
+    /// one between them. Of all rows with this sum these lie furthest apart. So what bounds the size of their values bounds it for
+    /// all.
     ///
     /// # Errors
     /// A sum that so many rows cannot have.

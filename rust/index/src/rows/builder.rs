@@ -30,7 +30,7 @@ impl RowSetBuilder {
         builder
     }
 
-    /// The bitmap's words once there is one: sinks that write whole words ask for it.
+    /// Makes the list a bitmap unless it is one: sinks that write whole words need one.
     fn widen(&mut self) {
         if self.words.is_empty() {
             self.words = vec![0; word_count(self.universe)];

@@ -1,7 +1,7 @@
 //! Counting the rows that several sets have in common, without making a set of them.
 //!
-//! Each bitmap is read once, a block of words at a time, and nothing is allocated for the result: the last step of a
-//! conjunction of which only the number of rows matters.
+//! This is the last step of a conjunction of which only the number of rows matters. Each bitmap is read once, a block of words
+//! at a time, and nothing is allocated for the result.
 
 use super::words::get_bit;
 use super::{RowSet, RowSetForm, intersect_lists};
@@ -10,7 +10,7 @@ use super::{RowSet, RowSetForm, intersect_lists};
 const BLOCK_WORDS: usize = 512;
 
 impl RowSet {
-    /// How many rows are chosen in all of these sets, which are over `universe` rows each.
+    /// How many rows are selected in all of these sets, which are over `universe` rows each.
     #[must_use]
     pub fn count_common(sets: &[&Self], universe: u32) -> u32 {
         let (mut lists, mut bitmaps): (Vec<&[u32]>, Vec<&[u64]>) = (Vec::new(), Vec::new());

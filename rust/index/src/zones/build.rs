@@ -5,8 +5,8 @@
 //!                                                              └▶ sliced: 8 filters at a time, turned by 90° into slices
 //! ```
 //!
-//! How many bits a key gets depends on what the zones are like, so the first ones wait: until all are there or their hashes take
-//! [`WAITING_HASHES`].
+//! How many bits a key gets depends on what the zones are like. So the first zones wait, until all are there or their hashes
+//! take [`WAITING_HASHES`].
 
 use std::io;
 
@@ -32,12 +32,13 @@ const MIN_BLOCK_BITS: u64 = 1 << 13;
 /// Bits of a block whose slices are read one by one.
 const BLOCK_BITS: u64 = 1 << 15;
 
-/// What is chosen of zones and filters.
+/// The settings of zones and filters.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ZoneOptions {
     /// The most rows of a zone; a zone for each row group if none are given.
     pub zone_rows: Option<u32>,
-    /// The probability of a false positive in one filter; by the number of zones that a search for one key would probe if none is given.
+    /// The probability of a false positive in one filter. If none is given, it follows from the number of zones that a search for
+    /// one key would probe.
     pub fpp: Option<f64>,
     /// Bytes that the slices of a summary may take in memory.
     pub memory_bytes: Option<u64>,
@@ -268,7 +269,7 @@ fn cut_fences(mut low: Vec<u8>, mut high: Vec<u8>) -> ByteFence {
     ByteFence { low: low.into(), high: high.into() }
 }
 
-/// The zones with keys whose fences are `wanted`.
+/// How many zones with keys have fences for which `wanted` is true.
 fn around<T>(fences: &[FencePair<T>], keys: &[u32], wanted: impl Fn(&T, &T) -> bool) -> usize {
     fences.iter().zip(keys).filter(|(fence, keys)| **keys > 0 && wanted(&fence.low, &fence.high)).count()
 }

@@ -1,4 +1,4 @@
-//! All filters of a segment in memory: what a verification asks, zone by zone and key by key.
+//! All filters of a segment in memory: a verification probes them, zone by zone and key by key.
 
 use lakemark_format::filter::{self, FilterShape};
 use lakemark_format::key::Key;

@@ -1,11 +1,11 @@
-//! Asking the zones of a segment, in one round of reading.
+//! Searching the zones of a segment, in one round of reading.
 //!
 //! ```text
 //! filtered   every zone by its fences:  outside │ inside: all its rows │ between: probe its filter for each key, if keys are named
 //! sliced     every key by its bits:     AND of their slices, OR over the keys
 //! ```
 //!
-//! What is found is certain where fences tell, and else rows that may pass. No row that passes is ever left out.
+//! Rows found are exact where fences decide, and rows that may pass elsewhere. No row that passes is ever left out.
 
 use std::ops::{Bound, Range};
 
@@ -20,7 +20,7 @@ use crate::ranges::{KeyRange, KeyRanges};
 use crate::rows::{RowSet, RowSetBuilder};
 use crate::segment_rows::{SegmentRows, rows_of_posting};
 
-/// Ranges of at most so many number keys are asked key by key.
+/// Ranges of at most so many number keys are probed key by key.
 const ENUMERATED: u64 = 64;
 /// No more keys than this are looked up in one filter, or in all slices.
 const MAX_KEYS: usize = 4096;
@@ -38,7 +38,7 @@ enum ZoneTest {
     /// The zones whose rows may pass, ascending.
     Filtered(Vec<JudgedZone>),
     Sliced(SliceTest),
-    /// The slices cannot tell.
+    /// The slices say nothing.
     Everywhere,
 }
 
@@ -49,11 +49,11 @@ struct JudgedZone {
     verdict: FenceVerdict,
 }
 
-/// What is asked of filters in slices.
+/// What filters in slices are probed for.
 #[derive(Debug)]
 struct SliceTest {
     shape: FilterShape,
-    /// Of all keys asked for.
+    /// Of all requested keys.
     hashes: Vec<u64>,
     /// The slices to read, ascending.
     slices: Vec<u64>,
@@ -72,7 +72,7 @@ struct FilterBlock {
 enum FenceVerdict {
     Inside,
     Maybe,
-    /// The filter of this shape is asked for these keys.
+    /// The filter of this shape is probed for these keys.
     Probe {
         shape: FilterShape,
         hashes: Vec<u64>,
@@ -235,7 +235,7 @@ fn last_key(high: &Bound<Key>) -> Option<u64> {
     }
 }
 
-/// As many keys as a filter can be asked for without one being found by chance.
+/// As many keys as a filter can be probed for without one being found by chance.
 fn most_keys(fpp: f64) -> usize {
     if fpp * MAX_KEYS as f64 <= 1.0 { MAX_KEYS } else { (1.0 / fpp).ceil() as usize }
 }

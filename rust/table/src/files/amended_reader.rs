@@ -1,4 +1,4 @@
-//! Bytes of a Parquet file in an object store, as the Parquet reader asks for them.
+//! Bytes of a Parquet file in an object store, as the Parquet reader requests them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::storage::local::of_listed;
 /// The first read takes so much of a file's end; most footers fit.
 const FOOTER_BYTES: usize = 64 << 10;
 
-/// A file of known length, whose footer is the [amended](amended_footer) one. It never asks the store for the length.
+/// A file of known length, whose footer is the [amended](amended_footer) one. It never requests the length from the store.
 #[derive(Clone, Debug)]
 pub struct AmendedReader {
     store: Arc<dyn ObjectStore>,
@@ -45,7 +45,7 @@ impl AmendedReader {
         Self::new(store, listed.location.clone(), listed.size, listed.e_tag.clone())
     }
 
-    /// The same with the names that columns show, where those are others.
+    /// The same with the names that the table shows, where these differ from the stored ones.
     #[must_use]
     pub fn with_mapping(self, mapping: Option<Arc<ColumnMapping>>) -> Self {
         Self { mapping, ..self }

@@ -1,8 +1,8 @@
-//! Columns that are stored under other names than they have: Delta's column mapping by name.
+//! Columns that are stored under other names than the table shows: Delta's column mapping by name.
 //!
-//! A table shows one name, its files have another, which stays when the column is renamed and is never used again when it is
-//! dropped. Whatever outlives a snapshot (manifests, segments, the footers that a table remembers) has *stored* names;
-//! whatever a snapshot tells has *shown* names. [`ColumnMapping`] translates, and gives engines footers with shown names.
+//! A table shows one name, its files have another. The stored name stays when the column is renamed, and is never used again when the
+//! column is dropped. Whatever outlives a snapshot (manifests, segments, the footers that a table remembers) has *stored* names; whatever a
+//! snapshot gives has *shown* names. [`ColumnMapping`] translates, and gives engines footers with shown names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,14 +57,14 @@ enum NestedMapping {
 }
 
 impl ColumnMapping {
-    /// The names that the fields of a Delta table's schema say they are stored under.
+    /// The stored names that the fields of a Delta table's schema give.
     pub(crate) fn of(schema: &Schema) -> Self {
         let columns = columns_of(schema.fields());
         let fingerprint = fingerprint(format!("{columns:?}").as_bytes());
         Self { columns, fingerprint }
     }
 
-    /// The names of some columns alone, chosen by the names that they show: what readers of no others need.
+    /// The names of some columns alone, selected by their shown names: all that a reader of just these columns needs.
     #[must_use]
     pub fn of_columns(&self, is_read: impl Fn(&str) -> bool) -> Self {
         let read = self.columns.iter().filter(|(_, column)| is_read(&column.shown));
@@ -86,7 +86,7 @@ impl ColumnMapping {
         })
     }
 
-    /// The name that a stored column or field shows; none if the table has it no more.
+    /// The shown name of a stored column or field; none if the table has it no more.
     pub(crate) fn logical(&self, stored: &str) -> Option<String> {
         self.walk_each(stored, |columns, name| {
             columns.get(name).map(|column| NamedColumn { name: &column.shown, column })
@@ -126,7 +126,7 @@ impl ColumnMapping {
         Some(column::join(way))
     }
 
-    /// The schema of a file with the names that its columns show, also inside. Columns that the table has no more are left out.
+    /// The schema of a file with shown names, also inside. Columns that the table has no more are left out.
     pub(crate) fn logical_schema(&self, stored: &Schema) -> SchemaRef {
         let shown = |field: &FieldRef| {
             let column = self.columns.get(field.name())?;
@@ -196,7 +196,7 @@ pub(crate) fn plain_schema(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(plain_fields(schema.fields())))
 }
 
-/// Fields without what the mapping says of them, also inside.
+/// Fields without their metadata of the mapping, also inside.
 fn plain_fields(fields: &Fields) -> Fields {
     fields.iter().map(|field| plain(field)).collect()
 }
@@ -235,7 +235,7 @@ fn stored_field(field: &FieldRef) -> FieldRef {
     Arc::new(Field::new(name, data_type, field.is_nullable()).with_metadata(id.into_iter().collect()))
 }
 
-/// The name that a stored field shows. One that the table has no more gets a name that no column can have.
+/// The name that a stored field shows. A field that the table has no more gets a name that no column can have.
 fn shown_name(stored: &str, columns: &MappedColumns) -> String {
     match columns.get(stored) {
         Some(column) => column.shown.clone(),
@@ -297,7 +297,7 @@ fn renamed(field: &Type, name: &str, inner: &NestedMapping) -> ParquetResult<Typ
     // Lists and maps have one repeated group, in it the items.
     let repeated = |group: &TypePtr| match (group.as_ref(), inner) {
         (_, NestedMapping::List(item)) if is_item(field.name(), group) => {
-            // Readers know it by the name of the list.
+            // Readers know the group by the name of the list.
             let is_named = group.name() == format!("{}_tuple", field.name());
             let shown = if is_named { format!("{name}_tuple") } else { group.name().to_owned() };
             renamed(group, &shown, item)

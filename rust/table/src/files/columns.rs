@@ -43,13 +43,13 @@ pub(crate) struct ColumnChunk {
     pub caught: Option<u32>,
 }
 
-/// The leaf of a flat column or of a field in structs, that of the elements of a list, or keys and values of a map; none if the file
-/// lacks it.
+/// The leaf of a flat column or of a field in structs, the leaf of a list's elements, or the leaves of keys and values of a map. None if
+/// the file lacks the column.
 fn leaves_of(footer: &Footer, name: &str) -> Vec<usize> {
     let schema = &footer.schema;
     let field = field_of(schema, name);
     let is_list = field.as_ref().is_some_and(|field| element_of(field.data_type()).is_some());
-    // What repeats has a way to its leaves that fields could have, too.
+    // Names on the way to a list's or a map's leaves could be those of fields, too.
     if column::is_field(name) && field.is_none_or(|field| field.data_type().is_nested() && !is_list) {
         return Vec::new();
     }
@@ -70,8 +70,8 @@ fn leaves_of(footer: &Footer, name: &str) -> Vec<usize> {
 /// The most that one element of a list takes while a row group is sorted: its key, its row, both once more, and its place.
 const ELEMENT_BYTES: u64 = 32;
 
-/// What the elements of lists take of memory while a row group is read, which its rows do not bound. As many bytes as 64 bits can say if
-/// the footer makes no sense.
+/// Memory that the elements of lists take while a row group is read. The number of rows does not bound it. As many bytes as 64 bits can say
+/// if the footer makes no sense.
 pub(crate) fn list_bytes(footer: &Footer, row_group: usize, fields: &[FieldRef]) -> u64 {
     let columns = footer.metadata.row_groups().get(row_group).map(|group| group.columns()).unwrap_or_default();
     let lists = fields.iter().filter(|field| element_of(field.data_type()).is_some());
@@ -215,7 +215,7 @@ pub(crate) fn column_bytes(footer: &Footer, name: &str) -> u64 {
     of_column.map(|chunk| chunk.byte_range().1).sum()
 }
 
-/// Rows of a data page of a column, on average, where the file has an offset index to tell.
+/// Rows of a data page of a column, on average, where the file has an offset index.
 pub(crate) fn page_rows(footer: &Footer, column: &str) -> Option<f64> {
     let leaf = leaves_of(footer, column).first().copied()?;
     let (mut rows, mut pages) = (0.0, 0.0);
@@ -322,7 +322,7 @@ fn push_rows(
         }
         return Ok(());
     }
-    // All columns step together, so that no more of them is held than a batch of each.
+    // All columns step together, so that no more of them is in memory than a batch of each.
     let columns = columns_of(field);
     let mut readers = Vec::with_capacity(columns.len());
     for (column, part) in columns.iter().zip(parts) {
@@ -376,7 +376,7 @@ fn arrays_of<'a>(
         let array = leaf_values(batch.columns().first()?, key.as_deref());
         Some(array.and_then(|array| match key_type_in(array.data_type()).as_ref() == Some(&key_type) {
             true => Ok(array),
-            // As the engine does when it reads a file whose type is not the table's.
+            // The engine does the same when it reads a file whose type is not the table's.
             false => cast_to(&array, field.data_type()),
         }))
     };
@@ -431,13 +431,13 @@ impl ChunkReader for BufferedBytes {
 
 /// Rows to read of a file.
 pub(crate) struct ReadSelection {
-    /// Row groups with a chosen row.
+    /// Row groups with a selected row.
     pub row_groups: Vec<usize>,
-    /// The rows to take of them.
+    /// The rows to take of these row groups.
     pub rows: RowSelection,
 }
 
-/// What to read of a file with these row groups for its chosen rows.
+/// What to read of a file with these row groups for its selected rows.
 pub(crate) fn selection(row_groups: &[u32], rows: &RowSet) -> ReadSelection {
     let (mut groups, mut selectors) = (Vec::new(), Vec::new());
     let mut start = 0;

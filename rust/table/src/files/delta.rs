@@ -33,7 +33,7 @@ pub(crate) use self::newest::NewestState;
 /// Deletion vectors that a table remembers.
 const CACHE_ENTRIES: usize = 10_000;
 
-/// How often a log is read that cannot be read.
+/// Attempts to read a log that cannot be read.
 const ATTEMPTS: u32 = 3;
 
 /// The folder of the log.
@@ -43,16 +43,16 @@ pub(crate) const LOG_FOLDER: &str = "_delta_log";
 pub(crate) struct DeltaState {
     pub version: u64,
     pub schema: SchemaRef,
-    /// The same columns with all that the log says of them.
+    /// The same columns with all metadata of the log.
     pub logged_schema: SchemaRef,
-    /// The names that columns have in the files, where those are others.
+    /// The names that columns have in the files, where these differ from the shown ones.
     pub names: Option<Arc<ColumnMapping>>,
     pub partition_columns: Vec<Field>,
     pub files: Vec<DeltaFile>,
     location: Location,
     state: DeltaTableState,
     log_store: LogStoreRef,
-    /// Transactions that were asked for: each is looked for in the log once.
+    /// Transactions that were requested: the log is searched once for each.
     transactions: tokio::sync::Mutex<HashMap<String, Option<i64>>>,
 }
 
@@ -79,7 +79,7 @@ fn delta_error(location: &Location, error: DeltaTableError) -> Error {
     Error::io(format!("the Delta log of {} cannot be read", location.text)).with_source(error)
 }
 
-/// Reads logs through the store that it is given, wherever that is; it never writes one.
+/// Reads logs through the store that the caller gives, wherever that is; it never writes one.
 struct AnyStore;
 
 impl LogStoreFactory for AnyStore {
@@ -109,8 +109,8 @@ impl DeltaState {
 
     /// Reads the log up to a version, or all of it.
     ///
-    /// A log is listed while others commit: a listing may have their second commit and lack the first. What cannot be read is read again;
-    /// what is damaged is damaged again.
+    /// A log is listed while others commit: a listing may have their second commit and lack the first. A log that cannot be read is read
+    /// again; damage is there again then.
     pub(crate) async fn read_version(location: &Location, version: Option<u64>) -> Result<Self> {
         for _ in 1..ATTEMPTS {
             match Self::load(location, version).await {
@@ -181,7 +181,7 @@ impl DeltaState {
         })
     }
 
-    /// The id of the table, which one that is made anew in the same place does not have.
+    /// The id of the table. A table that is made anew in the same place has another.
     pub(crate) fn table_id(&self) -> &str {
         self.state.metadata().id()
     }
@@ -197,7 +197,7 @@ impl DeltaState {
         features.iter().map(ToString::to_string).collect()
     }
 
-    /// Whether it may have columns that it is clustered by.
+    /// Whether the table may have columns that it is clustered by.
     pub(crate) fn is_clustered(&self) -> bool {
         self.writer_features().iter().any(|feature| feature == "clustering")
     }
@@ -207,8 +207,8 @@ impl DeltaState {
         self.state.metadata().configuration()
     }
 
-    /// The last transaction that an application committed. The log is read for it: where it was cleaned up since the state was read, from the
-    /// checkpoint that has what is gone.
+    /// The last transaction that an application committed. The log is read for that. Where it was cleaned up since the state was read, it
+    /// is read from the checkpoint that has what is gone.
     pub(crate) async fn application_version(&self, application: &str) -> Result<Option<i64>> {
         let mut known = self.transactions.lock().await;
         if let Some(version) = known.get(application) {

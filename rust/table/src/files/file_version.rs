@@ -1,4 +1,4 @@
-//! What tells one version of a data file from another.
+//! What distinguishes one version of a data file from another.
 
 use lakemark_format::ManifestFile;
 use object_store::ObjectMeta;

@@ -82,7 +82,7 @@ impl Footer {
         let metadata = amended_footer(metadata, &[], None).map_err(no_arrow)?;
         let file = metadata.file_metadata();
         let columns = file.schema_descr();
-        // Damaged types are a panic of its.
+        // Damaged types are a panic of the converter.
         let schema = guarded(|| parquet_to_arrow_schema(columns, file.key_value_metadata()))
             .and_then(|schema| schema)
             .map_err(no_arrow)?;

@@ -80,8 +80,8 @@ impl Listing {
         Ok(Self { files, partition_columns: partitions.fields, columns: partitions.values })
     }
 
-    /// The data files that were listed, with those in the store in the place of those that migrations replaced, and as they were before
-    /// these publications.
+    /// The data files that were listed. Data files of the store take the place of those that migrations replaced. The files count as they
+    /// were before these publications.
     pub(crate) async fn migrated(
         mut files: Vec<ListedFile>,
         store: &Store,
@@ -116,7 +116,7 @@ impl Listing {
             files.push(store_file(store, file).await?);
         }
         for file in moved_of(updates, later) {
-            // It is still there while it is being moved.
+            // The file is still there while it is being moved.
             if !files.iter().any(|have| have.path == file.path) {
                 files.push(moved_file(store, file).await?);
             }
@@ -130,7 +130,7 @@ impl Listing {
     }
 }
 
-/// A data file of the store. Its folder is the migration's, those below are of partitions.
+/// A data file of the store. Its top folder is the migration's, those below are of partitions.
 async fn store_file(store: &Store, file: &StoreFile) -> Result<ListedFile> {
     let lost = || {
         let path = &file.path;
@@ -213,12 +213,12 @@ struct FolderToList {
 /// A local folder that was listed.
 struct ListedFolder {
     inside: ListResult,
-    /// Whether it is a symbolic link, or one is on the way to it.
+    /// Whether the folder is a symbolic link, or one is on the way to it.
     is_linked: bool,
 }
 
-/// What lies below the root. A local folder is walked without the hidden folders, so that listing costs the same however many
-/// indexes lie beside the data; an object store lists a thousand objects at a request, whatever folders they are in.
+/// What lies below the root. A local folder is walked without the hidden folders, so that listing costs the same however many indexes lie
+/// beside the data. An object store lists a thousand objects at a request, whatever folders they are in.
 pub(crate) async fn objects(location: &Location) -> Result<Vec<ObjectMeta>> {
     let store = &location.object_store;
     if location.local.is_none() {
@@ -252,13 +252,13 @@ pub(crate) async fn objects(location: &Location) -> Result<Vec<ObjectMeta>> {
     Ok(found)
 }
 
-/// Whether a local folder is a symbolic link to one.
+/// Whether a local folder is a symbolic link to another.
 async fn is_link(folder: &Path) -> bool {
     let Ok(path) = LocalFileSystem::new().path_to_filesystem(folder) else { return false };
     tokio::fs::symlink_metadata(path).await.is_ok_and(|metadata| metadata.is_symlink())
 }
 
-/// As in Spark: a folder of a partition column may begin with an underscore.
+/// Folders with a leading underscore or dot are hidden, as in Spark, but for those of partition columns.
 fn is_hidden(part: &str) -> bool {
     part.starts_with('.') || (part.starts_with('_') && !part.contains('='))
 }
@@ -283,7 +283,7 @@ pub(crate) fn hive_folder_name(column: &str, value: Option<&str>) -> String {
     format!("{}={}", escaped(column), value.map_or_else(|| HIVE_NULL.to_owned(), escaped))
 }
 
-/// As Spark does it: only ASCII is escaped.
+/// Spark escapes the same: only ASCII is escaped.
 fn escaped(text: &str) -> String {
     let is_plain = |character: char| {
         !character.is_ascii() || character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.' | '~')

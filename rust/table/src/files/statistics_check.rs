@@ -1,4 +1,4 @@
-//! Whether what a footer says of the values of a column chunk is so. Whoever reads all of them can tell.
+//! Whether the statistics of a column chunk in a footer are right. A reader of all values finds out.
 
 use arrow::array::{Array, ArrayRef, AsArray, Scalar};
 use arrow::compute::kernels::cmp::{gt, lt};
@@ -8,18 +8,18 @@ use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 
 use crate::files::footer::Footer;
 
-/// The statistics of a column chunk, and whether they are so as far as was read.
+/// The statistics of a column chunk, and whether they are right as far as values were read.
 pub(crate) struct StatisticsCheck {
     min: Option<ArrayRef>,
     max: Option<ArrayRef>,
-    /// How many NULLs there should be.
+    /// How many NULLs there are by the statistics.
     nulls: Option<u64>,
     seen_nulls: u64,
     is_false: bool,
 }
 
 impl StatisticsCheck {
-    /// Those that readers would go by; of what is nested they go by none.
+    /// The statistics that readers would go by; of nested columns they go by none.
     pub(crate) fn of(footer: &Footer, row_group: usize, column: &str, leaf: usize) -> Option<Self> {
         let group = footer.metadata.row_groups().get(row_group)?;
         let said = group.columns().get(leaf)?.statistics()?;
@@ -35,18 +35,18 @@ impl StatisticsCheck {
         Some(Self { min, max, nulls: said.null_count_opt(), seen_nulls: 0, is_false: false })
     }
 
-    /// Looks at values of the chunk.
+    /// Compares values of the chunk with the statistics.
     pub(crate) fn see(&mut self, values: &ArrayRef) {
         self.seen_nulls += values.logical_null_count() as u64;
         self.is_false = self.is_false || self.excludes(values).unwrap_or(false);
     }
 
-    /// Whether the statistics are not so, after all values were seen.
+    /// Whether the statistics are false, after all values were seen.
     pub(crate) fn are_false(&self) -> bool {
         self.is_false || self.nulls.is_some_and(|nulls| nulls != self.seen_nulls)
     }
 
-    /// Whether a bound has a value on its other side; none if that cannot be told.
+    /// Whether a bound has a value on its other side; none if that cannot be compared.
     fn excludes(&self, values: &ArrayRef) -> Option<bool> {
         let data_type = match values.data_type() {
             DataType::Dictionary(_, values) => values.as_ref().clone(),

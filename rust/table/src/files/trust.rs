@@ -5,7 +5,7 @@
 //! - Statistics that do not count the NULLs of a column that may have some are removed ([`counts_nulls`]): the engine takes a missing
 //!   number for none.
 //! - A file has the rows that its row groups have, whatever else the footer says.
-//! - Columns that a build has caught in a lie ([`FalseStatistics`]) have no statistics at all.
+//! - Columns whose statistics a build has found to be false ([`FalseStatistics`]) have no statistics at all.
 //!
 //! Nobody prunes by what is not there, so that every reader of ours is right, with an index and without.
 
@@ -30,8 +30,8 @@ use crate::values::int96::with_int96_timestamps;
 /// in order.
 pub type FalseStatistics = Arc<[u32]>;
 
-/// The footer as every reader of ours takes it: without the statistics of columns that were `caught` in a lie, and with the names that
-/// columns show by the `mapping`, if there is one.
+/// The footer as every reader of ours takes it: without the statistics of columns that are false (`caught`), and with the shown names of
+/// the `mapping`, if there is one.
 ///
 /// # Errors
 /// A schema that Arrow does not have.
@@ -40,7 +40,7 @@ pub fn amended_footer(
     caught: &[u32],
     mapping: Option<&ColumnMapping>,
 ) -> Result<ParquetMetaData> {
-    // Damaged types are panics of whoever makes Arrow's of them.
+    // Damaged types are panics of the code that converts them to Arrow's.
     guarded(|| -> Result<ParquetMetaData> {
         let metadata = with_places(with_row_count(believed(with_int96_timestamps(metadata)?, caught)?))?;
         match mapping {
@@ -50,7 +50,7 @@ pub fn amended_footer(
     })?
 }
 
-/// The number of a row group is its place. Rows are numbered by it, where a footer may say anything.
+/// Numbers each row group by its place. Readers number rows by that, and a footer may say anything.
 fn with_places(metadata: ParquetMetaData) -> Result<ParquetMetaData> {
     let groups = || metadata.row_groups().iter().enumerate();
     let is_right = |(place, group): (usize, &RowGroupMetaData)| group.ordinal().map(usize::try_from) == Some(Ok(place));
@@ -65,7 +65,7 @@ fn with_places(metadata: ParquetMetaData) -> Result<ParquetMetaData> {
     Ok(metadata.into_builder().set_row_groups(groups).build())
 }
 
-/// The rows of a file are those of its row groups.
+/// Gives a file the rows of its row groups.
 fn with_row_count(metadata: ParquetMetaData) -> ParquetMetaData {
     let rows = metadata.row_groups().iter().map(RowGroupMetaData::num_rows).fold(0_i64, i64::saturating_add);
     let file = metadata.file_metadata();
@@ -93,7 +93,7 @@ enum StatisticsVerdict {
     Kept,
     /// Other bounds, or none.
     Replaced(Box<Statistics>),
-    /// Not even the number of NULLs.
+    /// Nothing is left, not even the number of NULLs.
     Removed,
 }
 
@@ -153,10 +153,10 @@ fn with_verdicts(
 
 /// Whether bounds mean what a reader takes them for.
 ///
-/// `min` and `max` are the old fields: their writers compared bytes as signed ones, whatever the type, so that they say something of types
-/// with that order only, or where both are the same; some writers of them got the bounds of texts and bytes altogether wrong. `min_value`
-/// and `max_value` follow the order that the footer states for the column, and mean nothing for types that have none. Where the footer
-/// states no order (writers forgot it), they are believed of types that nobody would order otherwise.
+/// `min` and `max` are the old fields. Their writers compared bytes as signed ones, whatever the type. So they say something of types with
+/// that order only, or where both are the same. Some of these writers got the bounds of texts and bytes altogether wrong. `min_value` and
+/// `max_value` follow the order that the footer states for the column, and mean nothing for types that have none. Where the footer states
+/// no order (writers forgot it), they are believed of types that nobody would order otherwise.
 fn is_believed(said: &Statistics, column: &ColumnDescriptor, writer: ParquetWriter, has_order: bool) -> bool {
     if writer.is_wrong_about(column) {
         return false;
@@ -206,7 +206,7 @@ fn is_decimal(column: &ColumnDescriptor) -> bool {
         || column.converted_type() == ConvertedType::DECIMAL
 }
 
-/// Whether the old fields are right for the type: numbers and booleans, but no decimals, which nobody had agreed on.
+/// Whether the old fields are right for the type: numbers and booleans. Decimals are not, as nobody had agreed on their order.
 fn is_signed_by_bytes(column: &ColumnDescriptor) -> bool {
     is_ordered_without_order(column) && !is_decimal(column)
 }
@@ -220,12 +220,12 @@ fn is_ordered_without_order(column: &ColumnDescriptor) -> bool {
     }
 }
 
-/// What is known of whoever wrote a file.
+/// What a footer says of the writer of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ParquetWriter {
-    /// It says nothing of itself, or nothing that can be understood.
+    /// The writer does not name itself, or in no way that can be understood.
     Unnamed,
-    /// One whose bounds of texts and bytes are wrong: parquet-mr before 1.8.0.
+    /// A writer whose bounds of texts and bytes are wrong: parquet-mr before 1.8.0.
     WrongBytes,
     Other,
 }
@@ -250,7 +250,7 @@ impl ParquetWriter {
     }
 }
 
-/// Whether this version of parquet-mr writes right bounds of texts and bytes; none if it is none.
+/// Whether this version of parquet-mr writes right bounds of texts and bytes; none if the text is no version.
 fn is_fixed(version: &str) -> Option<bool> {
     let is_number = |character: char| character.is_ascii_digit() || character == '.';
     let end = version.find(|character| !is_number(character)).unwrap_or(version.len());
@@ -260,7 +260,7 @@ fn is_fixed(version: &str) -> Option<bool> {
     if let Some((1, 5, 0)) = Some((major, minor, patch))
         && let Some(cloudera) = suffix.strip_prefix("-cdh")
     {
-        // The mend was taken over there.
+        // Cloudera's versions took the fix over.
         let numbers = cloudera.split('.').map_while(|number| number.parse::<u32>().ok()).collect::<Vec<_>>();
         return Some(numbers >= vec![5, 5, 0]);
     }
@@ -349,7 +349,7 @@ fn has_odd_floats(index: &ColumnIndexMetaData, column: &ColumnDescriptor) -> boo
     }
 }
 
-/// What is told of a file with false statistics, by its schema; none if it has no such column.
+/// The finding of a file with false statistics, by its schema; none if the schema has no such column.
 pub(crate) fn false_statistics(path: &str, schema: &Schema, caught: &[u32]) -> Option<Finding> {
     let mut names = Vec::new();
     let mut leaf = 0;

@@ -1,7 +1,7 @@
-//! What an index would take and save, told from a sample: the encoding that `auto` takes, and which indexes to build.
+//! What an index would take and save, by a sample: the encoding that `auto` takes, and which indexes to build.
 //!
 //! ```text
-//! row groups, evenly ─▶ sample ─▶ lakemark_index::bitmap::cost ─┬─▶ settle   at CREATE INDEX: encoding, reason, predicted bytes
+//! row groups, evenly ─▶ sample ─▶ lakemark_index::bitmap::cost ─┬─▶ choose   at CREATE INDEX: encoding, reason, predicted bytes
 //!                                                               └─▶ advice   which columns to index, by queries or without
 //! ```
 //!
@@ -30,11 +30,11 @@ use sample::Sampler;
 pub use queries::{ConditionUse, JoinedKeys, QueryUse};
 pub use report::{Advice, LayoutHint, Proposal, QueryGain, QueryProblem};
 
-/// Chooses the encoding of an index that is being declared, if it is `open`, and records the choice and the prediction. Data that
-/// cannot be read now is no reason not to declare an index: the build will say what is wrong.
+/// Chooses the encoding of an index that is being declared, if it is `open`, and records the choice and the prediction. Data that cannot be
+/// read now are no reason not to declare an index: the build will say what is wrong.
 pub(crate) async fn choose_encoding(table: &BaseTable, snapshot: &Snapshot, index: &mut ManifestIndex, open: bool) {
     if index.key_type.is_list() {
-        // How many elements a list has and how they repeat in it is not sampled.
+        // How many elements a list has, and how they repeat in it, is not sampled.
         if open {
             index.options.push((
                 REASON.to_owned(),
@@ -79,7 +79,7 @@ async fn predict(table: &BaseTable, snapshot: &Snapshot, index: &mut ManifestInd
     let predicted = match Encoding::from_name(&index.encoding) {
         Some(Encoding::Packed) => kinds.packed,
         Some(Encoding::Binned) => column.binned_bytes(&rows.bitmap),
-        // How many values a zone has is known where every row has its own.
+        // The number of values of a zone is known where every row has its own value.
         Some(encoding) if encoding.has_zones() => {
             let kind = IndexKind::of_encoding(encoding);
             unique.then(|| filter_bytes(&sampler, &column, kinds.valued(), kind, zones_of(index, 0)))

@@ -5,12 +5,13 @@
 //!           which files, which indexes    one segment per index          files and segments
 //! ```
 //!
-//! [`Table::build`](crate::Table::build) is these three steps in one process. An engine that has many processes takes them one by one: tasks and parts have a
-//! form in bytes. A task knows the files that it is about by size and time, so that whoever runs it lists nothing. Tasks need not know of each other, may
-//! run twice and may fail: a segment that no manifest names is waste, which a vacuum removes.
+//! [`Table::build`](crate::Table::build) is these three steps in one process. An engine that has many processes takes them one by one:
+//! tasks and parts have a form in bytes. A task knows the files that it is about by size and time, so that whoever runs it lists nothing.
+//! Tasks need not know of each other, may run twice and may fail. A segment that no manifest names is waste, which a vacuum removes.
 //!
-//! Touched files whose hashes prove that nothing changed keep their indexes. Of the others, every row group is a unit of work: its columns are read and sorted by value on all cores. The sorted chunks of a group of files
-//! are merged into one segment per index; chunks beyond the memory limit wait in a temporary file.
+//! Touched files whose hashes prove that nothing changed keep their indexes. Of the others, every row group is a unit of work: its columns
+//! are read and sorted by value on all cores. The sorted chunks of a group of files are merged into one segment per index. Chunks beyond
+//! the memory limit wait in a temporary file.
 
 mod adopt;
 mod finish;
@@ -42,7 +43,7 @@ use spill::Budget;
 pub use task::BuildTask;
 pub(crate) use task::run;
 
-/// Bytes for unfinished parts where the machine does not tell its memory.
+/// Bytes for unfinished parts where the size of the machine's memory is unknown.
 const FALLBACK_MEMORY: u64 = 1 << 30;
 
 /// What the work on groups of files shares.
@@ -70,7 +71,7 @@ impl BuildContext {
         })
     }
 
-    /// Fails if the caller asked to stop.
+    /// Fails if the caller requested a stop.
     pub(crate) fn check_cancel(&self) -> Result<()> {
         check_cancel(self.cancel.as_ref())
     }

@@ -1,4 +1,4 @@
-//! Merging the segments of an index into fewer, so that a search of many files asks few segments.
+//! Merging the segments of an index into fewer, so that a search of many files reads few segments.
 //!
 //! ```text
 //! segments   ┌ 16 files ┐ ┌ 1 ┐ ┌ 1 ┐ ┌ 3 ┐        up to files_per_segment files together
@@ -7,8 +7,8 @@
 //!                 └────── one segment ──┘             one commit; readers of older manifests keep theirs
 //! ```
 //!
-//! The values of each segment are walked in their order and merged as a build merges its chunks, with as little memory. Rows of
-//! files that are gone are left out. Nothing that is there is written again: the old segments stay until a vacuum.
+//! The values of each segment are read in their order and merged as a build merges its chunks, with as little memory. Rows of files that
+//! are gone are left out. Nothing that is there is written again: the old segments stay until a vacuum.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -57,7 +57,7 @@ pub(crate) async fn compact(table: &BaseTable, snapshot: &Snapshot, options: Bui
     let mut report = CompactReport::default();
     let Some(manifest) = snapshot.manifest.clone() else { return Ok(report) };
     let merges = merges(snapshot, &manifest, &indexes);
-    // Keeps what is written until it is committed.
+    // The lock keeps what is written until it is committed.
     let _lock = if merges.is_empty() { None } else { Some(BuildLock::share(&context.store).await?) };
     if let Some(progress) = &options.progress {
         progress.start(merges.iter().map(|merge| merge.rows(&manifest)).sum());
@@ -79,14 +79,14 @@ pub(crate) async fn compact(table: &BaseTable, snapshot: &Snapshot, options: Bui
         let [ManifestSegment { length, .. }] = built.segments.as_slice() else { continue };
         let length = *length;
         let replaced = merge.segments.iter().map(|merged| merged.segment.id).collect();
-        // Unless somebody else compacted or dropped the index meanwhile: what was written here is removed then.
+        // Somebody else may have compacted or dropped the index meanwhile: what was written here is removed then.
         if commit(&context.store, &Edit::ReplaceSegments { replaced, built }).await?.changed {
             report.indexes.push(merge.index.name.clone());
             report.segments_merged += before;
             report.segments_written += 1;
             report.bytes_written += length;
         }
-        // A column that is read once more tells its rows itself.
+        // A build that reads a column once more reports its rows itself.
         if let (Some(progress), true) = (&options.progress, merge.is_exact()) {
             progress.advance(merge.rows(&manifest));
         }
@@ -103,7 +103,7 @@ fn merges<'a>(snapshot: &Snapshot, manifest: &'a Manifest, indexes: &'a [Manifes
     for index in indexes.iter().filter(|index| snapshot.is_usable(index)) {
         let most = files_per_segment(index);
         let (mut open, mut files, mut space) = (Merge { index, segments: Vec::new() }, 0, 0u64);
-        // A file that two segments cover is taken from one.
+        // A file that two segments cover is taken from one of them.
         let mut left = live.clone();
         for segment in manifest.segments.iter().filter(|segment| segment.index_id == index.id) {
             let held: Vec<u32> = segment.files.iter().copied().filter(|file| left.remove(file)).collect();
@@ -131,7 +131,7 @@ impl Merge<'_> {
         IndexKind::of(self.index).is_some_and(IndexKind::is_exact)
     }
 
-    /// Whether the newest manifest does without some of the segments: the index was dropped, or others merged or mended it.
+    /// Whether the newest manifest does without some of the segments: the index was dropped, or others merged or repaired it.
     async fn is_outdated(&self, store: &Store) -> bool {
         let named = store.named_segments().await;
         named.is_ok_and(|named| self.segments.iter().any(|merged| !named.contains(&merged.segment.id)))
@@ -249,7 +249,7 @@ async fn source(segment: &Segment, places: Vec<MovedRows>) -> Result<ChunkSource
     let opaque = remapped(read_rows(segment, segment.directory.opaque, &counter).await?, &places);
     let mut walk = SegmentCursor::new(segment, &counter).await?;
     let handle = Handle::current();
-    // Called by the merge, on a thread that may block.
+    // The merge calls this on a thread that may block.
     let next = move || loop {
         match handle.block_on(walk.next(&counter)) {
             Ok(None) => return Ok(None),

@@ -26,7 +26,7 @@ pub(crate) async fn create_index(
 ) -> Result<bool> {
     let store = table.writable_store()?;
     let mut index = declare(spec, snapshot)?;
-    // One that exists is left as it is, or is an error: nothing is read for it.
+    // An index that exists is left as it is, or is an error: nothing is read for it.
     if !snapshot.indexes().iter().any(|have| have.name == index.name) {
         let is_open = spec.columns.len() == 1 && kind::is_open(spec.kind, &spec.options);
         advise::choose_encoding(table, snapshot, &mut index, is_open).await;
@@ -93,7 +93,8 @@ fn indexed(given: &str, snapshot: &Snapshot) -> Result<String> {
     Ok(name)
 }
 
-/// The kind of an index over these columns; `bitmap`, until a sample tells more, where none is asked for.
+/// The kind of an index over these columns. Without a request it is `bitmap` for one column, until a sample shows more, and `key` for
+/// several.
 fn kind_over(columns: &[String], asked: Option<IndexKind>, snapshot: &Snapshot) -> Result<IndexKind> {
     match columns {
         [] => return Err(Error::invalid("an index needs a column; name one with --on or in parentheses")),

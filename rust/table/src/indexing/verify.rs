@@ -1,8 +1,8 @@
 //! Deriving segments from the data again and comparing them with what is stored, value by value.
 //!
-//! The comparison is of rows and not of bytes, so that a segment which another release encoded otherwise is sound. What is derived
-//! has the encoding `equality`; of a stored segment with a coarse level, the bin of every row is compared as well, and bins of several values
-//! are taken apart. Of zones, every value has to be where a search for it would come to, and to be counted.
+//! The comparison is of rows and not of bytes, so that a segment which another release encoded otherwise is sound. What is derived has the
+//! encoding `equality`. Of a stored segment with a coarse level, the bin of every row is compared as well, and bins of several values are
+//! taken apart. Of zones, every value has to be where a search for it would come to, and to be counted.
 
 mod zones;
 
@@ -108,7 +108,7 @@ async fn verify_segment(
 struct FreshFile<'a> {
     /// Its number in the snapshot.
     file: usize,
-    /// What the segment says of it.
+    /// The segment's entry of the file.
     entry: &'a SegmentFile,
 }
 
@@ -180,7 +180,7 @@ async fn derive(
     memory.put(&Path::from(path.as_str()), PutPayload::from(bytes)).await?;
     let place = StorePlace { text: "memory".to_owned(), prefix: Path::default(), local: None, object_store: memory };
     let segment = ManifestSegment { id, index_id: index.id, path, length, files: Vec::new() };
-    // What is derived tells values, whatever is stored.
+    // What is derived has single values, whatever is stored.
     let index = ManifestIndex { kind: IndexKind::Bitmap.name().to_owned(), ..index.clone() };
     let opened = Segment::open_afresh(&Arc::new(Store::new(place)), &segment, &index, &ReadCounter::default()).await;
     opened.map_err(|damage| {
@@ -209,7 +209,7 @@ async fn compare(stored: &Segment, derived: &Segment, counter: &ReadCounter) -> 
                 None => break None,
                 Some(ValueRows { key, rows }) => {
                     let rows = remapped(rows, &places);
-                    // A value that only files had which changed since.
+                    // A value that only changed files had is left out.
                     if !rows.is_empty() {
                         break Some(ValueRows { key, rows });
                     }

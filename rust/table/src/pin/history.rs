@@ -22,22 +22,22 @@ pub(crate) async fn history(table: &BaseTable, limit: usize) -> Result<Vec<Versi
     }
 }
 
-/// A version of which it is known when it was made.
+/// A version whose time is known.
 #[derive(Clone, Copy)]
 struct DatedVersion {
     version: u64,
-    /// In milliseconds since 1970-01-01 UTC.
+    /// When the version was made, in milliseconds since 1970-01-01 UTC.
     made_ms: i64,
 }
 
 impl DatedVersion {
-    /// Whether it was made until a moment, in microseconds.
+    /// Whether the version was made until a point in time, in microseconds.
     fn is_until(self, micros: i64) -> bool {
         self.made_ms.saturating_mul(1000) <= micros
     }
 }
 
-/// The newest version that was made until a moment: versions are read from the newest on, as far as needed.
+/// The newest version that was made until a point in time: versions are read from the newest on, as far as needed.
 pub(crate) async fn version_at(table: &BaseTable, micros: i64) -> Result<u64> {
     let found = retry_if_gone(table.location(), || async {
         let mut oldest: Option<DatedVersion> = None;
@@ -53,7 +53,7 @@ pub(crate) async fn version_at(table: &BaseTable, micros: i64) -> Result<u64> {
             }
             (TableFormat::Parquet, Some(store)) => {
                 for (version, meta) in store.manifests().await?.into_iter().rev() {
-                    // One that cannot be read may be the one that is wanted.
+                    // A manifest that is gone may be the one that was requested.
                     let Some(manifest) = store.read_manifest(version, &meta).await? else { return Ok(None) };
                     let found = DatedVersion { version, made_ms: manifest.created_ms };
                     oldest = Some(found);
@@ -95,7 +95,7 @@ async fn of_log(table: &BaseTable, limit: usize) -> Result<Vec<VersionInfo>> {
     versions.await
 }
 
-/// A commit; none if its file is gone. One that does not say when it was made is as old as its file, as readers of Delta take it.
+/// A commit; none if its file is gone. A commit that does not say when it was made is as old as its file, as readers of Delta take it.
 async fn of_log_file(table: &BaseTable, version: u64, meta: &ObjectMeta) -> Result<Option<VersionInfo>> {
     let bytes = match table.location.object_store.get(&meta.location).await {
         Ok(file) => file.bytes().await?,
@@ -140,7 +140,7 @@ async fn listed_manifests(store: &Store, limit: usize) -> Result<Option<Vec<Vers
     let (mut versions, mut before): (Vec<VersionInfo>, Option<Manifest>) = (Vec::new(), None);
     let is_cut = numbered.len() > limit;
     for (place, (number, meta)) in numbered.into_iter().enumerate() {
-        // What cannot be read is no version, and nobody can tell what the next one changed.
+        // A manifest that cannot be read is no version, and nobody knows what the next one changed.
         let manifest = match store.read_manifest(number, &meta).await {
             Ok(None) => return Ok(None),
             read => read.ok().flatten(),

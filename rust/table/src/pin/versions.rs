@@ -1,7 +1,7 @@
 //! Older states of a table, by version.
 //!
 //! ```text
-//! Delta table      Delta's own version: its files and deletion vectors, without pending changes
+//! Delta table      Delta's own version: its files and deletion vectors, without buffered changes
 //! other tables     the number of a manifest: the files that it counts, and the changes in its runs; what was still in the log
 //!                  belongs to the version that a flush made of it
 //! ```
@@ -51,7 +51,7 @@ async fn pin_folder(table: &UpdatableTable, version: u64) -> Result<Snapshot> {
     let later = after(publications, version);
     let marked = with_marks_of(newest.as_deref(), manifest);
     let pinned = pin_listed(table, store, version, marked, &later, files).await;
-    // Whatever a vacuum took, before or meanwhile, is looked for at the end.
+    // What a vacuum took, before or meanwhile, is searched at the end.
     if let Some(gone) = first_gone(store, &updates, &later).await? {
         let rest = readable(store, &numbered, version, publications).await?;
         return Err(expired(&table.base, version, &format!("{gone} of it is gone"), &rest));
@@ -59,7 +59,7 @@ async fn pin_folder(table: &UpdatableTable, version: u64) -> Result<Snapshot> {
     pinned
 }
 
-/// The files that a version has of a listing, and what its runs have over them.
+/// The files that a version has of a listing, merged with its runs.
 async fn pin_listed(
     table: &UpdatableTable,
     store: &Store,
@@ -80,7 +80,7 @@ async fn pin_listed(
     Ok(snapshot)
 }
 
-/// The segments that an old manifest names may be gone, those of the newest are there.
+/// An old manifest with the indexes of the newest one. Segments that the old one names may be gone, those of the newest are there.
 fn with_marks_of(newest: Option<&Manifest>, old: Manifest) -> Arc<Manifest> {
     Arc::new(match newest {
         Some(newest) => Manifest { number: old.number, updates: old.updates, ..newest.clone() },
@@ -152,7 +152,7 @@ async fn pin_delta(table: &BaseTable, version: u64) -> Result<Snapshot> {
         let rest = present.readable_after(table, version).await?;
         return Err(expired(table, version, &format!("the data file {path} of it is gone"), &rest));
     }
-    // Pending changes are no part of the version, so that nothing is lost where the store cannot tell of them.
+    // Buffered changes are no part of the version, so that nothing is lost where the store cannot be read.
     let manifest = match table.store.as_ref() {
         Some(store) => store.newest().await.and_then(|newest| newest.manifest).unwrap_or_else(|error| {
             tracing::warn!(reason = "segment_corrupt", store = store.text(), %error, "the indexes are not used");
@@ -181,7 +181,7 @@ impl Present {
             if self.listed.contains(&file.meta.location) {
                 continue;
             }
-            // A listing may spell it in another way.
+            // A listing may spell the path in another way.
             match self.object_store.head(&file.meta.location).await {
                 Ok(_) => {}
                 Err(object_store::Error::NotFound { .. }) => return Ok(Some(file.path.clone())),
@@ -191,8 +191,8 @@ impl Present {
         Ok(None)
     }
 
-    /// The versions after one that have all of their files. A vacuum leaves files that were in use lately, so that it is all versions from
-    /// one on, which is looked for by halves.
+    /// The versions after one that have all of their files. A vacuum leaves files that were in use lately, so that these are all versions
+    /// from one on. That one is searched by halves.
     async fn readable_after(&self, table: &BaseTable, version: u64) -> Result<BTreeSet<u64>> {
         let newest = DeltaState::read(&table.location).await?.version;
         let (mut gone, mut there) = (version, newest);

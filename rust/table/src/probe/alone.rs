@@ -1,6 +1,6 @@
-//! How many rows have each of the values that pass a test, where the index tells that alone and no row is found for it.
+//! How many rows have each of the values that pass a test, where the index alone says so and no row is found for it.
 //!
-//! A join that wants nothing of a table but keys gets them from here: each leaf of the index is read once, for its keys, and never for
+//! A join that needs nothing of a table but keys gets them from here. Each leaf of the index is read once, for its keys, and never for
 //! their rows.
 
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use crate::error::{Error, Result};
 use crate::snapshot::Snapshot;
 use crate::store::segments::{Damage, ReadCounter};
 
-/// More values are not held in memory for it: they take about 100 bytes each while they are read. Of texts each may have 4,096 bytes.
+/// More values are not kept in memory for a join: they take about 100 bytes each while they are read. Of texts each may have 4,096 bytes.
 const MOST_VALUES: u64 = 1 << 22;
 const MOST_TEXTS: u64 = 1 << 18;
 /// Bytes of memory that a value takes.
 const VALUE_BYTES: u64 = 100;
-/// Nanoseconds to read and decode a leaf of a packed tree, and to give one of its keys; to read a row of one column and to look it up in the
+/// Nanoseconds to read and decode a leaf of a packed tree, to give one of its keys, and to read a row of one column and look it up in the
 /// hash table of a join. Measured with 100,000,000 rows.
 const LEAF: u64 = 8_000;
 const KEY: u64 = 100;
@@ -35,12 +35,12 @@ const ROW: u64 = 15;
 const CHEAP_LEAVES: usize = 16;
 
 impl Snapshot {
-    /// Counts the rows that pass a test of one column by their values, if the index alone tells that of every file: none was deleted or
-    /// replaced, none has a value that the index does not know, and values are not so many that rows are as quickly read, or that they take more
-    /// than `most_bytes` of memory.
+    /// Counts the rows that pass a test of one column by their values, if the index alone has these counts of every file. None of the rows
+    /// may be deleted or replaced, and none may have a value that the index does not know. The values must not be so many that rows are as
+    /// quickly read. They must not take more than `most_bytes` of memory.
     ///
     /// # Errors
-    /// A task failed. What is wrong with a segment is logged, and nothing is told then.
+    /// A task failed. What is wrong with a segment is logged, and there are no counts then.
     pub fn tally_alone<'a>(&'a self, leaf: &'a Leaf, most_bytes: u64) -> BoxFuture<'a, Result<Option<GroupCounts>>> {
         Box::pin(tally_alone(self, leaf, most_bytes))
     }
@@ -85,7 +85,7 @@ struct PlannedCount {
     groups: ValueGroups,
 }
 
-/// What is to be read of each segment; none if reading rows is no worse, or if it would be too much to hold.
+/// What is to be read of each segment. None if reading rows is no worse, or if the values would take too much memory.
 async fn planned(
     covers: Vec<CoveringSegment>,
     ranges: &KeyRanges,
@@ -107,7 +107,7 @@ async fn planned(
     Ok(is_worth.then_some(planned))
 }
 
-/// Whether values are told sooner than rows are read.
+/// Whether the index gives the values sooner than rows are read.
 fn is_worth_reading(cover: &CoveringSegment, groups: &ValueGroups) -> bool {
     let directory = &cover.segment.directory;
     if directory.encoding != Encoding::Packed {

@@ -28,11 +28,11 @@ pub(crate) enum FileCandidates {
     Unknown(Reason),
     /// The same for every row.
     Constant(Truth),
-    /// Not asked, as no row of the file can be chosen.
+    /// Not probed, as no row of the file can be selected.
     NotNeeded,
-    /// Not asked for rows, as the directory told how many there are; none where that is not the number of this leaf.
+    /// Not probed for rows, as the directory gives their number; none where that is not the number of this leaf.
     Counted(Option<u64>),
-    /// What a segment says of the file's rows.
+    /// What a segment has of the file's rows.
     Rows { candidates: Candidates, row_groups: Vec<u32> },
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct LeafCandidates {
 }
 
 impl LeafCandidates {
-    /// Answers every leaf for every file that was not counted already; of leaves that the choice leaves out no segment is searched.
+    /// Probes every leaf for every file that was not counted already. Of leaves that the choice leaves out no segment is searched.
     pub(crate) async fn gather(
         snapshot: &Snapshot,
         predicate: &Predicate,
@@ -110,7 +110,7 @@ impl LeafCandidates {
         Ok(answers)
     }
 
-    /// Leaves out files of which no row can be chosen.
+    /// Leaves out files of which no row can be selected.
     fn leave_out_needless(&mut self, predicate: &Predicate, questions: &mut [Vec<SegmentRequest>]) {
         if questions.iter().all(Vec::is_empty) {
             return;
@@ -134,7 +134,7 @@ impl LeafCandidates {
         }
     }
 
-    /// Asks all segments at once; the questions are by leaf.
+    /// Probes all segments at once; the requests are by leaf.
     async fn ask_all(
         &mut self,
         snapshot: &Snapshot,
@@ -146,7 +146,7 @@ impl LeafCandidates {
         for (leaf, questions) in leaves.iter().zip(questions) {
             let questions = self.probe_zones_first(snapshot, leaf, questions, reads).await;
             for question in questions {
-                // What is remembered needs no task, whose start would take longer.
+                // What is remembered needs no task: to start one would take longer.
                 let store = snapshot.store.as_ref().filter(|_| reads.use_cache);
                 if let Some(known) = store.and_then(|store| remembered(store, &question)) {
                     self.take(snapshot, question, Ok(known)).await;
@@ -169,7 +169,7 @@ impl LeafCandidates {
         Ok(())
     }
 
-    /// Segments to ask about a leaf: for every file that has no answer yet, the first one that covers it.
+    /// The segments to probe for a leaf: for every file that has no answer yet, the first one that covers it.
     fn questions(&mut self, snapshot: &Snapshot, place: usize, leaf: &Leaf) -> Vec<SegmentRequest> {
         let indexes = snapshot.indexes_for(leaf);
         let Some(answers) = self.leaves.get_mut(place) else { return Vec::new() };
@@ -182,7 +182,7 @@ impl LeafCandidates {
         questions
     }
 
-    /// Enters what a segment said, file by file.
+    /// Enters what a segment answered, file by file.
     pub(super) async fn take(
         &mut self,
         snapshot: &Snapshot,
@@ -304,7 +304,7 @@ impl LeafCandidates {
     }
 }
 
-/// The segments of these indexes to ask about the open files: each file is asked of the first that covers it.
+/// The segments of these indexes to probe for the open files: for each file the first one that covers it.
 pub(super) fn segment_requests(
     snapshot: &Snapshot,
     place: usize,
@@ -339,7 +339,7 @@ pub(super) fn segment_requests(
 struct LeafConstants {
     /// By file; the reason where nothing is known.
     candidates: Vec<FileCandidates>,
-    /// What tells it, for reports.
+    /// Who answers, for reports.
     source: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The least and the greatest value of columns and their NULLs, from segment directories alone.
+//! The least and the greatest value of columns and the number of their NULLs, from segment directories and lists of NULLs.
 
 use std::sync::Arc;
 
@@ -14,21 +14,21 @@ use crate::error::Result;
 use crate::snapshot::{FileProbe, Snapshot};
 use crate::store::segments::{Damage, ReadCounter};
 
-/// What is asked of a column.
+/// A request about a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MinMaxRequest {
     /// The column, by its name in the table's schema.
     pub column: String,
-    /// Whether its least and greatest value are wanted, and not only how many values are NULL.
+    /// Whether its least and greatest value are requested, and not only how many values are NULL.
     pub extremes: bool,
 }
 
-/// What is known of columns in the certain rows of a probe.
+/// What is known of columns in the exact rows of a probe.
 #[derive(Clone, Debug, Default)]
 pub struct MinMax {
-    /// One entry per file: whether all of its certain rows are taken in, for every column.
+    /// One entry per file: whether all of its exact rows are counted, for every column.
     pub answered: Vec<bool>,
-    /// By column as asked; the parts of a column share no row.
+    /// By column in the order of the requests; the parts of a column share no row.
     pub columns: Vec<Vec<ColumnMinMax>>,
     /// Reads of the store.
     pub index_reads: u64,
@@ -44,15 +44,15 @@ pub struct ColumnMinMax {
     pub rows: u64,
     /// Rows that are NULL.
     pub nulls: u64,
-    /// The least value, in an array of length 1; NULL if no row has a value or extremes were not asked for.
+    /// The least value, in an array of length 1; NULL if no row has a value or extremes were not requested.
     pub least: ArrayRef,
     /// The greatest value, likewise.
     pub greatest: ArrayRef,
 }
 
 impl Snapshot {
-    /// The bounds of some columns over the certain rows of a probe. Files that directories cannot tell are left out; indexes
-    /// that are missing, stale or damaged never fail it.
+    /// The bounds of some columns over the exact rows of a probe. Files that directories do not suffice for are left out. Indexes that are
+    /// missing, stale or damaged never fail it.
     pub async fn min_max(&self, columns: &[MinMaxRequest], files: &[FileProbe]) -> Result<MinMax> {
         let counter = Arc::new(ReadCounter::default());
         let known: Vec<bool> = files.iter().map(|file| exact_rows(file).is_some()).collect();
@@ -80,8 +80,8 @@ impl Snapshot {
     }
 }
 
-/// A row counts only if all columns know it: parts that reach into other files are dropped, until none is left that does.
-/// Says whether anything was dropped.
+/// A row counts only if all columns know the row. Parts that reach into other files are dropped, until none is left that does. Says whether
+/// anything was dropped.
 fn keep_common(parts: &mut [Vec<ColumnMinMax>], files: &[FileProbe], answered: &mut [bool]) -> bool {
     for column in parts.iter() {
         let mut told: Vec<bool> = files.iter().map(has_nothing).collect();
@@ -114,7 +114,7 @@ fn of_constant(files: &[FileProbe], constant: &ConstantFile) -> Option<ColumnMin
     })
 }
 
-/// The bounds of a segment's chosen rows: all of them, or any if NULLs alone are asked for.
+/// The bounds of a segment's selected rows. All rows of the segment must be selected, unless only NULLs are requested.
 async fn of_cover(
     cover: &CoveringSegment,
     files: &[FileProbe],

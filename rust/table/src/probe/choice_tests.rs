@@ -26,12 +26,12 @@ fn guess(share: f64, weight: impl Fn(f64) -> Weight) -> Option<LeafEstimate> {
     })
 }
 
-/// Every row on its own, 200 rows a value: a row is a byte and a bit.
+/// Every row stands apart, with 200 rows a value: a row is a byte and a bit.
 fn spread(share: f64) -> Option<LeafEstimate> {
     guess(share, |rows| Weight { rows, bytes: rows * 1.1, postings: rows / 200.0 })
 }
 
-/// Every row on its own and with a value of its own.
+/// Every row stands apart, with a value of its own.
 fn unique(share: f64) -> Option<LeafEstimate> {
     guess(share, |rows| Weight { rows, bytes: rows * 1.2, postings: rows })
 }
@@ -76,9 +76,9 @@ fn stepping_from_row_to_row_is_paid_for_in_each_column() {
     let of = |share: f64, count: f64| left_out(&leaf("a"), &[spread(share)], &columns(4.0 * count, 4.0));
     // Between the rows of a hundredth the reader steps, which takes less than to decode what lies between.
     assert_eq!([of(0.01, 1.0), of(0.01, 4.0), of(0.01, 16.0)], [[false], [false], [false]]);
-    // Of three times as many it decodes all rows and throws most away, after so many runs were planned for: testing takes less.
+    // Of three times as many the reader decodes all rows and throws most away, after so many runs were planned for: testing takes less.
     assert_eq!([of(0.03, 1.0), of(0.03, 4.0), of(0.03, 16.0)], [[true], [true], [true]]);
-    // 9,990 runs of a row (a row is on its own); what is planned and found is not read.
+    // 9,990 runs of a row, as each row stands apart; what is planned and found is not read.
     let (share, runs) = (0.001, 9_990.0);
     let read = |count: f64| {
         let (guesses, reading) = ([spread(share)], columns(4.0 * count, 4.0));
@@ -145,7 +145,7 @@ fn a_limit_that_a_few_batches_satisfy_needs_no_search() {
     let few = ReadCost { limit: Some(10.0), ..columns(18.0, 18.0) };
     assert_eq!(left_out(&both, &[spread(0.002_6), unique(0.026)], &few), [true, true]);
     assert_eq!(of(0.001, 1_000_000.0), [false]);
-    // Rows that are certain are cut down to the limit before they are planned for.
+    // Exact rows are cut down to the limit before they are planned for.
     assert_eq!(of(0.001, 1_000.0), [false]);
 }
 
@@ -161,9 +161,9 @@ fn bounds_between_which_the_choice_is_the_same_tell_enough() {
     };
     assert_eq!([of(0.0, 0.01), of(0.1, 0.3)], [Some(vec![false]), Some(vec![true])]);
     assert_eq!(of(0.01, 0.2), None);
-    // Hardly any rows and hardly any others are found by a search, half of them are not.
+    // A search finds hardly any rows or hardly any others, but not half of them.
     assert_eq!([of(0.0, 0.0), of(1.0, 1.0), of(0.0, 1.0)], [Some(vec![false]), Some(vec![false]), None]);
-    // If `a` is true of few rows, `b` need not be searched, and which of them that is may be what the bounds do not tell.
+    // If `a` is true of few rows, `b` need not be searched. Which of both is true of few may be what the bounds do not show.
     let both = Predicate::And(vec![leaf("a"), leaf("b")]);
     let of = |least: f64, most: f64| {
         let bounds = [bounds_of(sorted(least), sorted(most)), bounds_of(spread(0.0), spread(0.02))];
@@ -197,7 +197,7 @@ fn small_tables_and_unmarked_columns_are_left_as_they_are() {
     assert_eq!(left_out(&both, &[spread(0.5)], &columns(4.0, 4.0)), [true]);
 }
 
-/// Indexes that tell the values, too, need no reading, if no condition is left for the rows.
+/// Indexes that give the values, too, make reading needless, if no condition is left for the rows.
 #[test]
 fn values_that_are_told_are_worth_a_search_that_reading_is_not() {
     let told = |milliseconds: f64| {

@@ -5,8 +5,8 @@
 //!   ▶  (a, b, c) in [(1, 2), after all that begin with (1, 3)) AND d > 4
 //! ```
 //!
-//! The condition on the composite is TRUE for the same rows, and never NULL: where the others are NULL or FALSE it is FALSE. So conditions are put
-//! together where only their being TRUE counts, which is so below AND and OR and not below NOT.
+//! The condition on the composite is TRUE for the same rows, and never NULL: where the others are NULL or FALSE it is FALSE. So conditions
+//! are put together where only their being TRUE counts. That is so below AND and OR, and not below NOT.
 
 use std::cmp::Reverse;
 
@@ -21,8 +21,8 @@ use crate::snapshot::Snapshot;
 const MOST_RANGES: usize = 16_384;
 
 impl Snapshot {
-    /// The predicate that is asked of the indexes: simplified, and in terms of those over several columns where there are some. It is true of the
-    /// same rows, and may be false where the other is NULL.
+    /// The predicate that indexes are probed with: simplified, and in terms of indexes over several columns where there are some. It is
+    /// true of the same rows, and may be false where the other is NULL.
     #[must_use]
     pub fn with_composites(&self, predicate: &Predicate) -> Predicate {
         let simple = predicate.clone().simplify();
@@ -30,9 +30,9 @@ impl Snapshot {
         if composites.is_empty() { simple } else { composed(&composites, simple).simplify() }
     }
 
-    /// The condition that a row has one of the keys in these columns, given as a column each, in terms of an index that begins with them in any
-    /// order. A NULL in a key is a value like any other. None for a single column, without such an index, if one on the first column alone knows more files, or if a key has no place in
-    /// the index.
+    /// The condition that a row has one of the keys in these columns, given as a column each. An index that begins with these columns, in
+    /// any order, gets it as one condition. A NULL in a key is a value like any other. None for a single column, without such an index, if
+    /// an index on the first column alone knows more files, or if a key has no place in the index.
     #[must_use]
     pub fn composite_lookup(&self, columns: &[String], keys: &[ArrayRef]) -> Option<Predicate> {
         if columns.len() < 2 {
@@ -69,7 +69,8 @@ fn composed(composites: &[Composite<'_>], predicate: Predicate) -> Predicate {
 fn conjunction(composites: &[Composite<'_>], mut parts: Vec<Predicate>) -> Predicate {
     loop {
         let fits = composites.iter().filter_map(|composite| Some((composite, composite.fit(&parts)?)));
-        // The one that knows most files, then the most conditions; of as many the one over the fewest columns, whose keys are the shortest.
+        // The one that knows most files, then the most conditions. Of equal ones the one over the fewest columns, whose keys are the
+        // shortest.
         let best = fits.max_by_key(|(composite, fit)| (composite.covered, fit.columns, Reverse(composite.types.len())));
         let Some((_, fit)) = best else { break };
         let mut place = 0;
@@ -99,7 +100,7 @@ struct Composite<'a> {
 struct Fit {
     /// Columns with a condition.
     columns: usize,
-    /// The conditions, and those that follow from them: a value that is in a set is not NULL.
+    /// The conditions, and those that follow from these: a value that is in a set is not NULL.
     places: Vec<usize>,
     leaf: Leaf,
 }
@@ -123,7 +124,7 @@ impl<'a> Composite<'a> {
         (places.len() == columns.len()).then_some(places)
     }
 
-    /// Conditions on the first columns; none if there are none, or if other indexes know more.
+    /// A condition on its first columns; none if there are no conditions on these, or if other indexes know more.
     fn fit(&self, parts: &[Predicate]) -> Option<Fit> {
         let (mut places, mut sets, mut texts) = (Vec::new(), Vec::new(), Vec::new());
         let mut ranges = 1_usize;
@@ -164,7 +165,7 @@ impl<'a> Composite<'a> {
 /// A condition on a column, among the parts of a conjunction.
 struct ColumnCondition<'a> {
     place: usize,
-    /// The keys that meet it.
+    /// The keys that meet the condition.
     set: &'a KeyRanges,
     text: &'a str,
 }
@@ -178,7 +179,7 @@ fn condition_on<'a>(parts: &'a [Predicate], column: &str) -> Option<ColumnCondit
     })
 }
 
-/// The places where a column is asked not to be NULL.
+/// The places of the conditions that a column is not NULL.
 fn not_null<'a>(parts: &'a [Predicate], column: &'a str) -> impl Iterator<Item = usize> + 'a {
     let is_asked = move |part: &Predicate| match part {
         Predicate::Not(inner) => {

@@ -1,13 +1,13 @@
-//! Conditions are asked one after the other where that saves questions: of a file that has no row to find nothing more is asked.
+//! Conditions are probed one after the other where that saves requests: a file that has no row to find is not probed again.
 //!
 //! ```text
 //! part = 7 AND id = 42 AND kind = 'a'    300 segments know `id`, as many `kind`
 //!   part    is a constant of each file:   280 files are ruled out
-//!   id      is asked first, in 20 segments: one file is left
-//!   kind    is asked in the segment of this file
+//!   id      is probed first, in 20 segments: one file is left
+//!   kind    is probed in the segment of this file
 //! ```
 //!
-//! Segments are searched at once otherwise: to wait for one answer before the next is asked takes longer than a few searches.
+//! Segments are searched at once otherwise: to wait for one answer before the next request takes longer than a few searches.
 
 use lakemark_index::{Leaf, Predicate, Test, Truth};
 
@@ -15,7 +15,7 @@ use super::answers::{FileCandidates, LeafCandidates};
 use super::segment_search::SegmentRequest;
 use crate::index_kind::IndexKind;
 
-/// To ask so many segments takes no longer than to wait for others first.
+/// To probe so many segments takes no longer than to wait for others first.
 const FEW_SEGMENTS: usize = 8;
 
 /// Which truth values a predicate may have in some row of a file.
@@ -54,7 +54,7 @@ impl PossibleTruths {
         Self { be_true: self.be_true && other.be_true, be_false: self.be_false || other.be_false, be_null: either_null }
     }
 
-    /// `next` tells of the leaves in their order.
+    /// `next` gives the possible truths of the leaves in their order.
     fn be(predicate: &Predicate, next: &mut impl FnMut() -> Self) -> Self {
         match predicate {
             Predicate::Const(truth) => Self::constant(*truth),
@@ -74,7 +74,7 @@ impl PossibleTruths {
 }
 
 impl LeafCandidates {
-    /// For each file whether no row of it can be chosen, by what is known up to now.
+    /// For each file whether no row of it can be selected, by what is known up to now.
     pub(super) fn ruled_out(&self, predicate: &Predicate, files: usize) -> Vec<bool> {
         let is_ruled_out = |file| {
             let mut leaf = 0;
@@ -88,9 +88,9 @@ impl LeafCandidates {
     }
 }
 
-/// The leaf to ask before all others, if that may save many questions: a condition that every chosen row meets, and likely few rows
-/// do. Where reading was weighed against searching that is a single key of an index that finds such, or what was estimated to be true of
-/// the fewest (`shares` of the rows, for each leaf); where it was not, a test of few values is taken to be true of few rows.
+/// The leaf to probe before all others, if that may save many requests: a condition that every selected row meets, and likely few rows do.
+/// Where reading was weighed against searching, that is a single key of an index that finds single keys. Else it is the leaf with the least
+/// estimate (`shares` of the rows, for each leaf). Where nothing was estimated, a test of few values counts as true of few rows.
 pub(super) fn first_probed(
     predicate: &Predicate,
     leaves: &[&Leaf],
@@ -110,7 +110,7 @@ pub(super) fn first_probed(
         lacks_keys: !finds_keys(place),
     };
     let by_estimate = |place: &usize| {
-        // A single key is in few rows, however many the leaf has that it is in.
+        // A single key is in few rows, however many rows its leaf of the tree has.
         let is_key = by_test(place) == RankByTest { width: Some(TestWidth::SINGLE_KEY), lacks_keys: false };
         match is_estimated {
             true => RankByEstimate { is_no_key: !is_key, share: share(place).unwrap_or(1.0) },
@@ -147,15 +147,15 @@ impl TestWidth {
     }
 }
 
-/// How soon a leaf is asked by its test: the least first.
+/// How soon a leaf is probed by its test: the least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct RankByTest {
     width: Option<TestWidth>,
-    /// Whether no index that finds single keys would be asked.
+    /// Whether no index that finds single keys would be probed.
     lacks_keys: bool,
 }
 
-/// How soon a leaf is asked by what was estimated: the least first.
+/// How soon a leaf is probed by what was estimated: the least first.
 #[derive(Clone, Copy, Debug)]
 struct RankByEstimate {
     is_no_key: bool,
@@ -163,7 +163,7 @@ struct RankByEstimate {
     share: f64,
 }
 
-/// The leaves that must be true of each chosen row, by their places.
+/// The leaves that must be true of each selected row, by their places.
 fn conjuncts(predicate: &Predicate) -> Vec<usize> {
     let parts = match predicate {
         Predicate::And(parts) => parts.as_slice(),
@@ -193,7 +193,7 @@ mod tests {
         Predicate::Unknown { reason: Reason::ExpressionNotSupported, text: String::new() }
     }
 
-    /// What may be of a predicate over one row, by trying all that its leaves may be.
+    /// The truths that a predicate may have over one row, by trying all that its leaves may have.
     fn by_trying(predicate: &Predicate, known: &[PossibleTruths]) -> PossibleTruths {
         let truths = [Truth::True, Truth::False, Truth::Null];
         let allowed = |may: &PossibleTruths, truth: &Truth| match truth {

@@ -1,20 +1,20 @@
-//! Which conditions are worth a search: before any posting is read, what the search would find and cost is estimated from the
-//! directories of segments and weighed against reading the rows.
+//! Which conditions are worth a search. Before any posting is read, directories of segments give an estimate of what the search would find
+//! and cost. The estimate is weighed against reading the rows.
 //!
 //! ```text
 //! p1 AND p2 AND p3, ordered by selectivity: search none | p1 | p1, p2 | all of them
 //!
 //! search   rows and bytes of postings to decode, and runs of rows to plan for
 //! read     share of pages touched × columns to decode, and in each column the runs of rows to step over
-//! test     rows that remain uncertain × (columns that only the filter needs, and the test itself)
+//! test     rows that remain to be rechecked × (columns that only the filter needs, and the test itself)
 //! above    rows that are handed on × what a join does with each
-//! tell     in place of reading, if all are searched and indexes tell the values (the module `telling`)
+//! values   in place of reading, if all are searched and indexes give the values (the module `telling`)
 //! ```
 //!
-//! Costs are nanoseconds. The constants were measured on 2,000,000 rows: a scan with a filter against DataFusion's own row
-//! selection at 0.01% to 75% of the rows in 1 to 8 columns of a type, and searches for 0.1% to 50% of the rows of columns with
-//! 200 rows a value and with one. They need to be right within a factor of two, as between a search that pays and one that does
-//! not there is mostly more than that; `benchmarks/never_worse.py` shows it.
+//! Costs are nanoseconds. The constants were measured on 2,000,000 rows. A scan with a filter was compared with DataFusion's own row
+//! selection, at 0.01% to 75% of the rows in 1 to 8 columns of a type. Searches were measured for 0.1% to 50% of the rows, of columns with
+//! 200 rows a value and with one. The constants need to be right within a factor of two: between a search that pays and one that does not,
+//! there is mostly more than that. `benchmarks/never_worse.py` shows it.
 
 use futures::{StreamExt, stream};
 use lakemark_format::{Encoding, ManifestIndex, ManifestSegment};
@@ -27,19 +27,19 @@ use crate::options::ReadCost;
 use crate::snapshot::Snapshot;
 use crate::store::segments::{ReadCounter, Segment};
 
-/// Tables with fewer rows are read in about a millisecond, whatever is chosen.
+/// Tables with fewer rows are read in about a millisecond, whatever the choice.
 const MIN_ROWS: f64 = 65_536.0;
 const MIN_NANOSECONDS: f64 = 1_000_000.0;
-/// Bounds on a share that are this near to one another tell enough.
+/// Bounds on a share that are this near to one another are near enough.
 const NEAR: f64 = 0.01;
-/// Between the bounds of shares the choice is made so many times: where it is the same each time, the bounds tell enough as well.
+/// Between the bounds of shares the choice is made so many times. Where it is the same each time, the bounds are near enough as well.
 const BETWEEN: u32 = 4;
-/// Of more conditions than these the blocks at the edges are read, instead of asking what they would change.
+/// Of more open conditions than these the blocks at the edges are read at once. To try what each would change takes too long.
 const MOST_OPEN: usize = 8;
 /// Segments that are opened at a time.
 const CONCURRENT_SEGMENTS: usize = 32;
 
-/// Rows of a page, as Parquet writers cut them unless told otherwise.
+/// Rows of a page, as Parquet writers cut them by default.
 const PAGE_ROWS: f64 = 20_000.0;
 /// To decode the row of a posting and to put it into a set.
 const DECODE_ROW: f64 = 4.0;
@@ -47,8 +47,8 @@ const DECODE_ROW: f64 = 4.0;
 const DECODE_BYTE: f64 = 5.0;
 /// To read a byte of postings and to check it.
 const READ_BYTE: f64 = 1.0;
-/// To find a posting, whatever it holds: to decode its value and length, and to begin with it. It took 90 to 170 in a column in
-/// which nearly every row has a value of its own.
+/// To find a posting, whatever it has: to decode its value and length, and to begin with it. That took 90 to 170 in a column in which
+/// nearly every row has a value of its own.
 const DECODE_POSTING: f64 = 120.0;
 /// To begin with a segment, whatever is found.
 const BEGIN_SEGMENT: f64 = 2_000.0;
@@ -62,26 +62,26 @@ const RUN_POSTING: f64 = 8.0;
 const UNPACK_SHARE: f64 = 0.7;
 /// To stop before a run of rows and to go on behind it, in each column: 95 to 120, numbers or strings.
 const STEP: f64 = 110.0;
-/// The reader steps unless the runs in a row group are as near to each other as this: one in so many rows, as half of the row
-/// selectors are the gaps between runs and it asks for 32 rows a selector.
+/// The reader steps unless one in so many rows begins a run in a row group. Half of the row selectors are the unselected stretches between
+/// runs, and the reader needs 32 rows a selector.
 const STEP_ROWS: f64 = 64.0;
-/// Then it decodes every row and masks those that are not wanted: so much for each row of each column, as the batches are large
-/// (3 to 9 at 2% of the rows, next to nothing at 30%), and for each run.
+/// Then the reader decodes every row and masks those that are not selected. That is so much for each row of each column, as the batches are
+/// large (3 to 9 at 2% of the rows, next to nothing at 30%), and for each run.
 const MASK_ROW: f64 = 4.0;
 const MASK_RUN: f64 = 35.0;
-/// To plan the reading of a run of rows, on one core and before the first row is read: it is cut by row groups and made a selector
-/// of the reader (45 to 70 measured). A LIMIT saves that of rows that are certain, which are cut down to it first.
+/// To plan the reading of a run of rows, on one core and before the first row is read. Planning cuts the run by row groups and makes a
+/// selector of the reader (45 to 70 measured). A LIMIT saves that of exact rows, which are cut down to it first.
 const PLAN_RUN: f64 = 50.0;
-/// What a row costs that a set of many rows has or has not: such sets are bitmaps, which are cut by files and row groups and made selectors.
-/// It took 15 ms of 100,000,000 rows.
+/// What a row costs that a set of many rows has or has not. Such sets are bitmaps, which are cut by files and row groups and made
+/// selectors. That took 15 ms of 100,000,000 rows.
 const SET_ROW: f64 = 0.15;
 /// From this share of the rows on a set is a bitmap.
 const BITMAP_SHARE: f64 = 1.0 / 32.0;
-/// To sort a value that is asked for, to encode it, and to make a range of it.
+/// To sort a value that is searched, to encode it, and to make a range of it.
 const ENCODE_VALUE: f64 = 200.0;
 /// To evaluate a condition for a row.
 const TEST: f64 = 1.5;
-/// How far a batch of the reader reaches, also one of rows that were found, if these are enough: a LIMIT ends after a whole one.
+/// How many rows a batch of the reader spans, also one of rows that were found, if these are enough: a LIMIT ends after a whole one.
 const BATCH_ROWS: f64 = 8_192.0;
 /// A search is left out only if that saves this share of the cost and this time: estimates are rough.
 const WORTH_SHARE: f64 = 0.05;
@@ -100,7 +100,7 @@ pub(super) struct LeafEstimate {
     pub rows: f64,
     /// Segments that would be searched.
     pub segments: usize,
-    /// They are packed trees.
+    /// Whether all of the segments are packed trees.
     pub packed: bool,
 }
 
@@ -124,7 +124,7 @@ impl EstimateBounds {
         LeafEstimate { passing, ..self.most }
     }
 
-    /// Whether the bounds on the share are too far apart to tell enough.
+    /// Whether the bounds on the share are too far apart.
     fn are_apart(&self) -> bool {
         self.most.share() - self.least.share() > NEAR
     }
@@ -135,7 +135,7 @@ impl LeafEstimate {
         if self.rows > 0.0 { (self.passing.rows / self.rows).clamp(0.0, 1.0) } else { 1.0 }
     }
 
-    /// Of the rows that pass and those that do not, a search decodes the fewer: whether these are the latter.
+    /// Of the rows that pass and those that do not, a search decodes the fewer. Says whether these are the rows that do not pass.
     fn is_opposite(&self) -> bool {
         self.passing.rows * 2.0 > self.all.rows
     }
@@ -151,7 +151,7 @@ impl LeafEstimate {
         }
     }
 
-    /// Runs of consecutive rows, no more than bytes. Where most rows pass, those without a value lie between them, too.
+    /// Runs of consecutive rows, no more than bytes. Where most rows pass, the rows without a value lie between the runs, too.
     fn runs(&self) -> f64 {
         let Weight { rows, bytes, postings } = self.decoded();
         let gaps = if self.is_opposite() { self.nulls.bytes.min(self.nulls.rows) } else { 0.0 };
@@ -163,7 +163,7 @@ impl LeafEstimate {
 
     /// A segment is searched by one core.
     fn search_cost(&self, cores: f64) -> f64 {
-        // Rows without a value are taken away, too.
+        // Rows without a value are taken away as well.
         let decoded = if self.is_opposite() { self.decoded().plus(self.nulls) } else { self.decoded() };
         let decode = (decoded.rows * DECODE_ROW).min(decoded.bytes * DECODE_BYTE);
         let find = decoded.postings * if self.packed { DECODE_KEY } else { DECODE_POSTING };
@@ -175,17 +175,18 @@ impl LeafEstimate {
 /// What was estimated of the leaves of a predicate, and what follows for each.
 #[derive(Debug, Default)]
 pub(crate) struct SearchPlan {
-    /// Whether the search for it is left out, as reading is cheaper.
+    /// Whether the search for the leaf is left out, as reading is cheaper.
     pub skipped: Vec<bool>,
-    /// The share of rows that it is true of, or the most that it may be; none of a leaf that no index answers for every row.
+    /// The share of rows that the leaf is true of, or the most that the share may be; none of a leaf that no index answers for every row.
     pub shares: Vec<Option<f64>>,
-    /// The share of the rows found by the other searches that all conditions left out are true of, likely.
+    /// The likely share that all conditions left out are true of, among the rows that the other searches find.
     pub share_left: Option<f64>,
 }
 
 impl Snapshot {
-    /// Whether a search for so many different values of a column, whichever they are, may be cheaper than to read all rows. It is as if each value
-    /// was there and had as many rows as the others, so that nothing is known of values that no row has. True if no index knows the column.
+    /// Whether a search for so many different values of a column may be cheaper than to read all rows, whichever the values are. Each value
+    /// counts as if it was there and had as many rows as the others. So nothing is known of values that no row has. True if no index knows
+    /// the column.
     ///
     /// # Errors
     /// A segment cannot be read.
@@ -220,7 +221,7 @@ pub(super) async fn choose(
     }
     let mut bounds = Vec::with_capacity(leaves.len());
     for (leaf, segments) in leaves.iter().zip(&searched) {
-        // A partition column has one value in a file: that costs nothing and is certain.
+        // A partition column has one value in a file: that costs nothing and is exact.
         let partition = snapshot.partition_columns().iter().any(|field| *field.name() == leaf.column);
         let known = if partition { Some(EstimateBounds::default()) } else { None };
         bounds.push(known.or(guess(snapshot, segments, counter, false).await));
@@ -240,7 +241,7 @@ pub(super) async fn choose(
     let mut guesses = Vec::with_capacity(leaves.len());
     for (segments, bounds) in searched.iter().zip(bounds) {
         guesses.push(match bounds {
-            // The blocks at the edges of the ranges hold so much that they are read.
+            // The blocks at the edges of the ranges have so many rows that they are read.
             Some(bounds) if bounds.are_apart() && bounds.most.rows >= MIN_ROWS => {
                 let exactly = guess(snapshot, segments, counter, true).await;
                 Some(exactly.map_or(bounds.most, |exactly| exactly.least))
@@ -252,8 +253,8 @@ pub(super) async fn choose(
     choice(left_out(&guesses), shares, &guesses)
 }
 
-/// What is left out, if that is the same between the bounds: where all conditions are true of more and more rows, and where each is true of
-/// as few rows as may be while the others are of as many, and the other way round.
+/// The searches that are left out, if that is the same everywhere between the bounds. It is tried where all conditions are true of more and
+/// more rows. It is also tried where each is true of as few rows as may be while the others are of as many, and the other way round.
 fn decided(
     bounds: &[Option<EstimateBounds>],
     left_out: impl Fn(&[Option<LeafEstimate>]) -> Vec<bool>,
@@ -266,7 +267,7 @@ fn decided(
     let most = at(&|_| 1.0);
     let is_open = |bounds: &Option<EstimateBounds>| bounds.is_some_and(|bounds| bounds.are_apart());
     let open: Vec<usize> = (0..).zip(bounds).filter(|(_, bounds)| is_open(bounds)).map(|(leaf, _)| leaf).collect();
-    // There are as many corners as conditions, each as dear as they are many.
+    // There are as many corners as conditions, and each corner costs as much as there are conditions.
     if open.len() > MOST_OPEN {
         return None;
     }
@@ -286,7 +287,7 @@ struct SegmentToSearch<'a> {
     segment: &'a ManifestSegment,
 }
 
-/// The segments of the first index on the column of a leaf that knows every row; zones cost few reads, and are always asked.
+/// The segments of the first index on the column of a leaf that knows every row. Zones cost few reads, and are always searched.
 fn searched<'a>(snapshot: &'a Snapshot, leaf: &'a Leaf) -> Vec<SegmentToSearch<'a>> {
     let (Some(manifest), Some(index)) = (&snapshot.manifest, snapshot.exact_indexes_for(leaf).first().copied()) else {
         return Vec::new();
@@ -295,8 +296,8 @@ fn searched<'a>(snapshot: &'a Snapshot, leaf: &'a Leaf) -> Vec<SegmentToSearch<'
     segments.map(|segment| SegmentToSearch { leaf, index, segment }).collect()
 }
 
-/// The least and the most that the segments may hold, or (`exactly`) twice what they hold. None without a segment that
-/// can be opened; what is wrong with it the search will say.
+/// The least and the most that the segments may have, or (`exactly`) twice what they have. None without a segment that can be opened. What
+/// is wrong with a segment the search will report.
 async fn guess(
     snapshot: &Snapshot,
     segments: &[SegmentToSearch<'_>],
@@ -353,7 +354,7 @@ struct ConjunctCost {
     share: f64,
     search_cost: f64,
     runs: f64,
-    /// An index decides it for every row, so that no row has to be tested.
+    /// Whether an index decides it for every row, so that no row has to be tested.
     certain: bool,
 }
 
@@ -363,7 +364,7 @@ impl CostModel<'_> {
         let mut skip = vec![false; self.guesses.len()];
         let rows = self.guesses.iter().flatten().map(|guess| guess.rows).fold(0.0, f64::max);
         if rows < MIN_ROWS {
-            // But a search for thousands of keys takes longer.
+            // A search for thousands of keys takes longer than reading so few rows.
             let is_long =
                 |guess: &Option<LeafEstimate>| guess.is_some_and(|guess| guess.search_cost(1.0) > MIN_NANOSECONDS);
             return self.guesses.iter().map(is_long).collect();
@@ -384,7 +385,7 @@ impl CostModel<'_> {
         skip
     }
 
-    /// The share of rows that the conjuncts left out are true of; none if nothing is left out, or if nobody knows.
+    /// The share of rows that the conjuncts left out are true of; none if nothing is left out, or if the share of a conjunct is unknown.
     fn share_left(&self, left_out: &[bool]) -> Option<f64> {
         let is_left = |part: &ConjunctCost| left_out.get(part.leaves.clone()).unwrap_or_default().contains(&true);
         let parts = self.parts();

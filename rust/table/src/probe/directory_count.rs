@@ -11,11 +11,11 @@ use crate::snapshot::Snapshot;
 use crate::snapshot::identity::is_same_data;
 use crate::store::segments::{Damage, ReadCounter, Segment};
 
-/// Segments that are asked at a time.
+/// Segments that are searched at a time.
 const CONCURRENT_SEGMENTS: usize = 32;
 
-/// Fills `counted` for the files of every segment that is fresh as a whole and free of deletion vectors: the count of the
-/// segment stands at its first file. Whatever is left open is found out by a full probe.
+/// Fills `counted` for the files of every segment that is fresh as a whole and free of deletion vectors. The count of the segment stands at
+/// its first file. A full probe finds out what is left open.
 pub(crate) async fn from_directories(
     snapshot: &Snapshot,
     predicate: &Predicate,
@@ -75,7 +75,7 @@ fn whole(segment: &ManifestSegment, places: &HashMap<u32, usize>) -> Option<Vec<
 /// How many rows of a segment pass.
 struct DirectoryCount<'a> {
     leaf: &'a Leaf,
-    /// Those that do not pass are wanted.
+    /// Whether the rows that do not pass are counted.
     negated: bool,
     index: &'a ManifestIndex,
     segment: &'a ManifestSegment,

@@ -11,8 +11,8 @@ use crate::store::segments::{ReadCounter, Segment};
 const MOST_SEGMENTS: usize = 8;
 
 impl Snapshot {
-    /// About how many different values a column has in the data files, NULL not counted; none if no index knows most of them, or if it has many
-    /// segments. What is deleted may have had some of them, and what is pending may have others.
+    /// About how many different values a column has in the data files, NULL not counted. None if no index knows most of them, or if it has
+    /// many segments. Deleted rows may have had some of the values, and buffered rows may have others.
     ///
     /// # Errors
     /// A segment cannot be read.
@@ -34,7 +34,7 @@ impl Snapshot {
         for Segment { directory, .. } in opened {
             let values = directory.value_count;
             (most, sum) = (values.max(most), values + sum);
-            // Rows that hardly share values within a segment share none with those of others.
+            // Rows that hardly share values within a segment share none with rows of other segments.
             is_unique &= values * 2 > directory.rows();
         }
         Ok(Some(if is_unique { sum } else { most }))

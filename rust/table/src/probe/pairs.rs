@@ -1,8 +1,8 @@
-//! How many of a probe's certain rows hold each pair of values of two columns, without opening a data file.
+//! How many of a probe's exact rows have each pair of values of two columns, without opening a data file.
 //!
-//! Segments of the two columns are matched file by file; where they lay the files out in the same way, the rows of one
-//! get the numbers of their values and the postings of the other count them. A column that is constant in a file (a
-//! partition column, or one that the file lacks) has one number for all of its rows.
+//! Segments of the two columns are matched file by file. Where they lay the files out in the same way, the rows of one get the numbers of
+//! their values, and the postings of the other count these numbers. A column that is constant in a file (a partition column, or one that
+//! the file lacks) has one number for all of its rows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::store::segments::{Damage, ReadCounter, Segment};
 
 /// Pairs that are counted for any number of rows.
 pub(super) const CHEAP_PAIRS: u64 = 4096;
-/// With fewer rows than this for each pair that could be, rows are as quickly read as pairs counted.
+/// With fewer rows than this for each possible pair, rows are as quickly read as pairs counted.
 pub(super) const ROWS_PER_PAIR: u64 = 16;
 
 /// Enters the pairs of two columns in the files that are left.
@@ -75,7 +75,7 @@ impl SegmentColumn {
 
 /// Where the numbers of the rows come from.
 enum Numbered {
-    /// One number for each of the chosen files.
+    /// One number for each of the selected files.
     Constants(Vec<ArrayRef>),
     /// A number for each value.
     Values(SegmentColumn),
@@ -85,7 +85,7 @@ enum Numbered {
 struct PairJob {
     counted: SegmentColumn,
     numbered: Numbered,
-    /// The counted column is the first of the two that were asked for.
+    /// Whether the counted column is the first of the two that were requested.
     counted_first: bool,
     chosen: Vec<ChosenRows>,
 }
@@ -127,11 +127,11 @@ fn jobs(sides: &[PairSide<'_>; 2], request: &GroupCountRequest<'_>) -> Vec<PairJ
     jobs
 }
 
-/// The chosen rows with their numbers, and what the numbers stand for.
+/// The selected rows with their numbers, and what the numbers stand for.
 struct RowNumbers {
     codes: Codes,
     values: ArrayRef,
-    /// Numbers of values that SQL tells apart and the index does not.
+    /// Numbers of values that stand for several values of SQL.
     ambiguous: Vec<bool>,
 }
 
@@ -149,13 +149,13 @@ impl PairJob {
         self.count(&values, &numbers, counter).await
     }
 
-    /// Files whose chosen rows hold values that an index does not know are left to the caller.
+    /// Leaves files to the caller whose selected rows have values that an index does not know.
     async fn leave_opaque(&mut self, counter: &Arc<ReadCounter>) -> Result<(), Damage> {
         let mut segments = vec![self.counted.segment.clone()];
         if let Numbered::Values(column) = &self.numbered {
             segments.push(column.segment.clone());
         }
-        // Constants stand beside their files: they stay only if all files do.
+        // Constants are in the order of their files: they stay only if all files do.
         let before = self.chosen.len();
         for segment in segments {
             let list = segment.directory.opaque;
@@ -170,7 +170,7 @@ impl PairJob {
         Ok(())
     }
 
-    /// Numbers the chosen rows; none if counting would cost more than reading them.
+    /// Numbers the selected rows; none if counting would cost more than reading them.
     async fn numbers(
         &self,
         mask: &Mask,

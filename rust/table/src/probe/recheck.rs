@@ -1,7 +1,7 @@
 //! What a filter that is known only after a scan was planned leaves of the plan.
 //!
-//! Whoever brings it, a join that has read the keys of its other side, goes on applying it. So any superset of its rows will do, and
-//! no row is certain because of it.
+//! Whoever brings the filter goes on applying it, such as a join that has read the keys of its other side. So any superset of the filter's
+//! rows will do, and no row is exact because of the filter.
 
 use lakemark_index::{RowSet, RowSetBuilder};
 
@@ -10,8 +10,8 @@ use crate::report::ProbeReport;
 use crate::snapshot::{DataFile, FileProbe, Probe, Snapshot};
 
 impl Snapshot {
-    /// What is left to read of `planned` when the rows of `later` are enough; both were asked of this snapshot. A row group that
-    /// keeps more than half of its planned rows keeps all of them: single rows cost more to step over than they save.
+    /// What is left to read of `planned` when the rows of `later` are enough; both are probes of this snapshot. A row group that keeps more
+    /// than half of its planned rows keeps all of them. Single rows cost more to step over than they save.
     #[must_use]
     pub fn with_runtime_filter(&self, planned: &Probe, later: &Probe) -> Probe {
         let files: Vec<FileProbe> = self

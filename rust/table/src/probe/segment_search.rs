@@ -1,4 +1,4 @@
-//! Asking one segment a test: which rows of its files pass, from memory where the process has asked it before.
+//! Searching one segment for a test: which rows of its files pass. The process remembers the rows of earlier searches.
 
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
@@ -29,42 +29,42 @@ impl CandidatesKey {
     }
 }
 
-/// The candidates of a test in each file of a segment. A segment never changes, so they stay true; whether the data files are
-/// still the indexed ones is asked each time.
+/// The candidates of a test in each file of a segment. A segment never changes, so they stay true. Whether the data files are still the
+/// indexed ones is checked each time.
 static FOUND: LazyLock<Cache<CandidatesKey, Arc<Vec<Candidates>>>> = LazyLock::new(|| Cache::new(CACHE_BYTES));
 
 /// What the searches of a probe share.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadContext {
     pub counter: Arc<ReadCounter>,
-    /// Whether the rows found by others are used, and those found here are remembered.
+    /// Whether the rows that others found are used, and those found here are remembered.
     pub use_cache: bool,
 }
 
-/// A segment to be asked one leaf.
+/// A segment to be probed for one leaf.
 pub(super) struct SegmentRequest {
     pub leaf: usize,
     pub test: Test,
     pub index: ManifestIndex,
     pub segment: ManifestSegment,
-    /// Files of the snapshot that it may answer for.
+    /// Files of the snapshot that the segment may answer for.
     pub files: Vec<usize>,
 }
 
-/// What a segment says of a test.
+/// What a segment has for a test.
 pub(super) struct SegmentCandidates {
     pub segment: Segment,
-    /// The candidates of each of its files.
+    /// The candidates of each of the segment's files.
     pub candidates: Arc<Vec<Candidates>>,
 }
 
-/// What the process remembers of a segment's answer.
+/// What the process remembers of a segment's candidates.
 pub(super) fn remembered(store: &Arc<Store>, question: &SegmentRequest) -> Option<SegmentCandidates> {
     let candidates = FOUND.get(&CandidatesKey::of(store, question))?;
     Some(SegmentCandidates { segment: Segment::remembered(store, &question.segment)?, candidates })
 }
 
-/// What a segment says: one round of reads if it has zones, else two.
+/// The rows of a segment: one round of reads if it has zones, else two.
 async fn search(segment: &Segment, test: &Test, counter: &Arc<ReadCounter>) -> Result<SegmentRows, Damage> {
     if segment.directory.encoding.has_zones() {
         let search = ZoneSearch::new(&segment.directory, test);
@@ -83,7 +83,7 @@ async fn search(segment: &Segment, test: &Test, counter: &Arc<ReadCounter>) -> R
     search.finish(&second).map_err(Damage::corrupt)
 }
 
-/// What all leaves say that a search of a packed tree reads.
+/// The rows of all leaves that a search of a packed tree reads.
 async fn search_leaves(
     segment: &Segment,
     leaves: &Arc<LeafSearch>,
@@ -103,7 +103,7 @@ async fn search_leaves(
     in_parts(segment, leaves.leaf_count(), run).await
 }
 
-/// Opens a segment and asks it.
+/// Opens a segment and searches it.
 pub(super) async fn probe_segment(
     store: &Arc<Store>,
     question: &SegmentRequest,

@@ -1,4 +1,4 @@
-//! Who can tell the values of a column: segments that cover files as they are now, and constants.
+//! Where the values of a column come from without reading it: segments that cover files as they are now, and constants.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::values::fields::Presence;
 const CONCURRENT_SEGMENTS: usize = 32;
 
 impl Snapshot {
-    /// Whether the values of a column or field may be told without reading it: it is a partition column, or it has an index.
+    /// Whether the values of a column or field may be index-only: it is a partition column, or it has an index.
     #[must_use]
     pub fn supports_index_only(&self, column: &str) -> bool {
         self.partition_columns().iter().any(|field| field.name() == column) || !self.exact_indexes_of(column).is_empty()
@@ -51,14 +51,14 @@ pub(crate) struct IndexedFile {
     pub rows: u32,
 }
 
-/// The chosen rows of a data file in an open segment.
+/// The selected rows of a data file in an open segment.
 #[derive(Clone, Debug)]
 pub(crate) struct ChosenRows {
     pub covered: IndexedFile,
     pub rows: RowSet,
 }
 
-/// An open segment and the files that it speaks for.
+/// An open segment and the files that it covers.
 #[derive(Clone, Debug)]
 pub(crate) struct CoveringSegment {
     pub segment: Segment,
@@ -74,7 +74,7 @@ pub(crate) struct ConstantFile {
     pub value: ArrayRef,
 }
 
-/// What tells the values of one column, each file at most once.
+/// The sources of the values of one column, each file at most once.
 #[derive(Debug)]
 pub(crate) struct ValueSources {
     pub data_type: DataType,
@@ -83,16 +83,16 @@ pub(crate) struct ValueSources {
     pub covers: Vec<CoveringSegment>,
 }
 
-/// Files that are no partition's.
+/// Files in which the column is no partition column.
 struct OpenFiles {
     /// By their ordinal in the manifest.
     by_ordinal: HashMap<u32, usize>,
-    /// Those that lack the column, which are NULL throughout whether or not a segment says so.
+    /// Files that lack the column. They are NULL throughout, whether or not a segment says so.
     lacking: Vec<usize>,
 }
 
 impl ValueSources {
-    /// Finds the sources of a column for the wanted files; none if the table has no such column.
+    /// Finds the sources of a column for the selected files; none if the table has no such column.
     pub(crate) async fn find(
         snapshot: &Snapshot,
         column: &str,
@@ -104,7 +104,7 @@ impl ValueSources {
         let OpenFiles { by_ordinal: open, lacking } = sources.take_constants(snapshot, column, wanted);
         let mut taken = HashSet::new();
         let mut indexes = snapshot.exact_indexes_of(column);
-        // The values of a packed tree are not listed by its directory.
+        // The directory of a packed tree does not list its values.
         indexes.sort_by_key(|index| IndexKind::of(index) == Some(IndexKind::Key));
         for index in indexes {
             let all = snapshot.manifest.iter().flat_map(|manifest| &manifest.segments);

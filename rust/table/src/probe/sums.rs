@@ -1,13 +1,13 @@
-//! Sums of a column over a probe's certain rows, of all of them or by the values of another column, from the bits of slices.
+//! Sums of a column over a probe's exact rows, of all of them or by the values of another column, from the bits of slices.
 //!
 //! ```text
-//! every row of a segment is chosen     the directory alone
-//! some rows are chosen                 the slices, against a bitmap of the chosen rows
-//! by a constant of each file           against a bitmap of each file's chosen rows, if files × slices are 512 at most
-//! by the values of another segment     against the chosen rows of each posting, if groups × slices are 512 at most
+//! every row of a segment is selected   the directory alone
+//! some rows are selected               the slices, against a bitmap of the selected rows
+//! by a constant of each file           against a bitmap of each file's selected rows, if files × slices are 512 at most
+//! by the values of another segment     against the selected rows of each posting, if groups × slices are 512 at most
 //! ```
 //!
-//! A sum is told as a tally tells everything: some values with rows. They are other values than the rows hold, as many, with the same sum.
+//! A sum is given as all counts are: some values with rows. They are other values than the rows have, as many, with the same sum.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,10 +29,10 @@ use crate::error::Result;
 use crate::snapshot::Snapshot;
 use crate::store::segments::{Damage, ReadCounter, Segment};
 
-/// Slices that are counted for all groups together: a scan adds up rows in the time that more of them take.
+/// Slices that are counted for all groups together: a scan adds up rows in the time that more slices take.
 pub(super) const SLICES_OF_ALL_GROUPS: usize = 512;
 
-/// Enters the sums of `summed`, and takes the files of which they are told from those that are left.
+/// Enters the sums of `summed`, and takes the files whose sums are entered from those that are left.
 pub(super) async fn add_sums(
     snapshot: &Snapshot,
     request: &GroupCountRequest<'_>,
@@ -75,7 +75,7 @@ pub(super) async fn add_sums(
     Ok(())
 }
 
-/// Who tells the values that sums are grouped by, and which of them may be chosen.
+/// The sources of the values that sums are grouped by, and which of these values may be selected.
 #[derive(Clone, Copy)]
 struct GroupSources<'a> {
     sources: &'a ValueSources,
@@ -86,7 +86,7 @@ struct GroupSources<'a> {
 enum Grouping {
     /// Nothing: one sum.
     None,
-    /// One value for each of the chosen files.
+    /// One value for each of the selected files.
     Constants(Vec<ArrayRef>),
     /// The values of a segment over the same rows.
     Values { segment: Segment, allowed: AllowedValues, data_type: DataType },
@@ -152,7 +152,7 @@ impl Sums {
         }
     }
 
-    /// Rows with values, whose ranks have a sum.
+    /// Adds rows with values, whose ranks have a sum.
     fn add_spread(&mut self, group: u32, dense: &DenseSlices<'_>, rows: u64, ranks: u128) -> Result<(), Damage> {
         for value in dense.spread(rows, ranks).map_err(Damage::corrupt)? {
             self.add(group, LiteralKey::Key(value.key), value.rows);
@@ -161,7 +161,7 @@ impl Sums {
     }
 }
 
-/// The chosen rows of a segment, taken apart, and its slices.
+/// The selected rows of a segment, rows with a value apart from NULLs, and its slices.
 struct SelectedSlices<'a> {
     dense: &'a DenseSlices<'a>,
     valued: Mask,
@@ -170,7 +170,7 @@ struct SelectedSlices<'a> {
 }
 
 impl SelectedSlices<'_> {
-    /// Adds the sum of a group: of the chosen rows that `part` leaves.
+    /// Adds the sum of a group: of the selected rows that `part` leaves.
     fn add(&self, sums: &mut Sums, group: u32, part: impl Fn(&Mask) -> Result<Mask, Damage>) -> Result<(), Damage> {
         let valued = part(&self.valued)?;
         if self.nulls.rows() > 0 {
@@ -205,7 +205,7 @@ impl SumJob {
         }
         let groups = match &self.grouping {
             Grouping::Values { segment, allowed, .. } => {
-                // The blocks at both ends may hold few values that are asked for; those between are asked for as a whole.
+                // The blocks at both ends may have few values of the range. The blocks between lie in it as a whole.
                 let limit = ValueGroups::new(&segment.directory, allowed.ranges.clone()).value_limit();
                 let least = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(2 * MAX_BLOCK_VALUES);
                 if !self.are_few(least, &dense) {
@@ -225,7 +225,7 @@ impl SumJob {
         self.finish(sums, constants)
     }
 
-    /// Whether rows are dearer to read than the slices.
+    /// Whether rows cost more to read than the slices.
     fn is_worth_it(&self, dense: &DenseSlices<'_>) -> bool {
         let touched: u64 = self.chosen.iter().map(|chosen| touched_rows(&chosen.rows)).sum();
         let rows = u64::from(self.segment.directory.universe);
@@ -302,7 +302,7 @@ impl SumJob {
         }
     }
 
-    /// What was summed, the column's own values first.
+    /// The result, the column's own values first.
     fn finish(&self, sums: Sums, groups: Option<ArrayRef>) -> Result<Option<SegmentCounts>, Damage> {
         let (found, expected) = (sums.rows.iter().sum::<u64>(), total_of(&self.chosen));
         if found != expected {
@@ -317,7 +317,7 @@ impl SumJob {
     }
 }
 
-/// Whether values are told by their postings, and none of them stands for two that SQL tells apart.
+/// Whether values have postings, and none of them stands for two values of SQL.
 fn are_clear(values: &[GroupValue], segment: &Segment) -> bool {
     let key_type = &segment.directory.key_type;
     values.iter().all(|value| !value.posting.is_empty() && !is_ambiguous(&value.key, key_type))

@@ -1,11 +1,11 @@
-//! How many of a probe's certain rows hold each value of a column, without opening a data file.
+//! How many of a probe's exact rows have each value of a column, without opening a data file.
 //!
 //! ```text
-//! every row of a segment is chosen          value blocks alone
+//! every row of a segment is selected        value blocks alone
 //! the predicate is a test of this column    value blocks alone, the values that pass
-//! some rows are chosen                      postings, counted against a bitmap of the chosen rows;
+//! some rows are selected                    postings, counted against a bitmap of the selected rows;
 //!                                           without postings the bitmaps of the coarse level
-//! only a sum is asked for                   the bits of slices (`sums`)
+//! only a sum is requested                   the bits of slices (`sums`)
 //! NaN, the zeros of floats, damage          not answered: the caller reads these files
 //! ```
 
@@ -39,36 +39,36 @@ pub(super) const CONCURRENT_BATCHES: usize = 4;
 pub(super) const POSTING_BYTES: u64 = 4 << 20;
 /// Rows of an index that are always worth decoding.
 pub(super) const CHEAP_ROWS: u64 = 1 << 16;
-/// Values that are always worth telling, at some 400 ns each.
+/// Values that are always worth taking from the index, at some 400 ns each.
 pub(super) const CHEAP_VALUES: u64 = 1 << 12;
-/// With fewer rows than this for each value, rows are as quickly read and grouped as values are told.
+/// With fewer rows than this for each value, rows are as quickly read and grouped as values are taken from the index.
 pub(super) const ROWS_PER_VALUE: u64 = 4;
 /// The same where rows are only read and added up, at some 20 ns each.
 pub(super) const ROWS_PER_SUMMED_VALUE: u64 = 20;
 /// Rows that a scan decodes to get at one: about a page.
 const PAGE_ROWS: u32 = 8192;
 
-/// What is asked: the values of columns in the certain rows of a probe.
+/// A request for the values of columns in the exact rows of a probe.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupCountRequest<'a> {
     /// One column or two, by their names in the table's schema; more are not answered.
     pub columns: &'a [String],
     /// The predicate of the probe.
     pub predicate: &'a Predicate,
-    /// What the probe said of every file.
+    /// What the probe found of every file.
     pub files: &'a [FileProbe],
-    /// One of the columns, if nothing is asked of it but how many rows hold a value, and their sum: the values that are told may be
-    /// others then, as many and with the same sum in each group, of which none lie further apart. Where they are told by bit slices, that
-    /// takes a look at no row.
+    /// One of the columns, if only its sum and the number of its rows with a value are requested. The index may then give other values, as
+    /// many and with the same sum in each group. None of these lie further apart than the real ones. Where they come from bit slices, no
+    /// row is looked at.
     pub sum_column: Option<&'a str>,
-    /// Whether values are told only where they are few: who ends with the first groups finds these as soon in the rows.
+    /// Whether values are requested only where they are few. A query that ends with the first groups finds these as soon in the rows.
     pub only_few_values: bool,
 }
 
-/// How many rows hold each value.
+/// How many rows have each value.
 #[derive(Clone, Debug, Default)]
 pub struct GroupCounts {
-    /// One entry per file: whether all of its certain rows are in the parts.
+    /// One entry per file: whether all of its exact rows are in the parts.
     pub answered: Vec<bool>,
     /// Values with their rows; parts may share values.
     pub parts: Vec<ValueCounts>,
@@ -78,18 +78,18 @@ pub struct GroupCounts {
     pub index_bytes: u64,
 }
 
-/// Some values and how many rows hold each.
+/// Some values and how many rows have each.
 #[derive(Clone, Debug)]
 pub struct ValueCounts {
-    /// By column as asked, in the column's type in the table: the values, or the halves of pairs; NULL is one.
+    /// By column in the order of the request, in the column's type in the table: the values, or the halves of pairs; NULL is one.
     pub values: Vec<ArrayRef>,
     /// Rows of each value or pair, at least one.
     pub rows: Vec<u64>,
 }
 
 impl Snapshot {
-    /// Counts the certain rows of a probe by the values of one column or of two. Files that cannot be told from indexes alone
-    /// are left out; index files that are missing, stale or damaged never fail it.
+    /// Counts the exact rows of a probe by the values of one column or of two. Files that indexes alone do not suffice for are left out.
+    /// Index files that are missing, stale or damaged never fail it.
     pub async fn group_counts(&self, request: &GroupCountRequest<'_>) -> Result<GroupCounts> {
         let counter = Arc::new(ReadCounter::default());
         let mut tally =
@@ -141,7 +141,8 @@ async fn add_values(
 }
 
 impl GroupCounts {
-    /// Runs the jobs of some segments of `columns`, a few at a time, and enters what they tell. Gives the files of which something was told.
+    /// Runs the jobs of some segments of `columns`, a few at a time, and enters what they count. Gives the files of which something was
+    /// counted.
     pub(super) async fn gather<J>(&mut self, jobs: Vec<J>, columns: &str) -> Result<Vec<usize>>
     where
         J: Future<Output = std::result::Result<Option<SegmentCounts>, Damage>> + Send + 'static,
@@ -163,7 +164,7 @@ impl GroupCounts {
         Ok(told)
     }
 
-    /// Enters what a segment told.
+    /// Enters the counts of a segment.
     fn add(&mut self, counted: SegmentCounts) {
         for file in counted.files {
             if let Some(answered) = self.answered.get_mut(file) {
@@ -217,7 +218,7 @@ impl GroupCounts {
     }
 }
 
-/// The certain rows of a file, if the probe told.
+/// The exact rows of a file, if the probe has them.
 pub(super) fn exact_rows(file: &FileProbe) -> Option<&RowSet> {
     match file {
         FileProbe::Known { certain, .. } => Some(certain),
@@ -225,19 +226,19 @@ pub(super) fn exact_rows(file: &FileProbe) -> Option<&RowSet> {
     }
 }
 
-/// Whether no row of a file is certain: nothing is to be told of it.
+/// Whether no row of a file is exact, so that nothing is to be counted there.
 pub(super) fn has_nothing(file: &FileProbe) -> bool {
     exact_rows(file).is_some_and(RowSet::is_empty)
 }
 
-/// What a predicate says of the values that a column has in the chosen rows.
+/// What a predicate says of the values that a column has in the selected rows.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct AllowedValues {
-    /// Their keys are in here.
+    /// The ranges that have the keys of these values.
     pub(super) ranges: KeyRanges,
-    /// Some may be NULL.
+    /// Whether some rows may be NULL.
     pub(super) nulls: bool,
-    /// Every row with such a value is chosen.
+    /// Whether every row with such a value is selected.
     pub(super) sole_condition: bool,
 }
 
@@ -270,7 +271,7 @@ impl AllowedValues {
     }
 }
 
-/// What a segment told.
+/// The counts of one segment.
 pub(super) struct SegmentCounts {
     pub(super) files: Vec<usize>,
     pub(super) part: ValueCounts,
@@ -281,7 +282,7 @@ struct CountJob {
     segment: Segment,
     data_type: DataType,
     allowed: AllowedValues,
-    /// The rows with these values are just the chosen ones.
+    /// Whether the rows with these values are just the selected ones.
     by_value: bool,
     chosen: Vec<ChosenRows>,
     /// How many rows there have to be for each value.
@@ -315,7 +316,7 @@ impl CountJob {
         if self.by_value {
             return self.count_by_values(counter).await;
         }
-        // Its leaves tell no postings by value.
+        // The leaves of a packed tree have no postings by value.
         if self.segment.directory.encoding == Encoding::Packed {
             return Ok(None);
         }
@@ -403,7 +404,7 @@ impl CountJob {
         self.finish(values, counts, nulls)
     }
 
-    /// Every chosen row has one value or none: another sum means damage.
+    /// Every selected row has one value or none: another sum means damage.
     fn finish(&self, values: Vec<GroupValue>, counts: Vec<u64>, nulls: u64) -> Result<Option<SegmentCounts>, Damage> {
         let (found, expected) = (counts.iter().sum::<u64>() + nulls, total_of(&self.chosen));
         if found != expected {
@@ -429,12 +430,12 @@ impl CountJob {
     }
 }
 
-/// How many rows there have to be for each value that is told: what they are added up for alone is quickly read.
+/// How many rows there have to be for each value from the index. A scan quickly reads rows that it only adds up.
 pub(super) fn rows_per_value(is_summed: bool) -> u64 {
     if is_summed { ROWS_PER_SUMMED_VALUE } else { ROWS_PER_VALUE }
 }
 
-/// The values that chosen rows may have; none if they are so many that reading the rows is no worse.
+/// The values that selected rows may have; none if they are so many that reading the rows is no worse.
 pub(super) async fn values_of(
     segment: &Segment,
     allowed: &AllowedValues,
@@ -467,7 +468,7 @@ pub(super) async fn read_values(
     Ok(parts.into_iter().flatten().collect())
 }
 
-/// Leaves files out whose chosen rows hold values that the index does not know; `bytes` is the list of such rows.
+/// Leaves files out whose selected rows have values that the index does not know; `bytes` is the list of such rows.
 pub(super) fn drop_opaque(
     chosen: &mut Vec<ChosenRows>,
     bytes: &[u8],
@@ -496,7 +497,7 @@ pub(super) fn total_of(chosen: &[ChosenRows]) -> u64 {
     chosen.iter().map(|chosen| u64::from(chosen.rows.len())).sum()
 }
 
-/// Values in runs whose postings fit into memory.
+/// Stretches of values whose postings fit into memory.
 pub(super) fn batches(values: &[GroupValue]) -> impl Iterator<Item = &[GroupValue]> {
     let mut taken = 0;
     values.chunk_by(move |value, next| {

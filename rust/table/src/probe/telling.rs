@@ -1,4 +1,4 @@
-//! Whether indexes could tell the values of columns at all, of how many rows, and what that takes, before anything is searched.
+//! Whether indexes could give the values of columns at all, of how many rows, and what that takes, before anything is searched.
 
 use std::sync::Arc;
 
@@ -15,20 +15,20 @@ use crate::options::IndexOnlyCost;
 use crate::snapshot::Snapshot;
 use crate::store::segments::ReadCounter;
 
-/// To look a row of a posting up among the chosen ones (5 to 6 measured), and whatever a value takes: to decode it, to begin with its posting,
-/// and to hand it on (some 400).
+/// To look a row of a posting up among the selected ones (5 to 6 measured). And what each value takes: to decode it, to begin with its
+/// posting, and to hand it on (some 400).
 const COUNT_ROW: f64 = 6.0;
 const TELL_VALUE: f64 = 400.0;
 /// To read a byte of a posting that is a bitmap or runs, which stands for many rows.
 const TELL_POSTING_BYTE: f64 = 5.0;
-/// To read a byte of slices and to count its bits among the chosen rows.
+/// To read a byte of slices and to count its bits among the selected rows.
 const TELL_BYTE: f64 = 2.0;
 
-/// What a segment of a column, or two over the same rows, could tell.
+/// What a segment of a column, or two over the same rows, could give.
 #[derive(Clone, Copy)]
 struct SegmentCost {
     files: usize,
-    /// The share of its rows from which on it does.
+    /// The least share of its rows that must be selected.
     least_share: f64,
     /// Nanoseconds of one core.
     work: f64,
@@ -37,8 +37,8 @@ struct SegmentCost {
 }
 
 impl Snapshot {
-    /// What telling the values of one column, or the pairs of two, by [`Self::tally`] takes; none if it would be declined for more than half of
-    /// the files, whichever rows are wanted.
+    /// What the values of one column, or the pairs of two, take from the index by [`Self::group_counts`]. None if the index would decline
+    /// for more than half of the files, whichever rows are selected.
     pub async fn index_only_cost(
         &self,
         columns: &[String],
@@ -96,7 +96,7 @@ struct Limits {
     posting_bytes: u64,
     /// How many rows there have to be for each value.
     rows_per_value: f64,
-    /// Slices whose bits are counted, where only a sum is asked for.
+    /// Slices whose bits are counted, where only a sum is requested.
     slices: Option<SliceLimits>,
     has_postings: bool,
 }
@@ -105,7 +105,7 @@ impl Limits {
     fn of(cover: &CoveringSegment, allowed: &AllowedValues, is_summed: bool) -> Self {
         let directory = &cover.segment.directory;
         let slices = DenseSlices::of(directory).filter(|_| is_summed);
-        // Leaves of a packed tree tell no postings by value, so that nothing else may choose among their rows.
+        // Leaves of a packed tree have no postings by value, so that no other condition may select among their rows.
         let tells = allowed.sole_condition || directory.encoding != Encoding::Packed;
         let values = if tells { ValueGroups::new(directory, allowed.ranges.clone()).value_limit() } else { u64::MAX };
         Self {
@@ -118,7 +118,7 @@ impl Limits {
         }
     }
 
-    /// Telling the values of so many files.
+    /// The cost of the values of so many files.
     fn alone(self, files: usize) -> Option<SegmentCost> {
         if let Some(slices) = self.slices {
             return Some(SegmentCost { files, least_share: 0.0, work: slices.bytes as f64 * TELL_BYTE, cores: 1.0 });
@@ -130,7 +130,7 @@ impl Limits {
         (least_share <= 1.0).then_some(SegmentCost { files, least_share, work: self.work(), cores })
     }
 
-    /// Telling pairs of these values and others.
+    /// The cost of pairs of these values and others.
     fn beside(self, other: Self, files: usize) -> Option<SegmentCost> {
         let by_slices = |slices: Option<SliceLimits>, groups: Self| {
             let SliceLimits { count, bytes } = slices.filter(|_| groups.has_postings)?;

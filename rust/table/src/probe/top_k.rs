@@ -6,9 +6,10 @@
 //! the first 150             └───────┘ values up to 40 have them, if no more than 50 of these rows do not count
 //! ```
 //!
-//! The bound comes from the directories, which are cached, and the rows up to it from one search. A block may have many times the rows that
-//! are wanted: a leaf of a packed tree has tens of thousands of keys. Then the bound is one of its values. Whoever asked sorts the rows: equal
-//! values, further columns of the order and rows that nobody knows are left to the engine, and all that may be among the first is read.
+//! The bound comes from the directories, which are cached, and the rows up to it from one search. A block may have many times the rows of
+//! the request: a leaf of a packed tree has tens of thousands of keys. Then the bound is one of its values. The caller sorts the rows.
+//! Equal values, further columns of the order and rows that no index knows are left to the engine. All that may be among the first rows is
+//! read.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -28,9 +29,9 @@ use crate::store::segments::{ReadCounter, Segment};
 
 /// Segments that are opened at a time.
 const CONCURRENT_SEGMENTS: usize = 32;
-/// If the rows up to a bound are too few, as others do not count, so many times as many are looked for.
+/// If the rows up to a bound are too few, as others do not count, the next bound is for so many times as many.
 const GROWTH: u64 = 8;
-/// Up to a bound with more than this share of the rows nothing is looked for.
+/// Bounds with more than this share of the rows are not searched.
 const MOST: u64 = 4;
 
 /// Which rows come first.
@@ -42,7 +43,7 @@ pub struct TopKRequest {
     pub descending: bool,
     /// Whether rows without a value come before all others, and not after them.
     pub nulls_first: bool,
-    /// How many are wanted.
+    /// How many rows are requested.
     pub rows: u64,
 }
 
@@ -66,8 +67,8 @@ impl TopKRequest {
 }
 
 impl Snapshot {
-    /// What is left to read of `planned` when only the first of its rows are wanted; none if that saves nothing or nobody knows. Rows
-    /// that are not certain of `planned` are read and do not count. Its searches are made with `options`.
+    /// What is left to read of `planned` when only the first of its rows are requested. None if that saves nothing, or if no index can say.
+    /// Rows that are not exact in `planned` are read and do not count. Its searches are made with `options`.
     ///
     /// # Errors
     /// As for [`Snapshot::probe`].
@@ -85,7 +86,7 @@ impl Snapshot {
         let counter = Arc::new(ReadCounter::default());
         let Some(steps) = self.steps(request, &counter).await else { return Ok(None) };
         let all = steps.rows();
-        // To look for as many rows as are read anyway saves nothing.
+        // To search for as many rows as are read anyway saves nothing.
         let read = if files_unknown > 0 { all } else { certain + rows_uncertain };
         let most = (all / MOST).min(read);
         // If the rows of the plan are anywhere, there are enough of them among so many.
@@ -126,7 +127,7 @@ impl Snapshot {
     }
 }
 
-/// A value, and how many rows are told to have it or one before it.
+/// A value, and at least how many rows have it or one before it.
 struct RowsUpTo {
     key: Key,
     rows: u64,
@@ -141,7 +142,7 @@ struct ValueBlocks {
 
 /// A block of values.
 struct ValueBlockRows {
-    /// No row of it comes after this value.
+    /// No row of the block comes after this value.
     last: Key,
     rows: u64,
     segment: usize,
@@ -196,7 +197,7 @@ impl ValueBlocks {
         None
     }
 
-    /// The value of a block up to which the block has so many rows; none if it does not tell values apart, or cannot be read.
+    /// The value of a block up to which the block has so many rows. None if the block has no single values, or cannot be read.
     async fn value(&self, step: &ValueBlockRows, wanted: u64, counter: &Arc<ReadCounter>) -> Option<RowsUpTo> {
         let segment = self.segments.get(step.segment)?;
         let blocks = &segment.directory.blocks;
@@ -218,7 +219,7 @@ impl ValueBlocks {
     }
 }
 
-/// Rows that are certain in both.
+/// Rows that are exact in both.
 fn common_rows(one: &Probe, other: &Probe) -> u64 {
     let common = |(one, other): (&FileProbe, &FileProbe)| match (one, other) {
         (

@@ -1,8 +1,8 @@
-//! Kinds compose: where many segments would be asked for single keys, those that know zones are asked before those that know rows.
+//! Kinds compose: where many segments would be probed for single keys, indexes that know zones are probed before those that know rows.
 //!
 //! ```text
-//! x = 42      summary: 1 segment      ─▶ file 7 may hold it, all others do not
-//!             key: 300 segments       ─▶ the one of file 7 is asked for its rows
+//! x = 42      summary: 1 segment      ─▶ file 7 may have it, all others do not
+//!             key: 300 segments       ─▶ the one of file 7 is probed for its rows
 //! ```
 
 use std::collections::HashSet;
@@ -15,14 +15,14 @@ use super::segment_search::{ReadContext, SegmentRequest, probe_segment, remember
 use crate::index_kind::IndexKind;
 use crate::snapshot::Snapshot;
 
-/// So many segments are asked at once: about as long as asking others first.
+/// So many segments are probed at once: that takes about as long as probing others first.
 const FEW_SEGMENTS: usize = 8;
-/// Segments that are asked at a time.
+/// Segments that are probed at a time.
 const CONCURRENT_SEGMENTS: usize = 32;
 
 impl LeafCandidates {
-    /// The questions that are still to be asked after the zones of their files were: of a file that cannot hold any of the keys
-    /// everything is known.
+    /// The requests that are left after the zones of their files were probed. Of a file that cannot have any of the keys everything is
+    /// known.
     pub(super) async fn probe_zones_first(
         &mut self,
         snapshot: &Snapshot,
@@ -56,7 +56,7 @@ impl LeafCandidates {
         let asked: Vec<_> = stream::iter(0..asked.len())
             .map(|number| async move {
                 let question = asked.get(number)?;
-                // What is wrong with an index that is not needed is for a verification to say.
+                // A verification reports what is wrong with an index that is not needed.
                 probe_segment(store, question, reads).await.ok().map(|found| (number, found))
             })
             .buffer_unordered(CONCURRENT_SEGMENTS)

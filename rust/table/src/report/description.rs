@@ -8,7 +8,7 @@ use serde::Serialize;
 /// line of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Description {
-    /// What was done; empty if nothing was to be done but to look.
+    /// What was done; empty for a report that only shows something.
     pub title: String,
     /// Values for people, each with its name.
     pub facts: Vec<(String, String)>,
@@ -55,7 +55,7 @@ impl fmt::Display for Description {
 
 /// A report that is read by people and, as JSON, by programs.
 pub trait Report: Serialize {
-    /// What it says to people.
+    /// What the report says to people.
     fn describe(&self) -> Description;
 }
 

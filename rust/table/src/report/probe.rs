@@ -21,7 +21,7 @@ pub struct LeafReport {
     /// Why no index answered, at least for some files.
     #[serde(serialize_with = "reason_code")]
     pub reason: Option<Reason>,
-    /// Rows for which the condition may be true, in the files where an index was asked: not in those that another condition ruled out.
+    /// Rows for which the condition may be true, in the files where an index was probed: not in files that another condition ruled out.
     pub rows: Option<u64>,
 }
 
@@ -34,7 +34,7 @@ fn reason_code<S: Serializer>(reason: &Option<Reason>, serializer: S) -> Result<
 pub struct ProbeReport {
     /// The conditions in the order of the text.
     pub leaves: Vec<LeafReport>,
-    /// Share of the data files for which the index narrowed anything or told everything.
+    /// Share of the data files for which the index ruled rows out or answered everything.
     pub coverage: f64,
     /// Data files of the snapshot.
     pub files_total: u64,
@@ -48,9 +48,9 @@ pub struct ProbeReport {
     pub row_groups_pruned: u64,
     /// Rows of the files that are not unknown.
     pub rows_total: u64,
-    /// Rows that are in the answer for sure.
+    /// Rows that are exact: they are in the answer without a test.
     pub rows_certain: u64,
-    /// Rows that must be read and tested.
+    /// Rows that must be read and rechecked.
     pub rows_uncertain: u64,
     /// Reads of the store.
     pub index_reads: u64,

@@ -17,7 +17,7 @@ pub struct TableInfo {
     pub format: String,
     /// Where the indexes are; none for a glob or a single file opened without a store.
     pub store: Option<String>,
-    /// The version that was asked for, if one was: how updates stand is known of the newest state alone.
+    /// The version that was requested, if one was: the state of updates is known of the newest state alone.
     pub version: Option<u64>,
     /// Version of the Delta table, if it is one.
     pub delta_version: Option<u64>,
@@ -31,13 +31,13 @@ pub struct TableInfo {
     pub rows: u64,
     /// The columns in their order.
     pub columns: Vec<ColumnInfo>,
-    /// Names of those whose values are constant in a file.
+    /// Names of the columns whose values are constant in a file.
     pub partition_columns: Vec<String>,
     /// Bytes of all index files.
     pub index_bytes: u64,
     /// The indexes.
     pub indexes: Vec<IndexInfo>,
-    /// How pending updates stand; none if the table takes none.
+    /// The state of the buffered updates; none if the table takes none.
     pub updates: Option<UpdatesInfo>,
 }
 
@@ -106,16 +106,16 @@ pub struct IndexInfo {
     pub columns: Vec<String>,
     /// The column's Arrow type; a struct of several columns.
     pub data_type: String,
-    /// Who chose the encoding: `auto` or `user`.
+    /// Whether `auto` or `user` chose the encoding.
     pub chosen_by: String,
-    /// Why `auto` chose it.
+    /// Why `auto` chose the encoding.
     pub reason: Option<String>,
     /// Bytes that were predicted when it was declared, for the rows that it covers now (for all rows until it covers some).
     pub predicted_bytes: Option<u64>,
     /// Its options.
     pub options: Vec<(String, String)>,
-    /// Data files of the snapshot that it covers for sure. A file that was touched since is read only to compare hashes, and
-    /// counts again when a build has taken it over; nothing counts while the column is gone or has another type.
+    /// Data files of the snapshot that the index covers for certain. A file that was touched since is read only to compare hashes, and
+    /// counts again when a build has taken it over. Nothing counts while the column is gone or has another type.
     pub files_covered: u64,
     /// Data files of the snapshot.
     pub files_total: u64,

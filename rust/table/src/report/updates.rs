@@ -1,10 +1,10 @@
-//! How pending updates stand, and what migrations and publications did.
+//! How many updates are buffered and where, and what migrations and publications did.
 
 use serde::Serialize;
 
 use crate::report::description::{Description, Report, bytes, count, time};
 
-/// How a table's pending updates stand.
+/// The state of a table's buffered updates.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct UpdatesInfo {
     /// The columns of the key.
@@ -91,14 +91,14 @@ impl Report for UpdatesInfo {
     }
 }
 
-/// A run of pending updates.
+/// A run of buffered updates.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunInfo {
     /// How often its rows were written, 1 or 2.
     pub passes: u8,
     /// Its rows.
     pub rows: u64,
-    /// Those of them that are in the data files already.
+    /// Rows of the run that are in the data files already.
     pub rows_migrated: u64,
     /// Bytes of the file.
     pub bytes: u64,
@@ -107,9 +107,9 @@ pub struct RunInfo {
 /// What a migration did.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct MigrateReport {
-    /// Pending rows that are in the data files now.
+    /// Buffered rows that are in the data files now.
     pub rows: u64,
-    /// Rows of data files that they replaced, and rows that were deleted.
+    /// Rows of data files that these replaced, and rows that were deleted.
     pub rows_hidden: u64,
     /// Data files that were replaced.
     pub files_replaced: u64,
@@ -124,7 +124,7 @@ pub struct MigrateReport {
 }
 
 impl MigrateReport {
-    /// Adds what was folded next.
+    /// Adds what was compacted next.
     pub(crate) fn add(&mut self, next: &Self) {
         self.rows += next.rows;
         self.rows_hidden += next.rows_hidden;
@@ -180,7 +180,7 @@ impl Report for PublishReport {
     }
 }
 
-/// What those miss who read a table's own files and nothing else.
+/// What programs miss that read a table's own files and nothing else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ChangesBesideFiles {
     /// There are changes that no data file has yet.

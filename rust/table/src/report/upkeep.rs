@@ -27,7 +27,8 @@ pub struct BuildReport {
     pub repaired: u64,
     /// Files whose column an index leaves out for good, each with the reason.
     pub declined: Vec<Finding>,
-    /// Files of which the build has seen that the footer's statistics exclude values that are there: nothing goes by these any more.
+    /// Files of which the build has seen that the footer's statistics exclude values that are there. Nothing goes by these statistics any
+    /// more.
     pub false_statistics: Vec<Finding>,
     /// Wall time.
     pub seconds: f64,
@@ -102,7 +103,7 @@ impl Report for CompactReport {
 pub struct VerifyReport {
     /// One entry per index.
     pub indexes: Vec<IndexVerdict>,
-    /// Data files of which a build has seen that the footer's statistics exclude values that are there. The indexes are none the worse.
+    /// Data files of which a build has seen that the footer's statistics exclude values that are there. The indexes are right all the same.
     pub false_statistics: Vec<Finding>,
 }
 
@@ -157,7 +158,7 @@ pub struct Finding {
 /// What a vacuum removed, or would remove.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct VacuumReport {
-    /// Nothing was removed: `removed` tells what would be.
+    /// Whether nothing was removed: `removed` then says what would be.
     pub dry_run: bool,
     /// Manifests, then segments and unfinished files, in the order of removal.
     pub removed: Vec<Waste>,

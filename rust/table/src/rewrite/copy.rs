@@ -27,7 +27,7 @@ pub(super) struct Copying {
     metadata: Arc<ParquetMetaData>,
 }
 
-/// A column of a row group, encoded, and what is said of it.
+/// A column of a row group, encoded, with its statistics and indexes.
 pub(super) struct CopiedColumn {
     pub bytes: CopiedBytes,
     pub close: ColumnCloseResult,
@@ -38,7 +38,7 @@ impl Copying {
     pub(super) async fn of(old: &OldFile, target: &FileTarget<'_>) -> Result<Option<Self>> {
         let have = old.footer.metadata.file_metadata().schema_descr();
         let Ok(wanted) = ArrowSchemaConverter::new().convert(&target.schema) else { return Ok(None) };
-        // What a log says of floats depends on whether there is a NaN, which bytes do not tell.
+        // What a log says of floats depends on whether there is a NaN, which bytes do not show.
         let is_open = target.tells_nan && has_floats(&target.schema);
         if is_open || have.columns() != wanted.columns() {
             return Ok(None);
@@ -55,7 +55,7 @@ impl Copying {
         if group.columns().iter().any(|chunk| start_of(chunk) != Some(chunk.byte_range().0)) {
             return Ok(None);
         }
-        // Parquet's writer gives up a file of which some row groups tell where their pages are and others do not; new ones do.
+        // Parquet's writer gives up a file of which some row groups have the places of their pages and others do not; new ones have them.
         let has_pages = |all: &ParquetOffsetIndex| all.get(row_group).is_some_and(|of| of.len() == group.num_columns());
         if !self.metadata.offset_index().is_some_and(has_pages) {
             return Ok(None);
@@ -122,7 +122,7 @@ fn has_floats(schema: &Schema) -> bool {
     schema.fields().iter().any(|field| matches!(field.data_type(), DataType::Float32 | DataType::Float64))
 }
 
-/// Bytes of a file from a place on, which are asked for by their places in the file.
+/// Bytes of a file from a place on, which a reader requests by their places in the file.
 pub(super) struct CopiedBytes {
     start: u64,
     bytes: Bytes,

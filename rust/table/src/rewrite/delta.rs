@@ -1,9 +1,9 @@
 //! Publishing new data files by one commit of a Delta log.
 //!
-//! The commit counts as a read of all keys that are folded: what others changed since the snapshot is let pass if it replaces no file
-//! that is replaced here, adds none of these keys, and leaves metadata and protocol alone. The library's own commits cannot be had
-//! that way: they let all blind appends and compactions of others pass, refuse tables with mapped columns in this build, and do not sync. An application
-//! transaction goes with it, so that a commit whose outcome was never heard of is not made again.
+//! The commit counts as a read of all keys that are merged. A commit of others since the snapshot is let pass if it replaces no file that
+//! is replaced here, adds none of these keys, and leaves metadata and protocol alone. The library's own commits cannot be had that way.
+//! They let all blind appends and compactions of others pass, refuse tables with mapped columns in this build, and do not sync. The commit
+//! has an application transaction, so that it is not made again if its outcome was never heard of.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,12 +32,12 @@ pub(crate) use crate::rewrite::writable::check_writable;
 /// Columns that have statistics unless a table says otherwise.
 const INDEXED_COLUMNS: usize = 32;
 
-/// What a commit does for its application, so that it does it once.
+/// The transaction of a commit, by which an application makes it once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ApplicationTransaction {
     /// The application's name.
     pub id: String,
-    /// Grows from commit to commit.
+    /// The version grows from commit to commit.
     pub version: i64,
     /// Another application's version that is committed with it.
     pub through: Option<ApplicationVersion>,
@@ -48,21 +48,21 @@ pub(crate) struct ApplicationTransaction {
 pub(crate) struct ApplicationVersion {
     /// The application's name.
     pub id: String,
-    /// Grows from commit to commit.
+    /// The version grows from commit to commit.
     pub version: i64,
 }
 
 /// What became of a migration.
 #[derive(Debug)]
 pub(crate) enum MigrationOutcome {
-    /// It was committed as this version of the table.
+    /// The migration was committed as this version of the table.
     Committed { version: u64, folded: RewriteOutput },
-    /// The log had it, or a later one, already: nothing was done.
+    /// The log had this migration, or a later one, already: nothing was done.
     Already,
 }
 
-/// Folds rows into the files of a snapshot and commits that. With an error of the kind `Conflict` others were faster:
-/// the table is as they left it, and the caller tries again from a new snapshot.
+/// Merges rows into the files of a snapshot and commits that. With an error of the kind `Conflict` others were faster. The table is then as
+/// they left it, and the caller tries again from a new snapshot.
 pub(crate) async fn migrate(
     location: &Location,
     snapshot: &Snapshot,
@@ -128,16 +128,16 @@ pub(super) async fn migrate_then(
             target.discard(&folded.files).await;
             Err(error)
         }
-        // Perhaps the log names the files.
+        // The log may name the files.
         Outcome::Unknown(error) => Err(error),
     }
 }
 
-/// Keeps the commit of a migration out of the log whose process is gone: an object store may still do what it was asked for. Says whether
-/// the commit has not come, by this version of the table or now.
+/// Keeps the commit of a migration whose process is gone out of the log: an object store may still do an earlier request. Says whether the
+/// commit has not come, by this version of the table or now.
 ///
 /// # Errors
-/// Nobody can tell, or the table has features that this release does not know how to write.
+/// Nobody can know, or the table has features that this release does not know how to write.
 pub(crate) async fn keep_out(location: &Location, version: u64, transaction: &ApplicationTransaction) -> Result<bool> {
     check_writable(&DeltaState::read(location).await?)?;
     let info = commit_info("ABANDON MIGRATION", Some(version), disk::utc().timestamp_millis(), &json!({}));

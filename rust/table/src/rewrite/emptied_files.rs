@@ -1,5 +1,5 @@
-//! What is left of a folder of which too many rows are deleted: nothing but its files says which columns it has, so that a
-//! file without rows stays where a file with the last ones was.
+//! What is left of a folder of which too many rows are deleted. Nothing but its files says which columns it has. So a file without rows
+//! stays where a file with the last rows was.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use crate::rewrite::RewriteOutput;
 use crate::snapshot::Snapshot;
 use crate::values::schema::{FileSchema, merge};
 
-/// The files of which nothing is left and that need a successor without rows, by number: one for each partition that they
-/// had. None if what stays and what is new shows the same columns.
+/// The files of which nothing is left and that need a successor without rows, by number: one for each partition that they had. None if the
+/// files that stay and the new ones show the same columns.
 pub(super) fn emptied_files(snapshot: &Snapshot, folded: &RewriteOutput) -> Result<Vec<usize>> {
     let with_successor: BTreeSet<usize> = folded.files.iter().filter_map(|file| file.replaces).collect();
     let gone: Vec<usize> = folded.replaced.iter().filter(|file| !with_successor.contains(file)).copied().collect();

@@ -73,7 +73,7 @@ pub(super) async fn rewrite(
     encoder.finish()
 }
 
-/// A batch without its hidden rows, with new rows in the places that they take: those of `new` from the row `next` on.
+/// A batch without its deleted rows, with new rows in the places that they take: those of `new` from the row `next` on.
 fn replaced(
     batch: &RecordBatch,
     rows: &Range<u32>,
@@ -106,7 +106,7 @@ fn replaced(
     interleave_record_batch(&[batch, new], &chosen).map_err(failed)
 }
 
-/// Makes a row group of new rows that take nobody's place.
+/// Makes a row group of new rows that replace no row.
 pub(super) async fn encode_new(
     rows: &[u32],
     source: &NumberedRows,

@@ -26,7 +26,7 @@ pub(super) struct OldFile {
     pub store: Arc<dyn ObjectStore>,
     pub file: DataFile,
     pub footer: Footer,
-    /// Rows that are not in the new file: replaced, deleted, or hidden by a deletion vector.
+    /// Rows that are not in the new file: replaced, deleted, or deleted by a deletion vector.
     pub deleted: RowSet,
     /// The places that new rows take, in the order of the file.
     pub places: Vec<TakenPlace>,
@@ -38,7 +38,7 @@ pub(super) struct OldFile {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RowGroupSpan {
     pub row_groups: Range<usize>,
-    /// Their rows.
+    /// Rows of these row groups.
     pub rows: Range<u32>,
     /// How many rows are left.
     pub rows_left: u32,
@@ -133,7 +133,7 @@ impl OldFile {
     }
 }
 
-/// A file whose values would mean something else in a new file, or that is not the one that was resolved against.
+/// Refuses a file whose values would mean something else in a new file, or that is not the one that changes were resolved against.
 fn check_rewritable(file: &DataFile, footer: &Footer, shadow: &RowSet) -> Result<()> {
     let rows: u32 = footer.row_groups.iter().sum();
     if shadow.universe() != rows {

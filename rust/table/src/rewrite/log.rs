@@ -1,5 +1,4 @@
-//! The log of a Delta table, to be written: a version is put if there is none of its number, and what others put means
-//! something.
+//! The log of a Delta table, to be written. A version is put if there is none of its number. What others put may be a conflict.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ pub(super) enum Outcome {
     Committed(u64),
     /// Somebody committed this transaction, or a later one.
     Already,
-    /// Nothing was committed, for sure.
+    /// Nothing was committed, for certain.
     Refused(Error),
     /// Writing failed in a way that leaves open whether it was done.
     Unknown(Error),
@@ -33,7 +32,7 @@ pub(super) enum Outcome {
 pub(super) struct Log<'a> {
     pub location: &'a Location,
     pub transaction: &'a ApplicationTransaction,
-    /// Held until a put that was begun is done, also if the caller goes away.
+    /// The lock is held until a put that was begun is done, also if the caller goes away.
     pub lock: Option<Arc<FileLock>>,
 }
 
@@ -44,7 +43,7 @@ enum Theirs {
     /// Files come and go, and nothing else.
     Files(Files),
     Conflict,
-    /// It is ours, or a later one of the same application.
+    /// The commit is ours, or a later one of the same application.
     Already,
 }
 
@@ -55,16 +54,16 @@ struct Files {
     removed: Vec<String>,
 }
 
-/// Which files of others ours goes together with.
+/// Which commits of others go together with ours.
 pub(super) struct Admission<'a> {
     /// The files that are replaced.
     pub replaced: HashSet<&'a str>,
-    /// What is folded into the table; nothing of others is let pass without.
+    /// The keys that are merged into the table; without them nothing of others is let pass.
     pub keys: Option<&'a dyn RewrittenKeys>,
 }
 
 impl Admission<'_> {
-    /// Whether ours is the same whether these files are there or not: none of them is, or has, a row that ours is about.
+    /// Whether ours is the same whether these files are there or not: none of them is replaced, or has a row with one of our keys.
     async fn lets_pass(&self, files: &Files) -> Result<bool> {
         let Some(keys) = self.keys else { return Ok(false) };
         if files.removed.iter().any(|path| self.replaced.contains(path.as_str())) {
@@ -87,7 +86,7 @@ impl Log<'_> {
         Ok(())
     }
 
-    /// Commits as the version after `version`, or after ones of others that go together with ours.
+    /// Commits as the version after `version`, or after commits of others that go together with ours.
     pub(super) async fn commit(&self, version: u64, actions: &[Value], admission: &Admission<'_>) -> Outcome {
         let (bytes, mut version) = (lines_of(actions), version);
         loop {
@@ -116,8 +115,8 @@ impl Log<'_> {
         }
     }
 
-    /// Takes the version after `version`, so that a commit of the transaction which was sent to be that one comes no more; says whether
-    /// it has not come.
+    /// Takes the version after `version`, so that a commit of the transaction which was sent to be that version comes no more. Says whether
+    /// the commit has not come.
     pub(super) async fn block_version(&self, version: u64, actions: &[Value]) -> Result<bool> {
         match self.put(version + 1, lines_of(actions)).await? {
             PutOutcome::Made => Ok(true),
@@ -178,8 +177,8 @@ fn commit_name(version: u64) -> String {
     format!("{version:020}.json")
 }
 
-/// What a commit means. Whatever is not known to leave schema and protocol alone is a conflict, also what cannot be read, or not any
-/// more.
+/// What a commit means. Whatever is not known to leave schema and protocol alone is a conflict, also a commit that cannot be read, or not
+/// any more.
 fn judge(commit: Option<&[u8]>, ours: &ApplicationTransaction) -> Theirs {
     let Some(commit) = commit else { return Theirs::Conflict };
     let (mut is_known, mut files) = (true, Files::default());

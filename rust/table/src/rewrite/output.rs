@@ -1,4 +1,4 @@
-//! Where the bytes of a new file go. What is not finished leaves nothing behind.
+//! Where the bytes of a new file go. A file that is not finished leaves nothing behind.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -28,8 +28,8 @@ impl Output {
         })
     }
 
-    /// Writes bytes. Memory that is not needed any more is given back, to be filled again: memory that is new costs more than what
-    /// is written into it.
+    /// Writes bytes. Memory that is not needed any more is given back, to be filled again. New memory costs more than what is written into
+    /// it.
     pub(super) async fn put(&mut self, bytes: Vec<u8>) -> Result<Vec<u8>> {
         match self {
             Self::Local(file) => file.put(bytes).await,
@@ -55,7 +55,7 @@ impl Output {
 pub(super) struct LocalFile {
     path: PathBuf,
     file: Option<Arc<File>>,
-    /// Whether it may be there and is not finished.
+    /// Whether the file may be there and is not finished.
     is_begun: bool,
 }
 
@@ -83,7 +83,7 @@ impl LocalFile {
 impl Drop for LocalFile {
     fn drop(&mut self) {
         if self.is_begun {
-            // Failing is harmless: it is only waste.
+            // Failing is harmless: the file is only waste.
             drop(fs::remove_file(&self.path));
         }
     }

@@ -15,7 +15,7 @@ use crate::storage::damage::Guarded;
 /// Rows that are read and written at a time.
 pub(super) const BATCH_ROWS: usize = 8 * 1024;
 
-/// Opens row groups of a file, or the rows of them that `selection` chooses, with those of its columns that `wanted` names.
+/// Opens row groups of a file, or the rows of them that `selection` has, with those of its columns that `wanted` names.
 pub(super) fn open(
     store: Arc<dyn ObjectStore>,
     meta: &ObjectMeta,

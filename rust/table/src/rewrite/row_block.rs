@@ -56,7 +56,7 @@ pub(super) struct NumberedRows {
 /// Where a row is.
 struct PlaceInPart {
     part: usize,
-    /// Its number in the part.
+    /// The row's number in the part.
     row: u32,
 }
 

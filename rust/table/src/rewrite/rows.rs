@@ -14,7 +14,7 @@ use crate::rewrite::RewriteInput;
 use crate::rewrite::row_block::{NumberedRows, conformed};
 use crate::snapshot::Snapshot;
 
-/// The new rows by key and partition. Of each it has the key alone; the rest is where it was until it is written.
+/// The new rows by key and partition. Of each row the key alone is in memory; the rest is where it was until it is written.
 pub(super) struct NewRows {
     source: Arc<NumberedRows>,
     key: ComparableKey,
@@ -39,7 +39,7 @@ pub(super) struct TakenPlace {
 /// The columns of the key, and what makes them comparable.
 struct ComparableKey {
     columns: Vec<KeyColumn>,
-    /// Those of them that files have, as they are shown and as they are stored.
+    /// Columns of the key that files have, as they are shown and as they are stored.
     shown: Fields,
     stored: SchemaRef,
     converter: RowConverter,
@@ -49,13 +49,13 @@ struct ComparableKey {
 enum KeyColumn {
     /// A column of the files, by its place among those of the key.
     Stored(usize),
-    /// One that is constant in each file.
+    /// A column that is constant in each file.
     Partition(usize),
 }
 
 /// The partitions that occur.
 struct Partitions {
-    /// None for a table without.
+    /// Converts values to their comparable form; none for a table without partitions.
     converter: Option<RowConverter>,
     /// Numbers by values in their comparable form.
     numbers: BTreeMap<Vec<u8>, u32>,
@@ -114,9 +114,9 @@ impl NewRows {
         self.partitions.values.get(partition as usize).cloned().unwrap_or_default()
     }
 
-    /// Gives shadowed rows of a file to the new rows of the same keys, if those are of the file's partition and have no place
-    /// yet. `keys` has the columns of [`key_schema`](Self::key_schema) of the rows at the positions `shadowed`. Tells
-    /// the places that were taken, in order.
+    /// Gives replaced rows of a file to the new rows of the same keys, if those are of the file's partition and have no place yet. `keys`
+    /// has the columns of [`key_schema`](Self::key_schema) of the rows at the positions `shadowed`. Gives the places that were taken, in
+    /// order.
     pub(super) fn assign_positions(
         &mut self,
         keys: &RecordBatch,
@@ -186,7 +186,7 @@ impl ComparableKey {
         Ok(Self { columns, shown: shown.into(), stored: Arc::new(Schema::new(in_files)), converter })
     }
 
-    /// The columns of the key, of those that files have and the partition columns that `constant` tells.
+    /// The columns of the key: those that files have, and the partition columns that `constant` gives.
     fn columns(&self, stored: &RecordBatch, constant: impl Fn(usize) -> Option<ArrayRef>) -> Result<Vec<ArrayRef>> {
         let columns = self.columns.iter().map(|column| match column {
             KeyColumn::Stored(place) => stored.columns().get(*place).cloned(),
@@ -249,7 +249,7 @@ pub(super) fn columns_of<'a>(batch: &RecordBatch, fields: impl Iterator<Item = &
     columns.collect()
 }
 
-/// The columns under the names of `shown`, whatever types they have inside; whether a column takes NULL is seen later.
+/// The columns under the names of `shown`, whatever types they have inside. Whether a column takes NULL is checked later.
 pub(super) fn nullable(shown: &Schema, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, ArrowError> {
     let fields = shown.fields().iter().zip(&columns);
     let fields: Vec<Field> =

@@ -1,4 +1,4 @@
-//! The statistics that a Delta log has of a data file, taken from what Parquet says of it.
+//! The statistics that a Delta log has of a data file, taken from the file's Parquet metadata.
 
 use arrow::array::{Array, ArrayRef, AsArray, UInt64Array};
 use arrow::compute::{SortOptions, sort_to_indices};
@@ -15,8 +15,7 @@ use crate::rewrite::writer::WrittenFile;
 /// Decimals below this are the same after a reader has taken them for 64-bit floats.
 const EXACT_DECIMAL: u128 = 1_000_000_000_000_000;
 
-/// The statistics of a file as JSON text: of flat columns only, since nobody needs more to skip files, and of those
-/// that `wanted` names.
+/// The statistics of a file as JSON text: of flat columns only, since nobody needs more to skip files, and of those that `wanted` names.
 pub(super) fn stats_of(file: &WrittenFile, schema: &SchemaRef, wanted: impl Fn(usize, &Field) -> bool) -> String {
     let (mut lowest, mut highest, mut nulls) = (Map::new(), Map::new(), Map::new());
     for (place, field) in schema.fields().iter().enumerate() {
@@ -38,7 +37,7 @@ pub(super) fn stats_of(file: &WrittenFile, schema: &SchemaRef, wanted: impl Fn(u
     json!({"numRecords": file.rows(), "minValues": lowest, "maxValues": highest, "nullCount": nulls}).to_string()
 }
 
-/// What the row groups of a file say of a column.
+/// The statistics that the row groups of a file have of a column.
 struct ColumnStats {
     lowest: ArrayRef,
     highest: ArrayRef,
@@ -50,7 +49,7 @@ impl ColumnStats {
     fn read(file: &WrittenFile, schema: &SchemaRef, field: &Field) -> Option<Self> {
         let columns = file.metadata.file_metadata().schema_descr();
         let converter = StatisticsConverter::try_new(field.name(), schema, columns).ok()?;
-        // Row groups that were copied may not say how many they have.
+        // Row groups that were copied may not say how many NULLs they have.
         let converter = converter.with_missing_null_counts_as_zero(false);
         let groups = file.metadata.row_groups();
         Some(Self {
@@ -65,7 +64,7 @@ impl ColumnStats {
         self.nulls.iter().sum()
     }
 
-    /// The smallest and the largest value, or bounds of them; none if a row group does not tell.
+    /// The smallest and the largest value, or bounds of them; none if a row group has no bounds.
     fn bounds(&self) -> Option<(Value, Value)> {
         for (group, rows) in self.rows.iter().enumerate() {
             let is_told = self.lowest.is_valid(group) && self.highest.is_valid(group);
@@ -88,7 +87,7 @@ fn extreme(values: &ArrayRef, largest: bool) -> Option<usize> {
     values.is_valid(place).then_some(place)
 }
 
-/// A bound as Delta writes it. What JSON or another reader could not tell exactly has none.
+/// A bound as Delta writes it. None for a value that JSON or another reader does not have exactly.
 fn value_of(values: &ArrayRef, at: usize, is_upper: bool) -> Option<Value> {
     match values.data_type() {
         DataType::Int8 => Some(values.as_primitive::<Int8Type>().value(at).into()),
@@ -115,7 +114,7 @@ fn value_of(values: &ArrayRef, at: usize, is_upper: bool) -> Option<Value> {
     }
 }
 
-/// A moment in milliseconds, as Delta has it: rounded so that it still is a bound.
+/// A timestamp in milliseconds, as Delta has it: rounded so that it still is a bound.
 fn moment(micros: i64, has_zone: bool, is_upper: bool) -> Option<String> {
     let millis = if is_upper { micros.checked_add(999)?.div_euclid(1000) } else { micros.div_euclid(1000) };
     let format = if has_zone { "%Y-%m-%dT%H:%M:%S%.3fZ" } else { "%Y-%m-%dT%H:%M:%S%.3f" };

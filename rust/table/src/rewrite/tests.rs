@@ -1,4 +1,4 @@
-//! Small tables, what is folded into them, and what their files have then.
+//! Small tables, what is merged into them, and what their files have then.
 
 mod delta;
 mod folder;
@@ -85,7 +85,7 @@ async fn open(path: &Path) -> Arc<Table> {
     Table::open(path.to_str().unwrap(), TableOptions::default()).await.unwrap()
 }
 
-/// What is folded, with `k` as the key.
+/// What is merged, with `k` as the key.
 struct RewriteFixture {
     shadow: Vec<Option<Arc<RowSet>>>,
     rows: Vec<Arc<dyn RowBlock>>,

@@ -1,4 +1,4 @@
-//! Which Delta tables can be written: those without a feature that would ask more of a commit than ours does.
+//! Which Delta tables can be written: those without a feature that demands more of a commit than ours does.
 
 use arrow::datatypes::{DataType, Field};
 
@@ -8,8 +8,8 @@ use crate::files::delta::DeltaState;
 /// The newest version of the protocol that is known.
 const WRITER_VERSION: i32 = 7;
 
-/// Features that ask nothing of a commit, or only in tables that use them: these are told by properties and columns
-/// below.
+/// Features that demand nothing of a commit, or only in tables that use them. The properties and columns below show whether a table uses
+/// them.
 const KNOWN_FEATURES: [&str; 17] = [
     "appendOnly",
     "invariants",
@@ -31,7 +31,7 @@ const KNOWN_FEATURES: [&str; 17] = [
     "autoOptimize",
 ];
 
-/// Properties that ask for more where they are true.
+/// Properties that demand more where they are true.
 const SWITCHES: [(&str, &str); 5] = [
     ("delta.appendOnly", "takes appends only"),
     ("delta.enableChangeDataFeed", "keeps a feed of changes"),
@@ -40,7 +40,7 @@ const SWITCHES: [(&str, &str); 5] = [
     ("delta.enableIcebergCompatV2", "is an Iceberg table as well"),
 ];
 
-/// Metadata of columns that ask for more.
+/// Metadata of columns that demand more.
 const COLUMN_MARKS: [(&str, &str); 4] = [
     ("delta.generationExpression", "is generated"),
     ("delta.identity.", "is an identity column"),
@@ -77,14 +77,14 @@ pub(crate) fn check_writable(state: &DeltaState) -> Result<()> {
     }
 }
 
-/// A column, or a field inside of it, that asks for more than its values.
+/// A column, or a field inside of it, that demands more than its values.
 struct MarkedColumn {
     column: String,
-    /// What it asks for, in words.
+    /// What the column demands, in words.
     what: &'static str,
 }
 
-/// Finds what asks for more than its values: the column itself, or a field inside of it.
+/// Finds a column that demands more than its values: the column itself, or a field inside of it.
 fn marked(field: &Field) -> Option<MarkedColumn> {
     let mark = COLUMN_MARKS.iter().find(|(key, _)| field.metadata().keys().any(|have| have.starts_with(key)));
     if let Some((_, what)) = mark {

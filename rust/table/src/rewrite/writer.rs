@@ -51,11 +51,11 @@ pub(super) struct FileTarget<'a> {
     pub file_bytes: u64,
     /// Whether nothing but the files says which columns the table has.
     pub columns_are_in_files: bool,
-    /// Whether it is told which columns have NaN.
+    /// Whether the caller needs to know which columns have NaN.
     pub tells_nan: bool,
     /// The schema that Spark wrote into the files, if it has more than Parquet can say.
     pub spark_schema: Option<String>,
-    /// Says the path of a new file.
+    /// Gives the path of a new file.
     pub path: &'a NewPath<'a>,
 }
 
@@ -65,8 +65,7 @@ pub(super) type NewPath<'a> = dyn Fn(usize, Option<&DataFile>, &[ArrayRef]) -> R
 /// A file that was written.
 #[derive(Debug)]
 pub(crate) struct WrittenFile {
-    /// Path below the root. What stands in it is the name of the file as it is; [`place_of`] tells its place in the
-    /// object store.
+    /// Path below the root. The name of the file is in it as it is; [`place_of`] gives its place in the object store.
     pub path: String,
     /// Bytes.
     pub size: u64,
@@ -76,7 +75,7 @@ pub(crate) struct WrittenFile {
     pub replaces: Option<usize>,
     /// One value for each partition column.
     pub partition_values: Vec<ArrayRef>,
-    /// What Parquet says of it.
+    /// The metadata that Parquet has of the file.
     pub metadata: Arc<ParquetMetaData>,
     /// The columns of floats that have NaN, by place: Parquet's statistics leave NaN out.
     pub with_nan: BTreeSet<usize>,
@@ -90,7 +89,7 @@ impl WrittenFile {
 }
 
 impl FileTarget<'_> {
-    /// Removes files that nobody will see. Failing is harmless: they are only waste.
+    /// Removes files that nobody will see. Failing is harmless: the files are only waste.
     pub(super) async fn discard(&self, files: &[WrittenFile]) {
         for file in files {
             let Ok(place) = place_of(&self.prefix, &file.path) else { continue };
@@ -100,7 +99,7 @@ impl FileTarget<'_> {
         }
     }
 
-    /// Whether files that no log names yet are still there: a vacuum of others takes them away from whoever was stopped for long.
+    /// Checks that files that no log names yet are still there: a vacuum of others takes them from a process that was stopped for long.
     pub(super) async fn check_there(&self, files: &[WrittenFile]) -> Result<()> {
         for file in files {
             let place = place_of(&self.prefix, &file.path)?;
@@ -114,8 +113,8 @@ impl FileTarget<'_> {
         Ok(())
     }
 
-    /// Begins to see to it that the bytes of a file survive a crash, while others are still made: a disk that has to take all of them
-    /// at the end takes as long as all the rest.
+    /// Begins to sync the bytes of a file while others are still made. A disk that has to take all of them at the end takes as long as all
+    /// the rest.
     pub(super) fn begin_sync(&self, file: &WrittenFile) -> Option<JoinHandle<std::io::Result<()>>> {
         let path = self.local.as_ref()?.join(&file.path);
         Some(on_a_thread(move || {
@@ -124,7 +123,7 @@ impl FileTarget<'_> {
         }))
     }
 
-    /// Sees to it that files survive a crash: first their bytes, which was begun, then their names, up to the root's own.
+    /// Sees to it that files survive a crash: first their bytes, whose sync was begun, then their names, up to the root's own.
     pub(super) async fn sync(
         &self,
         files: &[WrittenFile],
@@ -153,7 +152,7 @@ impl FileTarget<'_> {
     }
 }
 
-/// A file that is being written. What is not finished leaves nothing behind.
+/// A file that is being written. A file that is not finished leaves nothing behind.
 pub(super) struct FileWriter {
     path: String,
     partition_values: Vec<ArrayRef>,
@@ -249,7 +248,7 @@ impl FileWriter {
 struct EncodedBytes(Arc<Mutex<Vec<u8>>>);
 
 impl EncodedBytes {
-    /// Hands the bytes over and tells how many there were.
+    /// Hands the bytes over and gives their number.
     async fn put_into(&self, output: &mut Output) -> Result<u64> {
         let bytes = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         let count = bytes.len() as u64;
@@ -284,8 +283,8 @@ pub(super) fn unwritable(error: impl Into<Box<dyn std::error::Error + Send + Syn
     .with_source(error)
 }
 
-/// Whether all values of a column chunk are in its dictionary. A writer that gave its dictionary up would do so again, after it
-/// has hashed most of the values.
+/// Whether all values of a column chunk are in its dictionary. A writer that gave its dictionary up would do so again, after it has hashed
+/// most of the values.
 fn dictionary_paid(chunk: &ColumnChunkMetaData) -> bool {
     let is_dictionary = |encoding| matches!(encoding, Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY);
     match chunk.page_encoding_stats_mask() {
@@ -306,8 +305,8 @@ fn usual() -> WriterPropertiesBuilder {
         .set_statistics_enabled(EnabledStatistics::Page)
 }
 
-/// As the file with this footer was written: the size of its row groups, and of each column the compression and whether
-/// a dictionary paid.
+/// The properties by which the file with this footer was written: the size of its row groups, and of each column the compression and
+/// whether a dictionary paid.
 pub(super) fn properties_like(footer: &Footer) -> WriterProperties {
     let rows = footer.row_groups.iter().max().map_or(ROW_GROUP_ROWS, |rows| (*rows as usize).max(1));
     let mut properties = usual().set_max_row_group_row_count(Some(rows));

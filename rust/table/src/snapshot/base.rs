@@ -1,4 +1,4 @@
-//! A table without what is pending: where it and its store are, and what is remembered of its data files.
+//! A table without what is buffered: where the table and its store are, and what is remembered of its data files.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(crate) struct BaseTable {
 }
 
 impl BaseTable {
-    /// Nothing is remembered of it yet.
+    /// A table with nothing remembered of it yet.
     pub(crate) fn new(
         location: Location,
         format: TableFormat,
@@ -52,7 +52,7 @@ impl BaseTable {
     /// An error for a table that was opened at a version.
     ///
     /// # Errors
-    /// It is one (`InvalidInput`): nothing can be changed in the past.
+    /// The table was opened at a version (`InvalidInput`): nothing can be changed in the past.
     pub(crate) fn check_open_for_changes(&self) -> Result<()> {
         match self.version {
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! Rows that are in no data file yet, as a snapshot has them, and which of them a predicate may be true of.
+//! Rows that are in no data file yet, as a snapshot has them, and which of these rows a predicate may be true of.
 //!
 //! A run is in the order of keys, so that it has the keys of a predicate in few of its pages.
 
@@ -20,7 +20,7 @@ pub struct BufferedRows {
     pub files: Vec<BufferedRun>,
     /// Rows in memory, with the columns of the table.
     pub batches: Vec<RecordBatch>,
-    /// Bytes of runs that a scan may hold in memory.
+    /// Bytes of runs that a scan may keep in memory.
     pub memory_bytes: u64,
     /// Bytes of a row group of a run, at most.
     pub row_group_bytes: u64,
@@ -35,7 +35,7 @@ pub struct BufferedRun {
     pub row_groups: Vec<u32>,
     /// The rows that count.
     pub rows: RowSet,
-    /// Where its keys are, if that is known.
+    /// Where the run's keys are, if that is known.
     pub(crate) keys: Option<Arc<KeyPages>>,
     /// The run as it was opened.
     pub(crate) run: OpenedRun,
@@ -49,7 +49,7 @@ impl BufferedRows {
         in_files + self.batches.iter().map(|batch| batch.num_rows() as u64).sum::<u64>()
     }
 
-    /// Those for which a predicate may be true: of runs, those in pages that may have its keys. All rows in memory.
+    /// The rows for which a predicate may be true. Of a run, those in pages that may have the predicate's keys; all rows in memory.
     #[must_use]
     pub fn pruned(self: &Arc<Self>, predicate: &Predicate) -> Arc<Self> {
         if self.files.iter().all(|file| file.keys.is_none()) {
@@ -104,7 +104,7 @@ pub(crate) struct KeyPages {
 }
 
 impl KeyPages {
-    /// Those of a run by the rows and the bounds of its pages; none if there are not as many of each.
+    /// The pages of a run by their rows and bounds; none if there are not as many of each.
     pub(crate) fn new(column: &str, rows: Vec<Range<u32>>, low: &dyn Array, high: &dyn Array) -> Option<Self> {
         let (low, high) = (encode_literals(low)?, encode_literals(high)?);
         let is_whole = [low.len(), high.len()] == [rows.len(); 2];
@@ -132,7 +132,7 @@ impl KeyPages {
     }
 }
 
-/// A run as it was opened by whoever laid it over the data files. They alone know its type.
+/// A run as the merged view has opened it. Only the code that opened it knows its type.
 #[derive(Clone)]
 pub(crate) struct OpenedRun(Arc<dyn Any + Send + Sync>);
 

@@ -7,7 +7,7 @@
 //! version that has the last migration              ≤   newest version           else the log was set back
 //! ```
 //!
-//! A store that is behind takes the migrations of the log for done: the transaction `lakemark-STORE-through` says up to which
+//! A store that is behind counts the migrations of the log as done. The transaction `lakemark-STORE-through` says up to which
 //! sequence number everything is in the data files.
 
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) enum Lineage {
     },
     /// The log has this migration, which the store never began; all changes up to a sequence number are in the data files.
     Behind { migrations: u64, through: u64 },
-    /// They do not, and why.
+    /// They do not belong together, and why.
     Parted(Arc<str>),
 }
 
@@ -38,13 +38,13 @@ impl Default for Lineage {
     }
 }
 
-/// The name of a store in the logs of Delta tables. Its version is the number of the last migration.
+/// The name of a store in the logs of Delta tables. The version of this application is the number of the last migration.
 pub(crate) fn application(store_id: [u8; 16]) -> String {
     format!("lakemark-{}", Uuid::from_bytes(store_id))
 }
 
-/// The name under which a log says up to which sequence number all changes are in the data files. Unlike the reason of a commit, a
-/// transaction outlives the checkpoint that forgets the commit.
+/// The name under which a log says up to which sequence number all changes are in the data files. A checkpoint forgets the reason of a
+/// commit, but it keeps transactions.
 pub(crate) fn application_through(store_id: [u8; 16]) -> String {
     format!("{}-through", application(store_id))
 }

@@ -1,4 +1,5 @@
-//! How the state of the data files is pinned: which there are, and what is known of each. What is pending is laid over them afterwards.
+//! How the state of the data files is pinned: which files there are, and what is known of each. What is buffered is merged with them
+//! afterwards.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,22 +29,22 @@ const CONCURRENT_READS: usize = 32;
 /// How often a state is pinned that moves under the reader.
 const ATTEMPTS: usize = 10;
 
-/// Rows of a data file that pending changes hide.
+/// Rows of a data file that buffered changes delete or replace.
 #[derive(Clone, Debug)]
 pub(crate) struct DeletedPositions {
     /// Rows of the file per row group.
     pub row_groups: Vec<u32>,
-    /// The rows that are hidden.
+    /// The rows that are deleted or replaced.
     pub rows: Arc<RowSet>,
 }
 
 impl Snapshot {
-    /// The number of the last change that it has.
+    /// Sets the number of the last change that the snapshot has.
     pub(crate) fn set_sequence(&mut self, sequence: u64) {
         self.sequence = Some(sequence);
     }
 
-    /// Hides what pending changes hide, and adds what they add.
+    /// Deletes the rows that buffered changes delete or replace, and adds the rows that they add.
     pub(crate) fn apply_updates(
         &mut self,
         shadow: &[Option<DeletedPositions>],
@@ -61,7 +62,7 @@ impl Snapshot {
         self.sequence = Some(next.saturating_sub(1));
     }
 
-    /// The newest state of the data files, without what is pending.
+    /// The newest state of the data files, without what is buffered.
     pub(crate) async fn pin_base(table: &BaseTable) -> Result<Self> {
         match table.format {
             TableFormat::Parquet => {
@@ -74,7 +75,7 @@ impl Snapshot {
                     return Ok(same);
                 }
                 let listed = FileListSource::Listing(files.iter().map(|file| file.meta.clone()).collect());
-                // Asked before anything is read: what is read later may be of the same tick.
+                // The age is read before anything else: what is read later may be of the same tick.
                 let is_young = files.iter().any(|file| is_young(&file.meta));
                 let listing = listing_of(table, updates, &later, files).await?;
                 let snapshot = Self::pin_listing(table, manifest, listing).await?;
@@ -224,8 +225,8 @@ impl Snapshot {
     }
 }
 
-/// The last snapshot of a table without what is pending, and what it was made of. While that and the manifest are the same, so is all
-/// that follows from them: files are matched with the manifest once.
+/// The last snapshot of a table without what is buffered, and what the snapshot was made of. While that and the manifest are the same, so
+/// is all that follows from them. Files are matched with the manifest once.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotCache(Mutex<Option<Arc<CachedSnapshot>>>);
 
@@ -283,7 +284,7 @@ fn has_moved(updates: &ManifestUpdates) -> bool {
     !updates.replaced.is_empty() || !updates.data.is_empty()
 }
 
-/// The data files of a table of Parquet files, as migrations and publications have left them, but for later publications.
+/// The data files of a table of Parquet files. Migrations and publications moved them, but later publications do not count.
 pub(crate) async fn listing_of(
     table: &BaseTable,
     updates: Option<&ManifestUpdates>,
@@ -310,7 +311,7 @@ pub(crate) async fn newest_listing(table: &BaseTable) -> Result<ManifestAndListi
     fn publications(manifest: Option<&Arc<Manifest>>) -> Option<&[ManifestPublication]> {
         Some(&manifest?.updates.as_ref()?.publications)
     }
-    // One that is remembered was there before, too, and what it and the newest one say alike did not change in between.
+    // A manifest that is remembered was there before, too. What it and the newest one say alike did not change in between.
     let remembered = table.store.as_ref().and_then(|store| store.remembered());
     let (mut before, mut was_newest) = match remembered {
         Some(remembered) => (Some(remembered), false),
@@ -336,8 +337,8 @@ struct ManifestAndLog {
     state: Arc<DeltaState>,
 }
 
-/// The newest manifest and a version of the Delta table that go together: no migration began after the manifest was read, so that the
-/// version has nothing that is later than what the manifest and its log say is pending.
+/// The newest manifest and a version of the Delta table that go together. No migration began after the manifest was read. So the version
+/// has nothing that is later than the buffered changes of the manifest and its log.
 async fn newest_delta(table: &BaseTable) -> Result<ManifestAndLog> {
     let migrations = |manifest: &Option<Arc<Manifest>>| Some(manifest.as_ref()?.updates.as_ref()?.migrations);
     let mut manifest = newest_manifest(table).await?;
@@ -346,7 +347,7 @@ async fn newest_delta(table: &BaseTable) -> Result<ManifestAndLog> {
         if manifest.as_ref().is_none_or(|manifest| manifest.updates.is_none()) {
             return Ok(ManifestAndLog { manifest, state });
         }
-        // It may say of a migration that it is done which the log did not have yet.
+        // This manifest may say of a migration that it is done which the log did not have yet.
         let now = newest_manifest(table).await?;
         if migrations(&now) == migrations(&manifest) {
             return Ok(ManifestAndLog { manifest, state });
@@ -366,8 +367,8 @@ fn moves_too_fast(table: &BaseTable) -> Error {
     )
 }
 
-/// Pins again where something was not there, or not what it should be: between the reading of a manifest and of what it names a
-/// publication may have moved files, and a reader that was stopped for hours finds what a vacuum has left. Damage is the same again.
+/// Pins again where something was not there, or not what it should be. Between the reading of a manifest and of what it names a publication
+/// may have moved files. A reader that was stopped for hours finds what a vacuum has left. Damage gives the same error again.
 pub(crate) async fn retry_if_moved<T, F: Future<Output = Result<T>>>(pin: impl Fn() -> F) -> Result<T> {
     let mut met: Option<String> = None;
     for _ in 0..ATTEMPTS {
@@ -385,7 +386,8 @@ pub(crate) async fn retry_if_moved<T, F: Future<Output = Result<T>>>(pin: impl F
     pin().await
 }
 
-/// Law 5: indexes that cannot be read are as good as none. Pending updates are data: without a manifest to tell what they are, nothing is read.
+/// Law 5: indexes that cannot be read are as good as none. Buffered updates are data: without a manifest that says what they are, nothing
+/// is read.
 pub(crate) async fn newest_manifest(table: &BaseTable) -> Result<Option<Arc<Manifest>>> {
     let Some(store) = table.store.as_ref() else { return Ok(None) };
     let newest = match store.newest().await {
@@ -400,7 +402,7 @@ pub(crate) async fn newest_manifest(table: &BaseTable) -> Result<Option<Arc<Mani
             tracing::warn!(reason = "segment_corrupt", store = store.text(), %error, "the indexes are not used");
             return Ok(None);
         }
-        // What cannot be read now is not damaged: nobody shall restore what is there.
+        // A manifest that cannot be read now is not damaged: nobody shall restore what is there.
         Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
         Err(error) => Some(error),
     };
@@ -415,7 +417,7 @@ pub(crate) async fn newest_manifest(table: &BaseTable) -> Result<Option<Arc<Mani
     })
 }
 
-/// Whether rows may be pending. Updates are in local stores only; one that cannot even be looked at may have some.
+/// Whether rows may be buffered. Updates are in local stores only; a store that cannot even be looked at may have some.
 async fn may_have_updates(store: &Store) -> Result<bool> {
     Ok(store.is_local() && store.has_updates().await?)
 }
@@ -442,7 +444,7 @@ fn match_manifest(files: &mut [DataFile], manifest: Option<&Manifest>) -> Result
             (Some(have), None) if was_young(have) => false,
             _ => have.modified_ns == modified_ns(&file.meta),
         };
-        // Of a file in doubt too: what is not there misleads nobody.
+        // Also for a file in doubt: what is not there misleads nobody.
         file.false_statistics = have.false_statistics.as_slice().into();
         if !same {
             return FileIndexState { ordinal: Some(*ordinal), unverified: true, ..FileIndexState::default() };

@@ -1,4 +1,4 @@
-//! What those who read a snapshot find out of its data files and keep with it, until nobody has a snapshot of the same files.
+//! What readers of a snapshot find out of its data files and keep with it, until nobody has a snapshot of the same files.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct ReaderCache(Arc<Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>>);
 
 impl ReaderCache {
-    /// The value of this type, made at first.
+    /// The value of this type, which the first reader makes.
     pub(crate) fn get<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let value = all.entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(T::default()));

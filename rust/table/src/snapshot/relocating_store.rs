@@ -1,4 +1,4 @@
-//! Data files that are read where a publication has put them, by those who were told of them before.
+//! Data files that are read where a publication has put them, by readers whose snapshot names the old place.
 //!
 //! ```text
 //! reader        snapshot: a.parquet ─────────────────────────────────▶ reads a.parquet: not there ─▶ reads originals/…/a.parquet
@@ -6,8 +6,8 @@
 //!                                    it has a second name in the store, which a manifest named before
 //! ```
 //!
-//! A query may take longer than the time between two publications, so that it must not depend on when it opens which file. Only the version that
-//! the reader was told of is read in the other place: size and time are compared.
+//! A query may take longer than the time between two publications, so that it must not depend on when it opens which file. In the other
+//! place only the version of the reader's snapshot is read: size and time are compared.
 
 use std::fmt;
 use std::ops::Range;
@@ -54,7 +54,7 @@ impl RelocatingStore {
         }
         let parts: Vec<String> = location.prefix_match(&self.prefix)?.map(|part| part.as_ref().to_owned()).collect();
         let path = parts.join("/");
-        // Which version is to be read was said of the data file alone.
+        // The version to be read is known for the data file alone, so that it does not apply to reads of the store's manifests.
         let manifest = of_any(self.store.newest()).await.ok()?.manifest.ok()??;
         let publications = manifest.updates.as_ref()?.publications.iter().rev();
         let mut originals = publications.flat_map(|publication| &publication.originals);

@@ -12,8 +12,8 @@ pub(crate) const SPARK_SCHEMA: &str = "org.apache.spark.sql.parquet.row.metadata
 pub(crate) const COLLATIONS: &str = "__COLLATIONS";
 
 impl Snapshot {
-    /// The schema that Spark wrote into the first data file, as JSON, if it has collations: Spark takes the one of the first file for the
-    /// table's, too. None of a Delta table, whose log says what its columns are.
+    /// The schema that Spark wrote into the first data file, as JSON, if it has collations. Spark takes the schema of the first file for
+    /// the table's, too. None of a Delta table, whose log says what its columns are.
     ///
     /// # Errors
     /// The footer cannot be read.
@@ -26,7 +26,7 @@ impl Snapshot {
         Ok(schema.filter(|schema| schema.contains(COLLATIONS)))
     }
 
-    /// That schema for files with all columns of this table; none if it is one of other columns, which Spark would see no more.
+    /// That schema, if its columns are those of the files. None otherwise: Spark would not see a column that the schema lacks.
     pub(crate) async fn spark_schema_of_files(&self) -> Result<Option<String>> {
         let fields = self.file_schema();
         let of_table = |text: &String| {

@@ -1,4 +1,4 @@
-//! Damaged data files. The Parquet reader answers some bytes with an error and some with a panic: both are errors here, so that whoever
+//! Damaged data files. The Parquet reader answers some bytes with an error and some with a panic. Both are errors here, so that whoever
 //! reads a file can name it.
 
 use std::any::Any;
@@ -23,7 +23,7 @@ pub fn damaged(name: &str, problem: impl std::fmt::Display) -> Error {
 /// What the Parquet reader does with bytes that nobody has checked.
 ///
 /// # Errors
-/// It panics.
+/// The reader panics.
 pub fn guarded<T>(work: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| stopped(panic.as_ref()))
 }
@@ -31,7 +31,7 @@ pub fn guarded<T>(work: impl FnOnce() -> T) -> Result<T> {
 /// The same where it waits in between.
 ///
 /// # Errors
-/// It panics.
+/// The reader panics.
 pub async fn guarded_wait<F: Future>(work: F) -> Result<F::Output> {
     AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| stopped(panic.as_ref()))
 }
@@ -56,7 +56,7 @@ impl<S> Guarded<S> {
         let reader = self.0.as_mut()?;
         let given = guarded(|| next(reader));
         if given.is_err() {
-            // It may be in any state.
+            // After a panic the reader may be in any state.
             self.0 = None;
         }
         Some(given)

@@ -1,5 +1,5 @@
-//! Changing files of the local file system: every write, sync, rename, link and removal of ours is a step that goes through here, so
-//! that tests can end the process at it, let it fail, and tell what a power cut would leave behind.
+//! Changing files of the local file system. Every write, sync, rename, link and removal of ours is a step that goes through here. So tests
+//! can end the process at it, let it fail, and find out what a power cut would leave behind.
 
 #[cfg(feature = "failpoints")]
 pub mod faults;
@@ -54,7 +54,7 @@ pub(crate) enum DiskStep<'a> {
     TryLock(&'a Path),
 }
 
-/// Fails if a test wants the step to.
+/// Fails if a test lets the step fail.
 #[cfg(feature = "failpoints")]
 pub(crate) fn attempt(step: DiskStep<'_>) -> Result<()> {
     gate::before(step)?;
@@ -67,7 +67,7 @@ pub(crate) fn attempt(_step: DiskStep<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Fails if a test wants a step to fail that was made, as a network may answer.
+/// Fails if a test lets a step fail after it was made, as a network may answer.
 #[cfg(feature = "failpoints")]
 fn settle(step: DiskStep<'_>) -> Result<()> {
     if matches!(step, DiskStep::Link { .. }) {
@@ -82,8 +82,8 @@ fn settle(_step: DiskStep<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Work that blocks, on a thread of its own. Under a test that chooses who goes next it is done before this returns: there an actor does
-/// one thing after the other.
+/// Work that blocks, on a thread of its own. Under a test that chooses who goes next the work is done before this returns: there an actor
+/// does one thing after the other.
 pub(crate) fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     #[cfg(feature = "failpoints")]
     if gate::is_here() {

@@ -1,16 +1,16 @@
 //! Points at which a crash test ends the process: those between any two steps of a change of the store.
 
-/// Ends the process if a test asked for it: `LAKEMARK_CRASH_AT=name` or `name:3`, at the third time. Does nothing in a build
-/// without the feature `failpoints`.
+/// Ends the process if a test requests that: `LAKEMARK_CRASH_AT=name` or `name:3`, at the third time. Does nothing in a build without the
+/// feature `failpoints`.
 #[cfg(feature = "failpoints")]
 pub(crate) fn reach(name: &str) {
     use std::sync::LazyLock;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// Where a test wants the process to end.
+    /// Where a test lets the process end.
     struct CrashPoint {
         name: String,
-        /// The times that the point is still to be reached.
+        /// How often the point is still to be reached.
         left: AtomicU32,
     }
 

@@ -1,8 +1,7 @@
-//! Data files that were written a moment before they are indexed: somebody may write them again, and nothing that a listing tells
-//! would differ.
+//! Data files that were written just before they are indexed: somebody may write them again, and nothing in a listing would differ.
 //!
-//! A file whose clock is fine is read when its moment has passed. One whose clock is coarse, or of which only that is known when it was
-//! modified, is remembered as *young*: its indexes count where its fingerprints are the same, until a build compares them later.
+//! A file whose clock is fine is read when the clock's tick has passed. A file with a coarse clock, or with a modification time alone, is
+//! remembered as *young*. Its indexes count where its fingerprints are the same, until a build compares them later.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +14,7 @@ use crate::storage::local::changed_ns;
 const YOUNG: &str = "young:";
 /// A clock that only some file systems and web servers have does not move for so long.
 const COARSE: Duration = Duration::from_secs(2);
-/// The longest that the clock of a file system of ours does not move.
+/// The longest that the clock of a usual file system does not move.
 const FINE: Duration = Duration::from_millis(10);
 const SECOND_NS: i128 = 1_000_000_000;
 
@@ -24,12 +23,12 @@ pub(crate) fn modified_ns(meta: &ObjectMeta) -> i64 {
     meta.last_modified.timestamp_nanos_opt().unwrap_or_default()
 }
 
-/// When a build began: nothing was read before.
+/// The time at which a build began: nothing was read before.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BuildStart(i128);
 
 impl BuildStart {
-    /// Now, or as soon as none of these files could be written again without a trace that its file system has a clock for.
+    /// Now. Waits as long as one of these files could be written again within a tick of its file system's clock.
     pub(crate) async fn after(files: impl Iterator<Item = &ObjectMeta>) -> Self {
         let last = files.filter_map(|meta| changed_ns(meta.e_tag.as_deref()?)).filter(|time| !is_coarse(*time)).max();
         let now = now_ns();
@@ -62,7 +61,7 @@ impl BuildStart {
     }
 }
 
-/// Whether somebody may still write a file without anybody seeing it: what is read of it now is not to be remembered.
+/// Whether somebody may still write a file unseen: what is read of it now is not to be remembered.
 #[must_use]
 pub fn is_young(meta: &ObjectMeta) -> bool {
     is_young_at(now_ns(), modified_ns(meta), meta.e_tag.as_deref())
@@ -80,7 +79,7 @@ fn now_ns() -> i128 {
     i128::try_from(since.as_nanos()).unwrap_or(i128::MAX)
 }
 
-/// Whole seconds: whoever counts in smaller units hits them once in a million times.
+/// Whether a time is in whole seconds: a clock that counts in smaller units hits them once in a million times.
 fn is_coarse(time_ns: i128) -> bool {
     time_ns % SECOND_NS == 0
 }

@@ -1,6 +1,6 @@
 //! Local files: as `object_store` has them, but for three things.
 //!
-//! Of ranges that lie far apart those that the system has in memory are read, and all others are on their way before the first of them is
+//! Of ranges that lie far apart those that the system has in memory are read first. All others are on their way before the first of them is
 //! waited for:
 //!
 //! ```text
@@ -8,8 +8,8 @@
 //! announced             ──read──▶▶▶                          it has all of them at once
 //! ```
 //!
-//! A scan of few rows reads a page of each column, which lie far apart: from an SSD that takes a third of the time so. A scan of all rows
-//! is left to the system, which reads ahead. Nor is memory cleared that the read fills.
+//! A scan of few rows reads a page of each column, and these lie far apart: announced, an SSD reads them in a third of the time. A scan of
+//! all rows is left to the system, which reads ahead. Nor is memory cleared that the read fills.
 //!
 //! The entity tag of a file says when the system last saw it change ([`files::tag`]), so that nobody rewrites it unseen. And whatever is no
 //! file, or leads in a circle, is left alone ([`folder_walk`]): nothing here waits for somebody who never comes.
@@ -87,7 +87,7 @@ impl LocalFiles {
 /// A walk whose files are waited for some at a time.
 struct WalkInParts {
     walk: folder_walk::FolderWalk,
-    /// What the walk found and nobody has taken yet.
+    /// Files that the walk found and nobody has taken yet.
     found: VecDeque<Result<ObjectMeta>>,
 }
 
@@ -136,7 +136,7 @@ fn get(path: PathBuf, location: Path, options: &GetOptions, listed: Option<&str>
         Some(range) => range.as_range(size).map_err(|_| unread(&meta.location, ErrorKind::UnexpectedEof.into()))?,
     };
     let payload = match listed {
-        // Before it is known whether somebody has written into the file meanwhile, nobody gets the bytes.
+        // Nobody gets the bytes before it is known whether somebody has written into the file meanwhile.
         Some(_) if !options.head => {
             let bytes = checked(&file, &meta.location, std::slice::from_ref(&range), listed)?;
             GetResultPayload::Stream(stream::iter(bytes.into_iter().map(Ok)).boxed())

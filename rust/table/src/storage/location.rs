@@ -57,7 +57,7 @@ pub(crate) struct Location {
     pub local: Option<PathBuf>,
     /// What kind of set it is.
     pub shape: FileSet,
-    /// The store that holds it.
+    /// The object store that has the table.
     pub object_store: Arc<dyn ObjectStore>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct StorePlace {
     pub prefix: Path,
     /// The folder, if it is on a local file system.
     pub local: Option<PathBuf>,
-    /// The store that holds it.
+    /// The object store that has the folder.
     pub object_store: Arc<dyn ObjectStore>,
 }
 
@@ -136,7 +136,7 @@ impl Location {
         }
         let RemotePlace { object_store, prefix } = object_store_for(url, options, layer)?;
         let mut root = url.clone();
-        // Spark gives folders names that end in .parquet too: ask.
+        // Spark gives folders names that end in .parquet, too, so that the store is searched for a file.
         let is_file = decoded.ends_with(".parquet") && object_store.head(&prefix).await.is_ok();
         if is_file && let Some(name) = prefix.filename().map(str::to_owned) {
             let parent: Vec<_> = prefix.parts().collect();

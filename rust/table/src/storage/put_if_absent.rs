@@ -8,9 +8,9 @@
 //!                                        └─ unreadable ───────▶ Unknown
 //! ```
 //!
-//! An answer proves nothing but that it came. A put that acted may be answered with an error, and clients of object stores then repeat it by
-//! themselves and find a file there: their own. So the bytes decide. Two commits with the same bytes are the same change of the same state:
-//! whatever is new in one (an index, a segment, a run, a log) has a random id in it, and to drop something twice is to drop it.
+//! An answer proves nothing but that it came. A put that acted may be answered with an error, and clients of object stores then repeat it
+//! by themselves and find a file there: their own. So the bytes decide. Two commits with the same bytes are the same change of the same
+//! state. Whatever is new in one (an index, a segment, a run, a log) has a random id in it, and to drop something twice is to drop it.
 
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
@@ -40,11 +40,11 @@ pub(crate) enum PutOutcome {
     Made,
     /// A file with these other bytes is there.
     Taken(Bytes),
-    /// There is none, and none will come of this put.
+    /// There is no file, and none will come of this put.
     Refused(Cause),
-    /// There is none now. The put may be under way all the same, so that nothing that the file names may be deleted.
+    /// There is no file now. The put may be under way all the same, so that nothing that the file names may be deleted.
     Missing(Cause),
-    /// Whether it is there, or whether it stays, cannot be told: nothing that the file names may be deleted.
+    /// Nobody knows whether the file is there, or whether it stays: nothing that the file names may be deleted.
     Unknown(Cause),
 }
 
@@ -84,7 +84,7 @@ impl PutTarget<'_> {
             (Ok(Some(found)), _) => PutOutcome::Taken(found),
             (Ok(None), Some(cause)) if self.local.is_some() => PutOutcome::Refused(cause),
             (Ok(None), Some(cause)) => PutOutcome::Missing(cause),
-            // It was there a moment ago.
+            // The file was there just before.
             (Ok(None), None) => PutOutcome::Unknown("the file that was there is gone".into()),
             (Err(error), None) => PutOutcome::Unknown(error.into()),
             (Err(_), Some(cause)) => PutOutcome::Unknown(cause),
@@ -102,7 +102,7 @@ impl PutTarget<'_> {
         }
     }
 
-    /// What is there; none if nothing is.
+    /// The bytes that are there; none if nothing is.
     async fn read(&self) -> object_store::Result<Option<Bytes>> {
         match self.object_store.get(&self.path).await {
             Ok(found) => found.bytes().await.map(Some),
@@ -111,7 +111,7 @@ impl PutTarget<'_> {
         }
     }
 
-    /// A name that was found is perhaps one that nobody has synced.
+    /// A name that was found may be one that nobody has synced.
     async fn sync(&self) -> PutOutcome {
         let Some(folder) = self.local.as_deref().and_then(FsPath::parent).map(FsPath::to_owned) else {
             return PutOutcome::Made;
@@ -138,7 +138,7 @@ fn link_new(target: &FsPath, bytes: &[u8]) -> PutResponse {
     }
 }
 
-/// The name is seen from now on, so that an error would not be the whole truth: it is tried twice.
+/// The name is seen from now on, so that an error would not be the whole truth: the sync is tried twice.
 fn sync_twice(folder: &FsPath) -> Result<(), Cause> {
     sync_folder(folder)
         .or_else(|_| sync_folder(folder))

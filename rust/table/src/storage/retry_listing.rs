@@ -5,8 +5,8 @@ use crate::error::{Error, ErrorKind, Result};
 /// How often something is listed again before it is an error.
 const LISTINGS: usize = 10;
 
-/// Lists and reads, and does so again where `look` finds nothing: a file that it listed was gone when it read it. Vacuums remove manifests
-/// and others clean up logs of Delta tables, and whoever was stopped for hours between the two finds others in their place.
+/// Lists and reads, and does so again where `look` finds nothing: a file that it listed was gone when it read it. Vacuums remove manifests,
+/// and other programs clean up logs of Delta tables. A process that was stopped for hours between the two finds other files in their place.
 ///
 /// # Errors
 /// Those of `look`, and `Conflict` if it found nothing each time.

@@ -15,12 +15,12 @@ const ENCODING: &str = "encoding";
 const PRECISION: &str = "precision";
 /// The option that says how many data files share a segment.
 pub(crate) const FILES_PER_SEGMENT: &str = "files_per_segment";
-/// The option that says how often a filter may hold a key that is not there.
+/// The option that says how often a filter may have a key that is not there.
 const FPP: &str = "fpp";
 /// The option that says how many rows share a filter.
 const ZONE_ROWS: &str = "zone_rows";
-/// Rows of a page, as Parquet writers cut them unless told otherwise. A zone is no page of the indexed column: the pages that it
-/// saves are those of the columns that are read, and these are cut elsewhere.
+/// Rows of a page, as Parquet writers cut them by default. A zone is no page of the indexed column. The pages that it saves are those of
+/// the columns that are read, and these are cut elsewhere.
 const PAGE_ROWS: u32 = 20_000;
 /// Rows of a zone of a summary: a row group of usual writers, or a part of a large one.
 const SUMMARY_ROWS: u32 = 65_536;
@@ -39,12 +39,12 @@ impl IndexKind {
         Self::from_name(&index.kind)
     }
 
-    /// Whether it knows which rows hold which value, and not only which zones may.
+    /// Whether it knows which rows have which value, and not only which zones may.
     pub(crate) fn is_exact(self) -> bool {
         matches!(self, Self::Bitmap | Self::Key)
     }
 
-    /// Data files that share a segment unless an option says so: finding single keys asks every segment.
+    /// Data files that share a segment unless an option says so. A search for single keys reads every segment, so that few are better.
     pub(crate) fn files_per_segment(self) -> usize {
         if self == Self::Bitmap { 16 } else { 1024 }
     }
@@ -105,7 +105,7 @@ fn bitmap_encoding(options: &BTreeMap<String, String>) -> Result<Encoding> {
         })
     });
     match (named.transpose()?, options.contains_key(PRECISION)) {
-        // It says the encoding; what it is itself is checked with the type of the column.
+        // The option stands for an encoding; its value is checked with the type of the column.
         (None | Some(Encoding::Binned), true) => Ok(Encoding::Binned),
         (Some(other), true) => Err(Error::invalid(format!(
             "{PRECISION} is for the encoding binned, and the encoding given is {}; leave one of the two out",

@@ -1,7 +1,7 @@
 //! The locks of a local store. They are of the operating system, and die with their process.
 //!
-//! Writers of changes and migrations have theirs ([`updates`](crate::updates)). Builds and compactions share one: what they wrote is named by
-//! no manifest until they commit, and a vacuum that removes it must have the lock alone.
+//! Writers of changes and migrations have theirs ([`updates`](crate::updates)). Builds and compactions share one. No manifest names what
+//! they wrote until they commit, and a vacuum that removes it must have the lock alone.
 
 use std::fs::File;
 use std::io;
@@ -21,7 +21,7 @@ pub(crate) struct FileLock(File);
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // A child that was forked meanwhile has the file open as well, and would hold the lock on.
+        // A child that was forked meanwhile has the file open as well, and would keep the lock.
         drop(self.0.unlock());
     }
 }

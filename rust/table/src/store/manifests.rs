@@ -26,7 +26,7 @@ pub(super) struct ListedManifest {
 /// The manifest that was read last.
 #[derive(Debug)]
 pub(super) struct CachedManifest {
-    /// What was listed of it then.
+    /// The listing's entry for it then.
     pub meta: ObjectMeta,
     pub manifest: Arc<Manifest>,
 }

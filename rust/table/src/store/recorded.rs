@@ -35,7 +35,7 @@ impl Recorded {
         Self { reason: option(REASON).cloned(), bytes: number(PREDICTED_BYTES), rows: number(PREDICTED_ROWS) }
     }
 
-    /// The prediction for so many rows; for those that it was made for if there are none.
+    /// The prediction for so many rows; without any, for the rows that it was made for.
     pub(crate) fn bytes_of(&self, rows: u64) -> Option<u64> {
         let (bytes, predicted) = (self.bytes?, self.rows?);
         let part = if rows == 0 || predicted == 0 { 1.0 } else { rows as f64 / predicted as f64 };

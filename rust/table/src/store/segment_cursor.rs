@@ -30,11 +30,12 @@ fn decode_rows(bytes: &[u8], count: u32, segment: &Segment) -> Result<Vec<u32>, 
 #[derive(Clone, Debug)]
 pub(crate) struct MovedRows {
     pub rows: Range<u32>,
-    /// The first of them in the other segment; none if that does without the file.
+    /// The first of these rows in the other segment; none if that segment does without the file.
     pub to: Option<u32>,
 }
 
-/// Rows of a segment where they are in another one; those of files that it has not are left out. `places` has the rows of files, ascending.
+/// Rows of a segment by their numbers in another one; rows of files that the other one lacks are left out. `places` has the rows of files,
+/// ascending.
 pub(crate) fn remapped(rows: Vec<u32>, places: &[MovedRows]) -> Vec<u32> {
     let place = |row: u32| {
         let moved = places.get(places.partition_point(|moved| moved.rows.end <= row))?;

@@ -1,4 +1,4 @@
-//! Opening and reading segments: one tail read opens one, answers take coalesced reads.
+//! Opening and reading segments: one read of the tail opens a segment, and searches make coalesced reads.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -55,12 +55,12 @@ pub(crate) struct ReadTotals {
     pub bytes: u64,
 }
 
-/// Why a segment cannot answer.
+/// Why a segment cannot be searched.
 #[derive(Debug)]
 pub(crate) struct Damage {
     pub reason: Reason,
     pub problem: String,
-    /// Whether the store did not answer, so that nothing is known of the bytes.
+    /// Whether the store failed, so that nothing is known of the bytes.
     pub is_unread: bool,
 }
 
@@ -99,7 +99,7 @@ struct ReadDirectory {
     memory_bytes: u64,
 }
 
-/// What the content of a segment is remembered by.
+/// The key by which the content of a segment is remembered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SegmentKey {
     /// The address of the store.
@@ -112,7 +112,7 @@ pub(crate) struct SegmentKey {
 
 static DIRECTORIES: LazyLock<Cache<SegmentKey, Opened>> = LazyLock::new(|| Cache::new(CACHE_BYTES));
 
-/// What a segment is remembered by.
+/// The key by which a segment is remembered.
 pub(crate) fn segment_key(store: &Store, segment: &ManifestSegment) -> SegmentKey {
     SegmentKey { store: store.text().to_owned(), id: segment.id, length: segment.length }
 }
@@ -154,7 +154,7 @@ impl Segment {
         Ok(Self::of(store, segment, read.opened))
     }
 
-    /// Whether it is on this machine.
+    /// Whether the segment is on this machine.
     pub(crate) fn is_local(&self) -> bool {
         self.store.is_local()
     }
@@ -202,7 +202,7 @@ fn slice_of<'a>(parts: &'a [ReadPart], place: &Range<u64>) -> Option<&'a [u8]> {
     part.bytes.get(from..to)
 }
 
-/// The ranges in their order, those that are within so many bytes of each other together.
+/// The ranges in their order; ranges that are within so many bytes of each other become one.
 fn coalesce(ranges: &[Range<u64>], gap: u64) -> Vec<Range<u64>> {
     let mut sorted: Vec<Range<u64>> = ranges.iter().filter(|range| !range.is_empty()).cloned().collect();
     sorted.sort_by_key(|range| range.start);
@@ -247,7 +247,7 @@ async fn read_directory(
         && directory.index_id == segment.index_id
         && directory.key_type == index.key_type
         && directory.column == index.column
-        // Zones do not tell what values do.
+        // Zones do not give what values do.
         && IndexKind::of(index).is_some_and(|kind| kind.is_exact() != directory.encoding.has_zones());
     if !same {
         return Err(Damage::corrupt("the file is another segment than the manifest says"));
@@ -274,7 +274,7 @@ pub(crate) async fn missing<'a>(
     named.retain(|segment| lengths.get(&segment.path) != Some(&segment.length));
     let mut missing = Vec::new();
     for segment in named {
-        // Some stores list late what was written a moment ago.
+        // Some stores list late what was written just now.
         if store.length_of(&segment.path).await? != Some(segment.length) {
             missing.push(segment);
         }

@@ -26,11 +26,11 @@ pub(crate) use adoption::Adoption;
 use applied::is_done;
 use ordinals::{collect_garbage, merge_files};
 
-/// Races that are lost in a row before giving up.
+/// Races that are lost in a row before the commit gives up.
 const MAX_ATTEMPTS: u32 = 20;
 /// Applications whose last call is known.
 const REMEMBERED_APPLICATIONS: usize = 1000;
-/// Segments that are looked at a time.
+/// Segments whose presence is checked at a time.
 const CONCURRENT_LOOKS: usize = 32;
 
 /// A change of the store.
@@ -42,7 +42,8 @@ pub(crate) enum Edit {
     DropIndex { name: String, if_exists: bool },
     /// Adds segments that were built.
     AddSegments(BuiltSegments),
-    /// Puts a segment in the place of those with these ids, if they are all still there and their files are the same. They are not deleted: queries may read them.
+    /// Puts a segment in the place of segments with these ids, if all of these are still there and their files are the same. They are not
+    /// deleted: queries may read them.
     ReplaceSegments { replaced: Vec<[u8; 16]>, built: BuiltSegments },
     /// Declares the key of the table.
     DeclareKey { updates: Box<ManifestUpdates> },
@@ -54,15 +55,15 @@ pub(crate) enum Edit {
         written: WriteCounters,
         transactions: Vec<ManifestTransaction>,
     },
-    /// Says which slices of runs a migration folds.
+    /// Says which slices of runs a migration compacts.
     BeginMigration { migration: ManifestMigration },
     /// Puts new data files of a folder in the place of originals and of files of earlier migrations, and forgets the slices.
     FoldFolder { number: u64, originals: Vec<ReplacedFile>, own: Vec<String>, data: Vec<StoreFile> },
     /// Forgets the slices of a migration that is done: a version of the Delta log has it.
     EndMigration { number: u64, version: u64 },
-    /// Forgets a migration that nobody goes on with and that no log has: its slices stay pending.
+    /// Forgets a migration that nobody goes on with and that no log has: its slices stay buffered.
     AbandonMigration { number: u64 },
-    /// Goes on with a Delta table as it is, beyond so many migrations. With a log, what was pending is forgotten.
+    /// Goes on with a Delta table as it is, beyond so many migrations. With a log, what was buffered is forgotten.
     TakeOver { migrations: u64, log: Option<ManifestLog>, delta: Option<ManifestDelta> },
     /// Says which files are going to be published, if they are all that migrations wrote.
     BeginPublication { publication: ManifestPublication },
@@ -87,7 +88,7 @@ pub(crate) struct BuiltSegments {
 }
 
 impl Edit {
-    /// The segments that were built for it.
+    /// The segments that were built for the edit.
     fn built(&self) -> &[ManifestSegment] {
         match self {
             Self::AddSegments(built) | Self::ReplaceSegments { built, .. } => &built.segments,
@@ -107,9 +108,8 @@ pub(crate) struct Committed {
 
 /// Commits an edit; a lost race is tried again on the newer manifest.
 ///
-/// No commit names a segment that is not there. Of the segments that the edit built, those are deleted of which it is sure that no manifest
-/// names them, and never will. After an error nobody else may delete them: whether the commit was made may be unknown, and a vacuum removes
-/// what was not.
+/// No commit names a segment that is not there. Of the segments that the edit built, those are deleted that surely no manifest names, and
+/// never will. After an error nobody else may delete them. Whether the commit was made may be unknown, and a vacuum removes what was not.
 pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
     if let Err(error) = look_for(store, edit.built()).await {
         abandon(store, edit.built().iter().collect()).await;
@@ -176,13 +176,13 @@ async fn discard(store: &Store, paths: &[String]) {
     }
 }
 
-/// Removes segments that no commit under way has, unless the newest manifest names them, whoever committed them. Failing is harmless: they are
-/// only waste.
+/// Removes segments that no commit under way has, unless the newest manifest names them, whoever committed them. Failing is harmless: the
+/// segments are only waste.
 pub(crate) async fn abandon(store: &Store, segments: Vec<&ManifestSegment>) {
-    // Where it cannot be looked, nothing is deleted.
+    // If the newest manifest cannot be read, nothing is deleted.
     let Ok(used) = store.named_segments().await else { return };
     for segment in segments.into_iter().filter(|segment| !used.contains(&segment.id)) {
-        // Not the path that it has: it may come from another process.
+        // The path is made from the id: the path that the segment has may come from another process.
         store.discard(&Store::segment_path(segment.id)).await;
     }
 }
@@ -230,7 +230,7 @@ pub(crate) fn apply(base: &Manifest, edit: &Edit) -> Result<Applied> {
     }
 }
 
-/// Applies an edit of pending updates to those of the manifest `number`; says whether it changed them.
+/// Applies an edit of updates to those of the manifest `number`; says whether it changed them.
 fn change(updates: &mut ManifestUpdates, edit: &Edit, number: u64) -> bool {
     let is_current = |updates: &ManifestUpdates, number: u64| {
         updates.migration.as_ref().is_some_and(|migration| migration.number == number)
@@ -251,7 +251,7 @@ fn change(updates: &mut ManifestUpdates, edit: &Edit, number: u64) -> bool {
             add_transactions(&mut updates.transactions, transactions);
             add_counters(&mut updates.written, written);
         }
-        // Only one is begun at a time, and its number is the next one.
+        // Only one migration is begun at a time, and its number is the next one.
         Edit::BeginMigration { migration } if updates.migrations + 1 != migration.number => return false,
         Edit::BeginMigration { migration } => begin_migration(updates, migration.clone()),
         Edit::FoldFolder { number, .. } | Edit::EndMigration { number, .. } | Edit::AbandonMigration { number }
@@ -345,14 +345,14 @@ fn changed(next: Manifest) -> Applied {
     Applied { next: Some(next), committed: Committed { changed: true, unused: Vec::new() } }
 }
 
-/// The migration is under way; one before it that did not come to its end never will.
+/// From now on the migration is under way. One before it that did not come to its end never will.
 pub(crate) fn begin_migration(updates: &mut ManifestUpdates, migration: ManifestMigration) {
     forget_migration(updates);
     updates.migrations = migration.number;
     updates.migration = Some(migration);
 }
 
-/// What the migration would have folded stays pending, and runs that were written meanwhile are what they were then.
+/// What the migration would have compacted stays buffered, and runs that were written meanwhile are what they were then.
 fn forget_migration(updates: &mut ManifestUpdates) {
     let Some(migration) = updates.migration.take() else { return };
     for run in updates.runs.iter_mut().filter(|run| run.during == migration.number) {
@@ -380,8 +380,8 @@ fn end_migration(updates: &mut ManifestUpdates) {
     updates.runs.retain(|run| !matches!(run.migrated.as_slice(), [all] if *all == (0..run.rows)));
 }
 
-/// The last call of each application, those that called last at the end. Jobs that give themselves a new name each time would fill manifests:
-/// those that called longest ago are forgotten.
+/// Adds the last call of each application, with those that called last at the end. Jobs that give themselves a new name each time would
+/// fill manifests, so that those that called longest ago are forgotten.
 fn add_transactions(have: &mut Vec<ManifestTransaction>, newer: &[ManifestTransaction]) {
     have.retain(|have| !newer.iter().any(|newer| newer.application == have.application));
     have.extend(newer.iter().cloned());
@@ -417,7 +417,7 @@ fn drop_index(base: &Manifest, name: &str, if_exists: bool) -> Result<Applied> {
 
 fn add_segments(base: &Manifest, built: &BuiltSegments) -> Applied {
     let mut next = base.clone();
-    // First, so that a file which is adopted and indexed anew keeps the segments that it had.
+    // Files are adopted first, so that a file which is adopted and indexed anew keeps the segments that it had.
     let mut changed = adopt(&mut next, &built.adopted);
     let before = next.segments.len();
     next.segments.retain(|segment| !built.lost.contains(&segment.id));
@@ -456,7 +456,7 @@ fn add_segments(base: &Manifest, built: &BuiltSegments) -> Applied {
 
 fn replace_segments(base: &Manifest, replaced: &[[u8; 16]], built: &BuiltSegments) -> Applied {
     let is_there = |id: &[u8; 16]| base.segments.iter().any(|segment| segment.id == *id);
-    // The position of a schema is a matter of each manifest.
+    // The number of a schema is a matter of each manifest.
     let is_same = |file: &ManifestFile| {
         let have = base.files.iter().find(|have| have.path == file.path);
         have.is_some_and(|have| have.is_same_version(file))

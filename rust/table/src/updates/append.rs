@@ -1,8 +1,8 @@
 //! The end of the log: one frame is appended at a time, by whoever holds the lock of writers.
 //!
-//! A sync that fails leaves the kernel with pages that it takes for clean and that the disk may not have: no later sync writes them, and
-//! a power cut would take with them all that was written behind. So nobody appends behind a frame unless it is on the disk: the writer of
-//! a frame writes it once more where the sync failed, and the next writer writes the last frame once more unless it is its own.
+//! A sync that fails leaves the kernel with pages that it takes for clean and that the disk may not have. No later sync writes these pages.
+//! A power cut would take with them all that was written behind. So nobody appends behind a frame unless the frame is on the disk. Where a
+//! sync fails, the writer of the frame writes it once more. The next writer writes the last frame once more, unless the frame is its own.
 
 use std::fs::File;
 use std::io::{Error, Read, Result, Seek, SeekFrom};
@@ -12,11 +12,11 @@ use std::path::Path;
 use crate::storage::disk;
 use crate::storage::local::open_with;
 
-/// Why a frame is not known to be in the log.
+/// Why a frame may be missing in the log.
 pub(super) enum NotAppended {
-    /// It is not there, and never will be.
+    /// The frame is not there, and never will be.
     NotMade(Error),
-    /// It is there for readers, and may be gone after a power cut.
+    /// The frame is there for readers, and may be gone after a power cut.
     Unknown(Error),
 }
 
@@ -36,7 +36,7 @@ pub(super) fn append(path: &Path, end: u64, frame: &[u8]) -> std::result::Result
     }
 }
 
-/// Cuts off what is behind the last good frame, and sees to it that this frame, whose bytes are at `last`, is on the disk.
+/// Cuts off what is behind the last good frame. Sees to it that this frame, whose bytes are at `last`, is on the disk.
 pub(super) fn secure_last(path: &Path, last: Range<u64>) -> Result<()> {
     let mut file = at(File::options().read(true).write(true), path, last.start)?;
     let mut frame = vec![0; usize::try_from(last.end - last.start).unwrap_or(usize::MAX)];

@@ -1,7 +1,8 @@
 //! Migrations that writers begin when the cache is as full as the option `migration_threshold` says.
 //!
-//! They run in the background, after the changes of the writer are durable and beside those of others, one at a time. One that
-//! fails is told of by a warning and begun again when the next run is made or a change finds no room; no write ever fails for it.
+//! They run in the background, one at a time, after the changes of the writer are durable and beside those of others. The log reports a
+//! migration that fails: as information if another writer's commit was in the way, else as a warning. It begins again when the next run is
+//! made or a change finds no room. No write ever fails for it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -44,7 +45,7 @@ pub(super) fn begin(table: &Arc<UpdatableTable>, threshold: f64) {
 pub(crate) async fn wait(table: &UpdatableTable) {
     let last = table.automatic.0.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(last) = last {
-        // What became of it was told.
+        // A log line has reported what became of it.
         drop(last.await);
     }
 }

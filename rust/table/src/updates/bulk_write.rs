@@ -1,7 +1,7 @@
-//! A call of more changes than are held at once: it goes straight to a run, part by part.
+//! A call of more changes than are kept in memory at once: it goes straight to a run, part by part.
 //!
 //! ```text
-//! staged, sorted ─▶ part │ part │ part ─ check, fold onto the buffer's changes of these keys, settle ─▶ run ─▶ one commit
+//! staged, sorted ─▶ part │ part │ part ─ check, merge with the buffer's changes of these keys, resolve ─▶ run ─▶ one commit
 //! ```
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 /// How large a call is that goes straight to a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BulkSize {
-    /// Bytes of changes that are held at a time.
+    /// Bytes of changes that are in memory at a time.
     pub part_bytes: usize,
     /// Bytes of all staged changes.
     pub staged_bytes: u64,
@@ -33,7 +33,7 @@ pub(crate) async fn bulk_write(
     size: BulkSize,
     options: WriteOptions,
 ) -> Result<Written> {
-    // A task of its own, so that a caller who goes away leaves no half of it.
+    // The call is a task of its own, so that a caller who goes away leaves no half of it.
     let table = Arc::clone(table);
     let made = tokio::spawn(async move {
         let _turn = table.queue.turn().await;
@@ -100,7 +100,7 @@ impl Buffer {
         Ok(Self { rows, keys, row: 0 })
     }
 
-    /// The next ones, up to a key; all that are left without one.
+    /// The next changes, up to a key; all that are left without one.
     fn until(&mut self, key: Option<Row<'_>>) -> RecordBatch {
         let left = self.keys.iter().skip(self.row);
         let count = left.take_while(|found| key.is_none_or(|key| *found <= key)).count();

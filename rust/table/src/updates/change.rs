@@ -23,28 +23,28 @@ use crate::values::fields::null_fields;
 pub struct Change {
     /// What is done.
     pub operation: Operation,
-    /// The rows: all columns of the table for `insert` and `upsert` (those that are missing are NULL), the key and the columns that
-    /// are set for `update`, the key for `delete`. A struct is given as a whole: fields of it that are missing are NULL.
+    /// The rows. `insert` and `upsert` give all columns of the table, and those that are missing are NULL. `update` gives the key and the
+    /// columns that are set, `delete` the key. A struct is given as a whole: fields of it that are missing are NULL.
     pub rows: RecordBatch,
 }
 
 /// How changes are written.
 #[derive(Clone, Debug, Default)]
 pub struct WriteOptions {
-    /// The sequence number up to which the caller has seen the table, where the changes depend on that: a key that was changed
-    /// since then is a conflict.
+    /// The sequence number up to which the caller has seen the table, where the changes depend on that. A key that was changed since then
+    /// is a conflict.
     pub read_at: Option<u64>,
-    /// The state that the caller has read, where the changes depend on that: a key whose row other writers changed in the data files since
-    /// then is a conflict, also where no sequence number tells.
+    /// The state that the caller has read, where the changes depend on that. A key whose row other writers changed in the data files since
+    /// then is a conflict. No sequence number shows such a change.
     pub read: Option<Arc<Snapshot>>,
-    /// What the caller calls it, so that it is made once, however often it is asked for.
+    /// The caller's name for the call, so that the call is made once, however often the caller repeats it.
     pub transaction: Option<Transaction>,
 }
 
 /// A number that an application gives to a call: what Delta calls an application transaction (`txnAppId`, `txnVersion`).
 ///
-/// A call is left out if the application made one with this number, or a higher one, before: also after a crash, from another process, and when
-/// the changes are in the data files by then.
+/// A call is left out if the application made one with this number, or a higher one, before. That holds after a crash, from another
+/// process, and when the changes are in the data files by then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transaction {
     /// The application's name.
@@ -54,7 +54,7 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// How the log has it.
+    /// The transaction as the log has it.
     pub(super) fn tag(&self) -> Result<String> {
         if self.application.is_empty() || self.application.len() > MAX_NAME_LENGTH / 2 {
             return Err(Error::invalid(format!(
@@ -66,7 +66,7 @@ impl Transaction {
         Ok(format!("{} {}", self.version, self.application))
     }
 
-    /// What a tag of the log says, if it says that.
+    /// The transaction that a tag of the log names, if the tag names one.
     pub(super) fn of_tag(tag: &str) -> Option<Self> {
         let (version, application) = tag.split_once(' ')?;
         let is_number = !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit());
@@ -78,17 +78,17 @@ impl Transaction {
 /// What was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// The sequence number of the changes; of a call that was made before its own, or a later one's.
+    /// The sequence number of the changes. Of a call that was made before it is that call's, or a later one's.
     pub sequence: u64,
-    /// Rows of them; none of a call that was made before.
+    /// Rows of the changes; none of a call that was made before.
     pub rows: u64,
 }
 
 /// The change in the table's types, without columns that the operation does not need.
 ///
 /// # Errors
-/// Columns that the table does not have, values that do not fit, NULL in a key or in a column that does not allow it, a key that
-/// stands there twice.
+/// Columns that the table does not have, values that do not fit, NULL in a key or in a column that does not allow it, a key that is given
+/// twice.
 pub(crate) fn fitted(change: &Change, table: &SchemaRef, key: &KeyColumns) -> Result<RecordBatch> {
     let Change { operation, rows } = change;
     if let Some(field) = rows.schema().fields().iter().find(|field| table.field_with_name(field.name()).is_err()) {
@@ -132,7 +132,7 @@ pub(crate) fn fitted(change: &Change, table: &SchemaRef, key: &KeyColumns) -> Re
     }
     let fitted = batch(&Arc::new(arrow::datatypes::Schema::new(fields)), columns, rows.num_rows())?;
     match operation {
-        // A statement that finds a key twice in the table names it twice, and means all of its rows.
+        // A statement that finds a key twice in the table names the key twice, and means all of its rows.
         Operation::Delete => once(&fitted, key),
         Operation::Update => {
             let different = different_rows(&fitted)?;

@@ -1,8 +1,8 @@
 //! Whether the rows that a statement read are still what it read, where others changed the data files meanwhile.
 //!
-//! Our own changes have sequence numbers, those of other writers have none. For the keys that are written, the rows that were seen are
-//! compared with those that would be seen now, in data files and pending: a file that others only wrote anew, row for row, is no
-//! conflict, nor is a row that was pending and was migrated.
+//! Our own changes have sequence numbers, those of other writers have none. For the keys that are written, the rows that the statement saw
+//! are compared with those that readers see now, in data files and in the buffer. A file that others wrote anew, row for row, is no
+//! conflict. Nor is a row that was buffered and was migrated.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -22,13 +22,13 @@ use crate::snapshot::{BufferedRows, DataFile, Snapshot};
 
 /// What readers see now.
 pub(super) struct SeenState<'a> {
-    /// The data files, without any pending change.
+    /// The data files, without any buffered change.
     pub base: &'a Snapshot,
-    /// What is pending over them.
+    /// The data files merged with the buffered changes.
     pub overlay: &'a MergedView,
 }
 
-/// Rows of a data file that are seen.
+/// Rows of a data file that readers see.
 struct VisibleInFile {
     /// The place of the file in the snapshot.
     file: usize,
@@ -60,7 +60,7 @@ pub(super) async fn changed_since(
     if is_same(read, base) {
         return Ok(None);
     }
-    // A column that is dropped and added again, or takes the name of another one, looks the same.
+    // A column that is dropped and added again, or takes the name of another one, looks the same in the schema.
     let stored_names = |state: &Snapshot| state.column_names().map(|names| names.fingerprint());
     if read.schema() != base.schema() || stored_names(read) != stored_names(base) {
         return Err(Error::new(
@@ -73,7 +73,7 @@ pub(super) async fn changed_since(
         |file: usize| overlay.deleted.get(file).and_then(Option::as_ref).map(|hidden| Arc::clone(&hidden.rows));
     let mut then = visible(read, key, keys, none).await.map_err(untold)?;
     let mut now = visible(base, key, keys, hidden).await?;
-    // What is the same row of the same file is the same.
+    // Equal positions of the same file are the same rows.
     then.retain(|file, was| match now.get(file).is_some_and(|same| same.rows == was.rows) {
         true => now.remove(file).is_none(),
         false => true,
@@ -85,13 +85,13 @@ pub(super) async fn changed_since(
     Ok(differing(&then, &now).or_else(|| differing(&now, &then)).cloned())
 }
 
-/// A key, for people, whose rows are not the same in the other.
+/// A key, for people, whose rows differ in the others.
 fn differing<'a>(these: &'a ByKey, others: &ByKey) -> Option<&'a String> {
     let is_same = |key: &[u8], of: &RowsOfKey| others.get(key).is_some_and(|others| others.rows == of.rows);
     these.iter().find(|(key, of)| !is_same(key, of)).map(|(_, of)| &of.shown)
 }
 
-/// What was read is there no more, so that it cannot be compared.
+/// What the statement read is there no more, so that it cannot be compared.
 fn untold(error: Error) -> Error {
     let text = "others replaced data files meanwhile, so that nobody can tell whether these rows are still the same; nothing was written, \
                 try again";
@@ -106,7 +106,7 @@ fn is_same(then: &Snapshot, now: &Snapshot) -> bool {
     }
 }
 
-/// The rows with one of the keys that are seen.
+/// The rows with one of the keys that readers see.
 async fn visible(
     snapshot: &Snapshot,
     key: &Arc<KeyColumns>,
@@ -128,7 +128,7 @@ async fn visible(
     Ok(seen)
 }
 
-/// The pending rows with one of the keys.
+/// The buffered rows with one of the keys.
 async fn pending(
     pending: Option<&BufferedRows>,
     snapshot: &Snapshot,
@@ -146,7 +146,7 @@ async fn pending(
         }
     }
     for batch in &pending.batches {
-        // Those of updates that were completed again are in the order of their run.
+        // Rows of updates that were completed again are in the order of their run, and not of the key.
         let rows: Vec<u32> = (0..)
             .zip(key.encode(batch)?.iter())
             .filter_map(|(row, bytes)| keys.contains(bytes.as_ref()).then_some(row))

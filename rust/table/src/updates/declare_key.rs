@@ -27,10 +27,10 @@ use crate::snapshot::Snapshot;
 use crate::storage::location::TableFormat;
 use crate::store::transaction::{Edit, commit};
 
-/// Declares the key of a table; says whether it was declared now. Its columns get an index of the kind `key` where they have none.
+/// Declares the key of a table; says whether it was declared now. The columns get an index of the kind `key` where they have none.
 ///
 /// # Errors
-/// Columns that are not there or cannot be a key, NULL or the same key twice in the table, another key that was declared before.
+/// Columns that are not there or cannot be a key; NULL or the same key twice in the table; another key that was declared before.
 pub(crate) async fn declare_key(
     table: &Arc<UpdatableTable>,
     columns: &[String],
@@ -102,7 +102,7 @@ fn checked_key(base: &Snapshot, columns: &[String]) -> Result<Arc<KeyColumns>> {
     KeyColumns::new(&schema, columns)
 }
 
-/// Reads the key of every row that counts: none may be NULL or there twice.
+/// Reads the key of every row that counts. No key may be NULL or there twice.
 async fn check_unique(base: &Snapshot, key: &Arc<KeyColumns>, build: &BuildOptions) -> Result<()> {
     if let Some(progress) = &build.progress {
         progress.start(rows_of(base).await?);
@@ -111,10 +111,10 @@ async fn check_unique(base: &Snapshot, key: &Arc<KeyColumns>, build: &BuildOptio
     if suspects.is_empty() {
         return Ok(());
     }
-    // Different keys may have the same hash, so that those with a hash that is there twice are compared.
+    // Different keys may have the same hash, so that keys with a repeated hash are compared.
     let mut seen: BTreeMap<Box<[u8]>, String> = BTreeMap::new();
     let mut twice = None;
-    // Few rows need this, and mostly none: it is not told of.
+    // Few rows need this, and mostly none, so that no progress is shown.
     let again = BuildOptions { progress: None, ..build.clone() };
     for_each_key(base, key, &again, |name, batch, row, bytes| {
         if twice.is_none() && suspects.binary_search(&hash(bytes)).is_ok() {
@@ -194,7 +194,7 @@ async fn for_each_key(
     Ok(())
 }
 
-/// Sees to it that the columns of the key have an index that knows their rows, but for partition columns.
+/// Sees to it that the columns of the key, without partition columns, have an index that knows their rows.
 async fn index_key(
     table: &Arc<UpdatableTable>,
     base: &Snapshot,

@@ -84,7 +84,8 @@ impl RowFile {
         Ok(OpenFile { file: self.clone(), input, metadata, row_groups, own: None })
     }
 
-    /// Reads the footer of a run, whose rows say which columns they set; they are read as they were written until [`OpenFile::in_phase`].
+    /// Reads the footer of a run, whose rows say which columns they set. The rows are read as they were written until
+    /// [`OpenFile::in_phase`].
     pub(crate) async fn open_run(&self) -> Result<OpenFile> {
         let opened = self.open().await?;
         let own = Some(Arc::new(OwnColumns::of(opened.metadata.schema(), None)));
@@ -109,7 +110,7 @@ pub(crate) struct OpenFile {
     input: AmendedReader,
     metadata: ArrowReaderMetadata,
     pub row_groups: Vec<u32>,
-    /// Of a run the columns that its sets are about.
+    /// For a run: the columns that its sets are about.
     own: Option<Arc<OwnColumns>>,
 }
 
@@ -129,13 +130,13 @@ impl OpenFile {
         self.row_groups.iter().copied().fold(0, u32::saturating_add)
     }
 
-    /// What the footer says under this name.
+    /// The value that the footer has under this name.
     pub(crate) fn metadata_value(&self, name: &str) -> Option<&str> {
         let said = self.metadata.metadata().file_metadata().key_value_metadata()?;
         said.iter().find(|entry| entry.key == name)?.value.as_deref()
     }
 
-    /// The columns that it stores.
+    /// The columns that the file stores.
     pub(crate) fn schema(&self) -> &SchemaRef {
         self.metadata.schema()
     }
@@ -144,7 +145,7 @@ impl OpenFile {
         &self.file.meta
     }
 
-    /// The rows at these positions (all of them without any given), as batches of `schema`, in order.
+    /// The rows at these positions as batches of `schema`, in order; all rows without any positions.
     pub(crate) fn read(
         &self,
         schema: &SchemaRef,
@@ -188,7 +189,8 @@ impl OpenFile {
             .map_err(|error| Error::internal("rows cannot be put together").with_source(error))
     }
 
-    /// The rows among `among` (all of them without any given) whose key is one of `keys`. Pages whose bounds have none are not read.
+    /// The rows whose key is one of `keys`, among `among` or, without it, among all rows. Pages whose bounds have none of the keys are not
+    /// read.
     pub(crate) async fn rows_with(&self, key: &KeyColumns, keys: &KeySet, among: Option<&RowSet>) -> Result<RowSet> {
         let universe = self.rows();
         if keys.is_empty() {
@@ -238,7 +240,7 @@ impl OpenFile {
         Ok(chosen.finish())
     }
 
-    /// Whether rows that were sorted by the key as the file has it are in the order of the key as the table has it now.
+    /// Whether rows that were sorted by the key's types in the file are also in the order of the key's types in the table now.
     pub(super) fn is_sorted_by(&self, key: &KeyColumns) -> bool {
         let keeps = |(name, of): (&String, &DataType)| {
             self.metadata.schema().field_with_name(name).is_ok_and(|stored| keeps_order(stored.data_type(), of))
@@ -246,7 +248,7 @@ impl OpenFile {
         key.names.iter().zip(&key.types).all(keeps)
     }
 
-    /// Bounds of the pages of a column, as values of a type; none if the file does not tell, or they are none of the values of that type.
+    /// Bounds of the pages of a column, as values of a type. None if the file has no bounds, or if a bound is no value of that type.
     pub(super) fn bounds(&self, column: &str, of: &DataType) -> Option<PageBounds> {
         let stored = self.metadata.schema().field_with_name(column).ok()?;
         if !keeps_order(stored.data_type(), of) {
@@ -275,7 +277,7 @@ impl OpenFile {
     }
 }
 
-/// Whether values that become those of another type are in the same order there: 9 comes before 50 as a number, and behind it as a text.
+/// Whether values keep their order when they become those of another type. As a number 9 comes before 50, and as a text behind it.
 fn keeps_order(from: &DataType, to: &DataType) -> bool {
     use DataType::{Date32, Date64, Dictionary, Timestamp};
     match (from, to) {
@@ -295,7 +297,7 @@ pub(super) struct PageBounds {
     pub high: ArrayRef,
 }
 
-/// What was read as rows of `schema`: other representations are cast, columns that the file lacks are NULL.
+/// The rows as rows of `schema`: other representations are cast, columns that the file lacks are NULL.
 fn fitted(read: &RecordBatch, schema: &SchemaRef, file: &RowFile) -> Result<RecordBatch> {
     let rows = read.num_rows();
     let column = |field: &FieldRef| -> Result<ArrayRef> {

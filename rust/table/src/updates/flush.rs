@@ -28,14 +28,14 @@ pub(crate) async fn flush(writing: &mut WriteTurn<'_>) -> Result<()> {
     run.commit(writing).await
 }
 
-/// A run that is made part by part, of what is in the buffer and of what goes straight to it.
+/// A run that is made part by part, of changes in the buffer and of changes that go straight to it.
 pub(crate) struct NewRun {
     out: RunWriter,
     /// The runs that there are.
     older: Vec<ActiveRun>,
     /// The runs as they will be once the migration that is under way is done, if one is.
     afterwards: Option<Vec<ActiveRun>>,
-    /// The migration, if some updates come to something else once it is done.
+    /// The number of the migration, if some updates come to something else once it is done.
     during: u64,
     resolved: PositionMapBuilder,
 }
@@ -78,7 +78,7 @@ impl NewRun {
         check_room(writing, self.out.bytes())
     }
 
-    /// Lets the run take the place of the log, which has ended where `writing` says.
+    /// Lets the run take the place of the log, whose end is in `writing`.
     pub(crate) async fn commit(self, writing: &mut WriteTurn<'_>) -> Result<()> {
         let Self { out, resolved, during, .. } = self;
         let sequences =
@@ -88,7 +88,7 @@ impl NewRun {
         run.during = during;
         let store = writing.store;
         if let Err(full) = check_room(writing, run.length) {
-            // Whoever is refused tries again and again, and would fill the disk.
+            // A writer that is refused tries again and again, and its runs would fill the disk.
             store.discard(&run.path).await;
             return Err(full);
         }
@@ -121,7 +121,7 @@ impl NewRun {
             return Err(Error::new(ErrorKind::Conflict, "the log of updates was replaced by somebody else; try again"));
         }
         reach("run-committed");
-        // The changes are made: whoever wrote them must not be told otherwise.
+        // The changes are made: the call of their writer must not fail now.
         if let Err(error) = merge_oldest(writing).await {
             tracing::warn!(store = writing.store.text(), %error, "runs of pending changes could not be merged");
         }
@@ -137,7 +137,7 @@ async fn discard(store: &Store, run: &ManifestRun) {
     }
 }
 
-/// Writes what a run was resolved to. It is an index: without it, it is derived again.
+/// Writes the position map of a run. It is an index: without it, the positions are found again.
 pub(crate) async fn position_map_of(
     store: &Store,
     level: &SortedRun,

@@ -1,4 +1,4 @@
-//! When the buffer becomes a run. It is measured by the run that it becomes, of which the theorems on MaSM count the pages: runs are
+//! When the buffer becomes a run. The run that the buffer becomes is measured, since the theorems on MaSM count its pages. Runs are
 //! compressed and logs are not, so that more of a log fits a run of S pages than S pages.
 
 use super::merged_view::{MergedViewCache, UpdateContext};
@@ -25,7 +25,8 @@ impl UpdateContext<'_> {
         Ok(is_large && log_bytes >= self.log_limit(parameters, base, cache).await?)
     }
 
-    /// The bytes of a log that becomes a run: as its newest run tells how much smaller a run is. Without a run it is taken to be as large.
+    /// The bytes of a log that becomes a run. The newest run shows how much smaller a run is than its log. Without any run it counts as
+    /// equally large.
     pub(crate) async fn log_limit(
         &self,
         parameters: &Parameters,

@@ -1,9 +1,9 @@
-//! What the rows of a level that count hit in data files.
+//! What the rows of a run that count hit in data files.
 //!
 //! ```text
 //! hits of all keys of the run        a fact of run and file: remembered beside the run, true for every version
-//! − hits of the migrated rows' keys  what is in the data files by now hides nothing any more
-//! = hits of the rows that count      what a snapshot hides
+//! − hits of the migrated rows' keys  what is in the data files by now deletes or replaces nothing any more
+//! = hits of the rows that count      what a snapshot takes as deleted
 //! ```
 //!
 //! A table that is restored shows files again that the migrated rows had hit: their keys are the file's then.
@@ -21,10 +21,10 @@ use crate::error::Result;
 use crate::files::file_version::FileVersion;
 use crate::snapshot::DataFile;
 
-/// What a level hits, as far as it is remembered, by the places of the files.
+/// What a run hits, as far as that is remembered, by the places of the files.
 struct KnownPositions<'a> {
     files: &'a [FileVersion],
-    /// One for each file; none of a file that was not looked at.
+    /// One for each file; none of a file that was not searched.
     hits: &'a [Option<Arc<FilePositions>>],
 }
 
@@ -32,7 +32,7 @@ struct KnownPositions<'a> {
 type MigratedByFile = HashMap<usize, Arc<RowSet>>;
 
 impl UpdateContext<'_> {
-    /// What the rows of a level that count are in each data file; none of a level of which no row counts.
+    /// What the rows of a run that count hit in each data file; none of a run of which no row counts.
     pub(crate) async fn hits(
         &self,
         ground: &KeyResolver<'_>,
@@ -65,8 +65,8 @@ impl UpdateContext<'_> {
         Ok(hits.into_iter().enumerate().map(counting).collect())
     }
 
-    /// Sees to it that what migrated rows hit is known wherever the level hits something. A level remembers the answer for the migrated rows that
-    /// were asked for last, which may be those of another snapshot by now: what this one goes by is handed on.
+    /// Sees to it that the hits of migrated rows are known wherever the run hits something. A run remembers the hits of one set of migrated
+    /// rows, those of the last request, which may come from another snapshot by now. So the hits of this snapshot are handed on.
     async fn find_migrated(
         &self,
         ground: &KeyResolver<'_>,
@@ -96,7 +96,7 @@ impl UpdateContext<'_> {
         Ok(())
     }
 
-    /// Where the keys of some rows of a level are in some files.
+    /// Where the keys of some rows of a run are in some files.
     async fn found(
         &self,
         ground: &KeyResolver<'_>,

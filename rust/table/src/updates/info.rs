@@ -1,4 +1,4 @@
-//! How a table's pending updates stand.
+//! How many updates of a table are buffered, and where.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::report::{ChangesBesideFiles, RunInfo, UpdatesInfo};
 use crate::snapshot::{BaseTable, newest_manifest, retry_if_moved};
 
-/// What those miss who read the folder's own files.
+/// What programs miss that read the folder's own files.
 pub(crate) async fn changes_beside_files(table: &BaseTable) -> Result<ChangesBesideFiles> {
     let (Some(manifest), Some(store)) = (newest_manifest(table).await?, table.store.as_ref()) else {
         return Ok(ChangesBesideFiles::default());
@@ -21,7 +21,7 @@ pub(crate) async fn changes_beside_files(table: &BaseTable) -> Result<ChangesBes
     let Some(updates) = &manifest.updates else { return Ok(ChangesBesideFiles::default()) };
     let migrated = |run: &ManifestRun| run.migrated.iter().map(|rows| rows.end - rows.start).sum::<u32>();
     let in_runs = updates.runs.iter().any(|run| migrated(run) < run.rows);
-    // A log that is not there has nothing; a reader that needs it will say so.
+    // A log that is not there has nothing; a reader that needs the log reports that.
     let in_log = store.length_of(&updates.log.path).await?.is_some_and(|length| length > LOG_START);
     Ok(ChangesBesideFiles {
         pending: in_runs || in_log,
@@ -29,7 +29,7 @@ pub(crate) async fn changes_beside_files(table: &BaseTable) -> Result<ChangesBes
     })
 }
 
-/// How pending updates stand; none if the table takes none.
+/// The state of the buffered updates; none if the table takes no updates.
 pub(crate) async fn info(table: &Arc<UpdatableTable>) -> Result<Option<UpdatesInfo>> {
     if table.base.version.is_some() {
         return Ok(None);

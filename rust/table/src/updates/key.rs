@@ -1,4 +1,4 @@
-//! Keys of a table that takes updates: the columns that tell its rows apart, and their values as ordered bytes.
+//! Keys of a table that takes updates: the columns that distinguish its rows, and their values as ordered bytes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -19,7 +19,7 @@ pub(crate) struct KeyColumns {
     pub names: Vec<String>,
     pub types: Vec<DataType>,
     converter: RowConverter,
-    /// Bytes of the first column alone: what bounds of pages are compared with.
+    /// Converts the first column alone to bytes, with which bounds of pages are compared.
     first: RowConverter,
 }
 
@@ -94,21 +94,21 @@ impl KeyColumns {
 /// A key and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct PlacedKey {
-    /// Its bytes, by which keys are ordered.
+    /// The bytes of the key, by which keys are ordered.
     bytes: Box<[u8]>,
-    /// Its place in the columns.
+    /// The place of the key in the columns.
     place: u32,
 }
 
 /// Different keys.
 #[derive(Debug)]
 pub(crate) struct KeySet {
-    /// A column each.
+    /// One array for each column of the key.
     pub columns: Vec<ArrayRef>,
     /// The keys, ascending.
     sorted: Vec<PlacedKey>,
     places: HashMap<Box<[u8]>, u32>,
-    /// Their hashes by their places, once a filter was asked; none if one of them has none.
+    /// The hashes of the keys by their places, once a filter was probed; none if a key has no hash.
     hashes: OnceLock<Option<Vec<u64>>>,
 }
 
@@ -124,7 +124,7 @@ impl KeySet {
         Ok(Self { columns, sorted, places, hashes: OnceLock::new() })
     }
 
-    /// Those that a run of so many rows may have; none if its filter cannot tell.
+    /// The keys that a run of so many rows may have; none if its filter says nothing.
     pub(crate) fn within(&self, key: &KeyColumns, filter: &KeyFilter, rows: u32) -> Option<Self> {
         if key.key_types().as_ref() != Some(&filter.types) {
             return None;
@@ -140,7 +140,7 @@ impl KeySet {
         self.sorted.len()
     }
 
-    /// Whether one may begin with NULL, which no bounds tell.
+    /// Whether one may begin with NULL, which is in no bounds.
     pub(crate) fn may_begin_with_null(&self) -> bool {
         self.columns.first().is_none_or(|first| first.null_count() > 0)
     }
@@ -149,7 +149,7 @@ impl KeySet {
         self.sorted.is_empty()
     }
 
-    /// Their bytes, ascending.
+    /// The bytes of the keys, ascending.
     pub(crate) fn sorted(self) -> Vec<Box<[u8]>> {
         self.sorted.into_iter().map(|key| key.bytes).collect()
     }
@@ -163,7 +163,7 @@ impl KeySet {
         self.places.contains_key(key)
     }
 
-    /// The places of those that are in these rows, which are in the order of keys.
+    /// The places of the keys that are in these rows, which are in the order of keys.
     pub(crate) fn positions_in(&self, rows: &Rows) -> Vec<u32> {
         let (mut found, mut from) = (Vec::new(), 0);
         for PlacedKey { bytes, .. } in &self.sorted {
@@ -186,7 +186,7 @@ impl KeySet {
         self.sorted.get(from).is_some_and(|key| key.bytes.as_ref() <= high || key.bytes.starts_with(high))
     }
 
-    /// Their values in some columns of the key.
+    /// The values of the keys in some of the key's columns.
     pub(crate) fn values(&self, key: &KeyColumns, columns: &[String]) -> Option<Vec<ArrayRef>> {
         let column = |name: &String| self.columns.get(key.names.iter().position(|have| have == name)?);
         let places: UInt32Array = self.sorted.iter().map(|key| key.place).collect();

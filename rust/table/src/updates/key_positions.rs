@@ -23,8 +23,8 @@ pub(crate) struct KeyPositions {
     pub rows: RowSet,
 }
 
-/// The physical rows of each of `files` that have one of the keys, also those that a deletion vector hides: vectors shrink when a table
-/// is restored, and what was found must hold for every version.
+/// The physical rows of each of `files` that have one of the keys, also rows that a deletion vector deletes. Vectors shrink when a table is
+/// restored, and what was found must hold for every version.
 pub(crate) async fn positions_of_keys(
     base: &Snapshot,
     key: &Arc<KeyColumns>,
@@ -45,21 +45,21 @@ pub(crate) async fn positions_of_keys(
     stream::iter(work).buffered(CONCURRENT_FILES).try_collect().await
 }
 
-/// What an index says of keys.
+/// What an index found for keys.
 struct IndexLookup {
     files: Vec<FileProbe>,
-    /// It knows the whole key, and not the first columns of it.
+    /// Whether the index has the whole key, and not only its first columns.
     is_whole: bool,
 }
 
-/// What an index says of keys in one file.
+/// What an index found for keys in one file.
 struct FileLookup {
     probe: FileProbe,
-    /// It knows the whole key, and not the first columns of it.
+    /// Whether the index has the whole key, and not only its first columns.
     is_whole: bool,
 }
 
-/// What indexes say of the columns of the key that are stored, or else of the first one.
+/// Probes an index over all stored columns of the key, or else one of the first column.
 async fn ask_index(base: &Snapshot, key: &KeyColumns, keys: &KeySet) -> Result<Option<IndexLookup>> {
     let stored = physical_columns(base, &key.names);
     let by_all = keys.values(key, &stored).and_then(|keys| base.composite_lookup(&stored, &keys));
@@ -84,7 +84,7 @@ fn by_first(base: &Snapshot, stored: &[String], key: &KeyColumns, keys: &KeySet)
     Some(Predicate::Leaf(Leaf { column: column.clone(), test, text }))
 }
 
-/// Those of the columns that data files have: an index can be on them.
+/// The columns of the given ones that data files have: an index can be on them.
 pub(crate) fn physical_columns(base: &Snapshot, columns: &[String]) -> Vec<String> {
     let is_partition = |column: &String| base.partition_columns().iter().any(|field| field.name() == column);
     columns.iter().filter(|column| !is_partition(column)).cloned().collect()

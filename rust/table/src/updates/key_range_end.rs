@@ -1,4 +1,4 @@
-//! Up to which key a part of the pending rows reaches: the lowest keys, so many that they are a fraction of all rows of runs.
+//! Up to which key a part of the buffered rows reaches: the lowest keys, so many that they are a fraction of all rows of runs.
 //!
 //! ```text
 //! run 0   │ page │ page ├─page─┤ page │ page │
@@ -6,8 +6,8 @@
 //! run 2   │ page │ page ├─page──┤ page │
 //! ```
 //!
-//! The bounds of pages are in memory, and the border is found before the lock of writers is taken. Under the lock each run is only
-//! searched by halves for it.
+//! The bounds of pages are in memory, and the border is found before the lock of writers is taken. Under the lock each run is only searched
+//! by halves for the border. A run that is not in the order of the key is read as a whole.
 
 use arrow::array::{Array, ArrayRef};
 use lakemark_index::{RowSet, RowSetBuilder};
@@ -17,7 +17,7 @@ use super::resolve_keys::ActiveRun;
 use super::sorted_run::{SortedRun, SortedRunRows};
 use crate::error::Result;
 
-/// A key as bytes in the order of keys. What is at or below it is taken.
+/// A key as bytes in the order of keys. The range has the keys at or below it.
 pub(super) type RangeEnd = Box<[u8]>;
 
 /// A page of a run with the bounds of its first key column; none where they are not known.
@@ -44,7 +44,7 @@ impl Page<'_> {
     }
 }
 
-/// The key up to which `wanted` rows of the levels that count reach; all rows reach up to the last one's.
+/// The key up to which `wanted` rows of the runs that count reach. All rows reach up to the key of the last row.
 pub(super) async fn range_end_of(levels: &[ActiveRun], key: &KeyColumns, wanted: u64) -> Result<Option<RangeEnd>> {
     let mut pages = Vec::new();
     for of in levels {
@@ -66,13 +66,13 @@ pub(super) async fn range_end_of(levels: &[ActiveRun], key: &KeyColumns, wanted:
 
 /// Two values between which the first column of the border lies.
 struct KeyBand {
-    /// So many rows may be at most this one.
+    /// Fewer than `wanted` rows are below this value.
     low: RangeEnd,
-    /// So many rows are at most this one for sure.
+    /// At least `wanted` rows are at or below this value.
     high: RangeEnd,
 }
 
-/// The band in which the border of so many rows lies; none if no bounds tell.
+/// The band in which the border of so many rows lies; none without enough bounds.
 fn band_of(pages: &[Page<'_>], wanted: u64) -> Option<KeyBand> {
     let known = || pages.iter().filter_map(|page| Some((page, page.low.as_deref()?, page.high.as_deref()?)));
     let open: u64 = pages.iter().filter(|page| page.low.is_none() || page.high.is_none()).map(Page::count).sum();
@@ -90,7 +90,7 @@ fn band_of(pages: &[Page<'_>], wanted: u64) -> Option<KeyBand> {
     Some(KeyBand { low: reach(&lows, open)?, high: reach(&highs, 0)? })
 }
 
-/// The pages of a level with rows that count; all of it as one where its pages do not tell bounds.
+/// The pages of a run with rows that count. Without bounds of pages the whole run is one page.
 fn pages_of<'a>(of: &'a ActiveRun, key: &KeyColumns) -> Result<Vec<Page<'a>>> {
     let active = of.active();
     let whole = || vec![Page { of, rows: active.clone(), low: None, high: None }];
@@ -121,7 +121,7 @@ fn encoded(key: &KeyColumns, bounds: &ArrayRef) -> Result<Vec<Option<Box<[u8]>>>
     Ok(rows.iter().enumerate().map(bound).collect())
 }
 
-/// The rows of a level that count and whose keys are at or below the border.
+/// The rows of a run that count and whose keys are at or below the border.
 pub(super) async fn rows_in_range(of: &ActiveRun, key: &KeyColumns, border: &[u8]) -> Result<RowSet> {
     let active = of.active();
     if !of.level.is_in_order(key) {

@@ -52,8 +52,8 @@ impl WriterLock {
     }
 }
 
-/// Only one migration at a time. Whatever it has begun that may still take effect holds a clone, also if the caller goes away: where the lock is
-/// free, nothing of a migration comes any more.
+/// The lock of migrations: only one runs at a time. Whatever the migration has begun that may still take effect has a clone, also if the
+/// caller goes away. Where the lock is free, nothing of a migration comes any more.
 #[derive(Clone, Debug)]
 pub(crate) struct MigrationLock {
     held: Arc<FileLock>,

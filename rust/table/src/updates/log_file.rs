@@ -20,7 +20,7 @@ pub(super) struct LogPosition {
 }
 
 impl LogPosition {
-    /// That of a log of which nothing was read.
+    /// The position of a log of which nothing was read.
     pub(super) fn start(log: &ManifestLog) -> Self {
         Self { end: LOG_START, next: log.first_sequence }
     }
@@ -30,7 +30,7 @@ impl LogPosition {
 pub(super) struct OpenLog {
     /// The file, to be synced.
     pub file: File,
-    /// What it has from there on.
+    /// The commits of the log from that position on.
     pub read: LogRead,
 }
 

@@ -1,4 +1,4 @@
-//! The log as it is read: its commits, folded. It is the buffer of MaSM, and the newest of the levels.
+//! The log as it is read: its commits, merged. It is the buffer of MaSM, and the newest of the runs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -51,13 +51,13 @@ pub(crate) struct LogTail {
     pub own: u64,
     /// The sequence number of the next commit.
     pub next: u64,
-    /// Whether bytes follow that nobody was told of.
+    /// Whether bytes follow that belong to no call that returned.
     pub torn: bool,
     /// What the commits come to.
     pub changes: Arc<ChangeMerger>,
-    /// What the newer ones come to, folded apart, if anybody asked for it.
+    /// What the newer ones come to, merged apart, if a reader has requested that.
     recent: Option<RecentChanges>,
-    /// Rows of changes, before they were folded.
+    /// Rows of changes, before they were merged.
     pub rows: u64,
     /// The last call of each application.
     pub transactions: BTreeMap<String, LastCall>,
@@ -81,17 +81,17 @@ impl LogTail {
         }
     }
 
-    /// Folds what comes from here on apart as well.
+    /// From here on also merges new commits apart.
     pub(crate) fn split(&mut self) {
         self.recent = Some(RecentChanges { since: self.next, changes: Arc::new(self.changes.emptied()) });
     }
 
-    /// What the commits from this sequence number on come to, if they were folded apart.
+    /// What the commits from this sequence number on come to, if they were merged apart.
     pub(crate) fn since(&self, sequence: u64) -> Option<&ChangeMerger> {
         self.recent.as_ref().filter(|recent| recent.since == sequence).map(|recent| recent.changes.as_ref())
     }
 
-    /// Reads on, up to the end of the file. Frames that another process wrote and died before syncing are synced first.
+    /// Reads on, up to the end of the file. Another process may have died between writing and syncing frames: these are synced first.
     pub(crate) fn read_on(&mut self, path: &Path, schema: &SchemaRef, names: Option<&ColumnMapping>) -> Result<()> {
         let from = LogPosition { end: self.end, next: self.next };
         let OpenLog { file, read } = log_file::read_on(path, &self.log, from)?;
@@ -145,12 +145,12 @@ impl LogTail {
 pub(crate) struct LogTailSlot(Mutex<Option<LogTail>>);
 
 impl LogTailSlot {
-    /// What is kept; nothing is from then on.
+    /// The tail that is kept; the slot is empty from then on.
     pub(crate) fn take(&self) -> Option<LogTail> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Folds what comes after this apart, unless somebody read on meanwhile.
+    /// Merges what comes after this tail apart, unless somebody read on meanwhile.
     pub(crate) fn split(&self, tail: &LogTail) {
         if let Some(known) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)
             && (known.log, known.next) == (tail.log, tail.next)

@@ -57,8 +57,8 @@ pub(crate) async fn merge_oldest(writing: &mut WriteTurn<'_>) -> Result<()> {
     }
 }
 
-/// How many runs stay as they are until the migration that is under way is done: it names those that it folds by their places, and
-/// others come to something else then.
+/// How many runs stay as they are until the migration that is under way is done. The migration names the runs that it compacts by their
+/// places. Other runs come to something else once it is done.
 fn bound_by_migration(updates: &ManifestUpdates) -> usize {
     let Some(migration) = &updates.migration else { return 0 };
     let named = migration.ranges.iter().map(|range| range.run as usize + 1);
@@ -66,14 +66,14 @@ fn bound_by_migration(updates: &ManifestUpdates) -> usize {
     named.chain(written_meanwhile.map(|(_, place)| place)).max().unwrap_or(0)
 }
 
-/// Ends a migration whose process is gone, or lets go of it where it has not taken effect: nobody may come to make it again.
+/// Ends a migration whose process is gone, or lets go of it where it has not taken effect. Nobody may come to make it again.
 async fn end_what_nobody_goes_on_with(writing: &WriteTurn<'_>) -> Result<()> {
     let migration = writing.updates.migration.as_ref();
     let Some(number) = migration.map(|migration| migration.number) else { return Ok(()) };
     let Some(_lock) = MigrationLock::try_take(writing.store).await? else { return Ok(()) };
     let base = Snapshot::pin_base(&writing.table.base).await?;
     let updates = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref());
-    // Whoever began the next one meanwhile had ended this one first.
+    // A process that began the next migration meanwhile had ended this one first.
     if updates.and_then(|updates| updates.migration.as_ref()).is_none_or(|migration| migration.number != number) {
         return Ok(());
     }
@@ -81,7 +81,7 @@ async fn end_what_nobody_goes_on_with(writing: &WriteTurn<'_>) -> Result<()> {
         Some(version) => Edit::EndMigration { number, version },
         None => match is_ruled_out(&writing.table.base, &base, number).await {
             Ok(true) => Edit::AbandonMigration { number },
-            // It came meanwhile: whoever looks next ends it.
+            // The migration took effect meanwhile: the next one that looks ends it.
             Ok(false) => return Ok(()),
             Err(error) => {
                 tracing::warn!(number, %error, "a migration whose process is gone may still take effect; nobody lets go of it yet");
@@ -116,7 +116,7 @@ async fn merge(
     let mut gathered = GatheredRows::default();
     while let Some(Reverse((key, Reverse(number)))) = heap.pop() {
         let Some(cursor) = cursors.get_mut(number) else { continue };
-        // Of equal keys the newest run's comes first.
+        // Of equal keys the row of the newest run comes first.
         let is_first = last.as_ref() != Some(&key);
         if last.as_ref().is_some_and(|last| *last > key) {
             return Err(Error::new(
@@ -163,7 +163,7 @@ async fn merge(
     Ok(run)
 }
 
-/// The rows of each level that need not be written again, as they are migrated or a newer run replaces them.
+/// The rows of each run that need not be written again, as they are migrated or a newer run replaces them.
 async fn dead_rows(updated: &UpdateContext<'_>, merged: &[ActiveRun], newer: &[ActiveRun]) -> Result<Vec<RowSet>> {
     let mut dead = Vec::with_capacity(merged.len());
     for of in merged {
@@ -176,7 +176,7 @@ async fn dead_rows(updated: &UpdateContext<'_>, merged: &[ActiveRun], newer: &[A
     Ok(dead)
 }
 
-/// What each level hits in the data files, as far as its rows count.
+/// What each run hits in the data files, as far as its rows count.
 async fn hits_of_each(
     updated: &UpdateContext<'_>,
     ground: &KeyResolver<'_>,
@@ -189,8 +189,8 @@ async fn hits_of_each(
     Ok(all)
 }
 
-/// What the rows of a run that the merged one keeps hit in data files. `dead` are the others: rows that were migrated, and those that a
-/// newer run replaces, whose keys that run hits as well.
+/// What those rows of a run hit in data files that the merged run keeps. `dead` are the other rows: rows that were migrated, and rows that
+/// a newer run replaces. That newer run hits their keys as well.
 async fn kept_hits(
     updated: &UpdateContext<'_>,
     ground: &KeyResolver<'_>,
@@ -214,8 +214,8 @@ async fn kept_hits(
     Ok(kept)
 }
 
-/// The sequence numbers of a merged run. Where it lacks rows that were migrated, a gap behind it says that not every change is there
-/// any more: see `WriteTurn::known_from`.
+/// The sequence numbers of a merged run. Where the run lacks rows that were migrated, its last number is one too low. The missing number
+/// shows that not every change is there any more: see `WriteTurn::known_from`.
 fn sequences_of(runs: &[ManifestRun], has_migrated: bool) -> SequenceRange {
     let first = runs.first().map_or(0, |run| run.first_sequence);
     let last = runs.last().map_or(first, |run| run.last_sequence);
@@ -229,7 +229,7 @@ struct RunCursor {
     keys: Option<arrow::row::Rows>,
     key_columns: Arc<KeyColumns>,
     row: usize,
-    /// Rows that were passed.
+    /// Rows that the cursor has passed.
     position: u32,
 }
 
@@ -260,7 +260,7 @@ impl RunCursor {
         self.keys.as_ref().filter(|keys| self.row < keys.num_rows()).map(|keys| keys.row(self.row).as_ref().to_vec())
     }
 
-    /// Goes to the next row; says whether it is in another batch.
+    /// Goes to the next row; says whether that row is in another batch.
     async fn advance(&mut self) -> Result<bool> {
         self.row += 1;
         self.position += 1;
@@ -276,7 +276,7 @@ impl RunCursor {
 #[derive(Default)]
 struct GatheredRows {
     batches: Vec<RecordBatch>,
-    /// The current batch of each run among them.
+    /// The place among them of the current batch of each run.
     places: std::collections::HashMap<usize, usize>,
     rows: Vec<(usize, usize)>,
 }

@@ -8,8 +8,8 @@
 //! update          upsert   delete   update of both
 //! ```
 //!
-//! An update of a row that is not there changes nothing, so that nothing is left of it behind a delete. This is the
-//! `Merge_updates` of MaSM (Athanassoulis 2014, section 3.3.2), with `upsert` for `insert` and `replace`.
+//! An update of a row that is not there changes nothing, so that nothing is left of it behind a delete. This is the `Merge_updates` of MaSM
+//! (Athanassoulis 2014, section 3.3.2), with `upsert` for `insert` and `replace`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ struct RowPlace {
 /// What was done last with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LastChange {
-    /// What it comes to, together with what was done before.
+    /// The operation that it comes to, together with what was done before.
     pub operation: Operation,
     /// The sequence number of the commit.
     pub sequence: u64,
@@ -47,12 +47,12 @@ struct KeyChanges {
     operation: Operation,
     /// The row that an upsert gave.
     whole: Option<RowPlace>,
-    /// Updates after it, oldest first.
+    /// Updates after that row, oldest first.
     patches: Vec<RowPlace>,
     sequence: u64,
 }
 
-/// Changes that are being folded.
+/// Changes that are being merged.
 #[derive(Clone, Debug)]
 pub(crate) struct ChangeMerger {
     /// A change schema.
@@ -72,7 +72,7 @@ impl ChangeMerger {
         Self::new(Arc::clone(&self.schema), Arc::clone(&self.key))
     }
 
-    /// Changes that come after all that were added.
+    /// Adds changes that come after all that were added.
     pub(crate) fn add(&mut self, changes: RecordBatch) -> Result<()> {
         let keys = self.key.encode(&changes)?;
         let said = ChangeColumns::of(&changes)?;
@@ -115,7 +115,7 @@ impl ChangeMerger {
         self.entries.insert(key.into(), entry);
     }
 
-    /// The schema of changes that it takes.
+    /// The schema of the changes.
     pub(crate) fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -144,7 +144,7 @@ impl ChangeMerger {
         for place in 0..width {
             let source = |entry: &&KeyChanges| {
                 let patched = entry.patches.iter().rev().find(|patch| has(set_of(patch), place));
-                // A row that nobody has yet is the NULL behind the batches. An update gives its key itself.
+                // Where nothing gave the row yet, the value is the NULL behind the batches. An update gives its key itself.
                 patched.copied().or(entry.whole)
             };
             columns.push(self.gather(place, entries.iter().map(source))?);

@@ -1,9 +1,9 @@
 //! Which runs are merged when a scan has too many.
 //!
-//! MaSM-M merges the N oldest of one pass, which comes to 2 − ¼·α² writes of an update when the cache is full, and to nearly two
-//! each time that it has just merged. Where there is room for it (see [`Parameters::keeps_bound`]), we merge as many neighbours
-//! as the bound allows for what was written so far, those with the fewest bytes of all equally long stretches: then it holds however
-//! full the cache is.
+//! MaSM-M merges the N oldest of one pass. That comes to 2 − ¼·α² writes of an update when the cache is full, and to nearly two each time
+//! that it has just merged. Where there is room for it (see [`Parameters::keeps_bound`]), we merge as many neighbours as the bound allows
+//! for what was written so far. Of all equally long stretches, those with the fewest bytes are merged. So the bound holds however full the
+//! cache is.
 
 use std::cmp::Reverse;
 use std::ops::Range;

@@ -1,8 +1,8 @@
-//! The overlay: what pending changes do to a snapshot, by position.
+//! The merged view: what buffered changes do to a snapshot, by position.
 //!
 //! ```text
-//! data files      rows whose key is in a level are hidden, like those of a deletion vector     (law 3: before any filter)
-//! runs            rows that no newer level replaces, that are no delete, and that are complete
+//! data files      rows whose key is in a run are deleted, like those of a deletion vector      (law 3: before any filter)
+//! runs            rows that no newer run replaces, that are no delete, and that are complete
 //! memory          the same of the buffer; updates that had to be completed again
 //! ```
 //!
@@ -36,26 +36,26 @@ use crate::snapshot::{BufferedRows, BufferedRun, DataFile, DeletedPositions, Ope
 use crate::storage::disk;
 use crate::store::Store;
 
-/// Rows of a level that count.
+/// Rows of a run that count.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveRows {
     pub run: Arc<SortedRun>,
     pub rows: RowSet,
 }
 
-/// What pending changes do to a snapshot.
+/// What buffered changes do to a snapshot.
 #[derive(Default)]
 pub(crate) struct MergedView {
     /// The next sequence number: changes below it are in.
     pub next: u64,
-    /// For each data file the rows that are hidden, if any are.
+    /// For each data file the rows that are deleted or replaced, if any are.
     pub deleted: Vec<Option<DeletedPositions>>,
     pub buffered: Arc<BufferedRows>,
-    /// Rows of each level that count, oldest first.
+    /// Rows of each run that count, oldest run first.
     pub live_rows: Vec<LiveRows>,
 }
 
-/// What an overlay was made of.
+/// What a merged view was made of.
 #[derive(Clone, PartialEq)]
 struct ViewKey {
     manifest: u64,
@@ -63,46 +63,46 @@ struct ViewKey {
     end: u64,
     folded: bool,
     schema: SchemaRef,
-    /// Which columns of files and runs those of the schema are.
+    /// The fingerprint of the names that the schema's columns have in files and runs.
     names: u64,
     files: Vec<ViewedFile>,
 }
 
-/// A data file that an overlay was made for.
+/// A data file that a merged view was made for.
 #[derive(Clone, PartialEq)]
 struct ViewedFile {
     version: FileVersion,
-    /// Rows that its deletion vector hides.
+    /// Rows that its deletion vector deletes.
     deleted: Option<Arc<RowSet>>,
 }
 
-/// An overlay that is remembered.
+/// A merged view that is remembered.
 struct KnownView {
-    /// What it was made of.
+    /// What the view was made of.
     of: ViewKey,
     view: Arc<MergedView>,
 }
 
-/// What a table remembers of its pending changes.
+/// What a table remembers of its buffered changes.
 #[derive(Default)]
 pub(crate) struct MergedViewCache {
     pub(super) runs: RunCache,
     /// What readers read of the log.
     pub(super) reader: LogTailSlot,
-    /// What the writer knows of it; not shared, so that taking changes in copies nothing.
+    /// What the writer knows of the log. It is not shared, so that adding changes copies nothing.
     pub(super) writer: LogTailSlot,
-    /// What partition columns were when the changes of the log were made.
+    /// Which types partition columns had when the changes of the log were made.
     pub(super) types: LogTypes,
     last: Mutex<Option<KnownView>>,
     lower: Mutex<Option<Arc<BaseView>>>,
 }
 
-/// The least number of keys with which a buffer is settled as a whole again.
+/// The least number of keys with which a buffer is resolved as a whole again.
 const FRESH_KEYS: usize = 256;
 
-/// The runs, and the buffer as it was: what changes that come later are laid over.
+/// The runs, and the buffer as it was. Changes that come later are merged with them.
 struct BaseView {
-    /// What it was made of, but for the log's end.
+    /// What the base was made of, but for the log's end.
     of: ViewKey,
     /// The sequence number of the first change that is not in.
     next: u64,
@@ -114,7 +114,7 @@ struct BaseView {
     fresh: Mutex<Option<FreshChanges>>,
 }
 
-/// Changes that were settled above the others.
+/// Changes that were resolved above the others.
 #[derive(Clone)]
 struct FreshChanges {
     /// The sequence number of the first change that is not in.
@@ -123,8 +123,8 @@ struct FreshChanges {
 }
 
 impl BaseView {
-    /// Whether what came since is apart in the tail, and little beside what is in: the buffer is settled again each time that it
-    /// has grown by a part, so that all of it costs a few times what it costs once.
+    /// Whether the tail has the changes since then apart, and they are few beside those that are in. The buffer is resolved as a whole each
+    /// time that it has grown by a part. So all of that costs a few times what it costs once.
     fn takes(&self, tail: &LogTail) -> bool {
         tail.since(self.next).is_some_and(|fresh| fresh.len() <= FRESH_KEYS.max(self.buffered / 4))
     }
@@ -136,7 +136,7 @@ impl std::fmt::Debug for MergedViewCache {
     }
 }
 
-/// The part of a table that its pending changes are about.
+/// The part of a table that its buffered changes are about.
 pub(crate) struct UpdateContext<'a> {
     pub store: &'a Store,
     pub updates: &'a ManifestUpdates,
@@ -163,7 +163,7 @@ pub(crate) struct KeyedSnapshot {
     pub key: Arc<KeyColumns>,
 }
 
-/// How much of what is pending is looked at.
+/// How many of the buffered changes are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UpdateScope {
     /// The runs alone: nobody keeps the log for whoever reads them.
@@ -172,13 +172,13 @@ pub(crate) enum UpdateScope {
     Log,
 }
 
-/// The fingerprint of the names that columns have in files and logs, where those are others.
+/// The fingerprint of the names that columns have in files and logs, where these differ from the schema's names.
 fn names_of(base: &Snapshot) -> u64 {
     base.column_names().map_or(0, |names| names.fingerprint())
 }
 
 impl<'a> UpdateContext<'a> {
-    /// Gives the base the types that pending changes need: those of `runs`, and of the log if it is read as well.
+    /// Gives the base the types that buffered changes need: changes of `runs`, and of the log if the log is read as well.
     pub(crate) async fn of(
         base: &mut Snapshot,
         store: &'a Store,
@@ -214,7 +214,7 @@ impl<'a> UpdateContext<'a> {
         Ok(KeyedSnapshot { base, key })
     }
 
-    /// The log, read up to its end: on from what the slot has, which is empty then.
+    /// The log, read up to its end: on from what the slot has. The slot is empty then.
     pub(crate) async fn log_tail(&self, base: &Snapshot, slot: &LogTailSlot) -> Result<LogTail> {
         let known = slot.take();
         let log = &self.updates.log;
@@ -251,7 +251,7 @@ impl<'a> UpdateContext<'a> {
         Ok(levels)
     }
 
-    /// What the pending changes come to, for these data files.
+    /// What the buffered changes come to, for these data files.
     pub(crate) async fn merged_view(&self, base: &Snapshot, cache: &MergedViewCache) -> Result<Arc<MergedView>> {
         let tail = self.log_tail(base, &cache.reader).await?;
         cache.reader.put(tail.clone());
@@ -286,7 +286,7 @@ impl<'a> UpdateContext<'a> {
         self.view_of(&ground, &levels, self.updates.log.first_sequence).await
     }
 
-    /// The runs and most of the buffer, laid once for a manifest, the files and that part of the log.
+    /// The runs and most of the buffer, merged once for a manifest, the files and that part of the log.
     async fn lower(
         &self,
         ground: &KeyResolver<'_>,
@@ -313,14 +313,14 @@ impl<'a> UpdateContext<'a> {
         Ok(lower)
     }
 
-    /// The changes that came since, laid over the others.
+    /// The changes that came since, merged with the others.
     async fn upper(&self, ground: &KeyResolver<'_>, lower: &BaseView, tail: &LogTail) -> Result<RunStack> {
         let mut stack = lower.stack.clone();
         let Some(fresh) = tail.since(lower.next).filter(|fresh| fresh.len() > 0) else { return Ok(stack) };
-        // Another level than the one below, which has the id of the log.
+        // A run of its own, since the one below has the id of the log.
         let id = tail.log.map(|byte| !byte);
         let before = lower.fresh.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        // Others may have read further.
+        // Other readers may have read further.
         let level = match before.filter(|before| before.next <= tail.next) {
             Some(FreshChanges { buffer, .. }) => {
                 ground.resolve_incrementally(&buffer, id, fresh.finish()?, &lower.levels).await?
@@ -335,7 +335,7 @@ impl<'a> UpdateContext<'a> {
         Ok(stack)
     }
 
-    /// Lays levels over the data files.
+    /// Merges runs with the data files.
     pub(crate) async fn view_of(
         &self,
         ground: &KeyResolver<'_>,
@@ -354,7 +354,7 @@ impl<'a> UpdateContext<'a> {
         Ok(stack)
     }
 
-    /// What a snapshot sees of levels.
+    /// What a snapshot sees of the runs.
     async fn finish_view(&self, ground: &KeyResolver<'_>, stack: RunStack, next: u64) -> Result<MergedView> {
         let parameters = Parameters::of(&self.updates.options)?;
         let mut pending = BufferedRows {
@@ -369,8 +369,8 @@ impl<'a> UpdateContext<'a> {
         Ok(MergedView { next, deleted: stack.shadow, buffered: Arc::new(pending), live_rows: live })
     }
 
-    /// Adds the rows of a level that count, and those of its updates that now have a row in a data file which was not there when
-    /// they were completed.
+    /// Adds the rows of a run that count. Also adds those of its updates whose row is now in a data file that was not there when they were
+    /// completed.
     async fn add_rows(&self, ground: &KeyResolver<'_>, stacked: &StackedRun, pending: &mut BufferedRows) -> Result<()> {
         let StackedRun { level, rows, incomplete: open } = stacked;
         let table = ground.base.schema();
@@ -399,12 +399,12 @@ impl<'a> UpdateContext<'a> {
         Ok(())
     }
 
-    /// Rows of an older level that a newer one replaces.
+    /// Rows of an older run that a newer one replaces.
     pub(crate) async fn replaced(&self, above: &ActiveRun, level: &SortedRun) -> Result<Arc<RowSet>> {
         if let Some(known) = above.level.replaced(&level.id) {
             return Ok(known);
         }
-        // All of its keys, those of migrated rows, too: what is remembered must hold for every manifest.
+        // All keys of the newer run, those of migrated rows, too: what is remembered must hold for every manifest.
         let all = RowSet::full(above.level.row_count());
         let keys = above.level.keys(&self.key, &all).await?;
         Ok(above.level.set_replaced(level.id, level.rows_with(&self.key, &keys).await?))
@@ -412,7 +412,7 @@ impl<'a> UpdateContext<'a> {
 }
 
 impl MergedView {
-    /// The place of a key that is in the table already, if one of them is.
+    /// The place of one of the keys that is in the table already, if one is.
     pub(crate) async fn present(&self, base: &Snapshot, key: &Arc<KeyColumns>, keys: &KeySet) -> Result<Option<u32>> {
         let place = |rows: &RecordBatch| -> Result<Option<u32>> {
             let first = key.encode(rows)?;
@@ -425,7 +425,7 @@ impl MergedView {
                 return place(&run.read(&schema, &first_of(&found)).await?);
             }
         }
-        // Rows of updates that were completed again stand here only.
+        // Rows of updates that were completed again are in these batches only.
         for batch in &self.buffered.batches {
             let found = key.encode(batch)?.iter().find_map(|row| keys.position(row.as_ref()));
             if found.is_some() {
@@ -451,7 +451,7 @@ impl MergedView {
     }
 }
 
-/// A data file as an overlay was made for it.
+/// A data file as a merged view was made for it.
 fn viewed(file: &DataFile) -> ViewedFile {
     ViewedFile { version: file.version(), deleted: file.deleted.clone() }
 }
@@ -471,7 +471,7 @@ fn first_of(rows: &RowSet) -> RowSet {
     RowSet::from_rows(rows.iter().take(1).collect(), rows.universe())
 }
 
-/// The rows of a run that a migration folds.
+/// The rows of a run that a migration compacts.
 fn slices_of(migration: Option<&ManifestMigration>, run: usize, rows: u32) -> RowSet {
     let mut folded = RowSet::empty(rows);
     for range in migration.iter().flat_map(|migration| &migration.ranges) {

@@ -1,17 +1,17 @@
-//! Migration: pending rows become rows of data files, all of them or a slice of the key range.
+//! Migration: buffered rows become rows of data files, all of them or a slice of the key range.
 //!
 //! ```text
 //! 1  of a slice: flush the buffer, choose the key up to which it reaches
-//! 2  flush the buffer; a manifest names the slices of runs that are folded, under a number      (lock of writers)
+//! 2  flush the buffer; a manifest names the slices of runs that are compacted, under a number   (lock of writers)
 //! 3  write new data files                                                                      (changes and queries go on)
 //! 4  look at files that others added meanwhile: one with a key of the slices lets 3 begin again
 //! 5  Delta: commit with the number as application transaction      folder: a manifest names the new files
 //! 6  a manifest forgets the slices
 //! ```
 //!
-//! For a Delta table step 5 is the one point at which the migration takes effect: whoever reads a version of the log that has
-//! the transaction leaves the slices out, whoever reads an older one does not. Step 6 tidies up, and whatever stopped between two
-//! steps is finished or begun again by the next migration. What is changed meanwhile stays pending and hides the folded rows.
+//! For a Delta table step 5 is the one point at which the migration takes effect. Whoever reads a version of the log that has the
+//! transaction leaves the slices out, whoever reads an older one does not. Step 6 tidies up. The next migration finishes or begins again
+//! whatever stopped between two steps. What is changed meanwhile stays buffered, and deletes or replaces the compacted rows.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -37,7 +37,7 @@ use crate::store::Store;
 use crate::store::locks::holding;
 use crate::store::transaction::{Edit, begin_migration, commit};
 
-/// Folds pending rows into the data files.
+/// Compacts buffered rows into the data files.
 pub(crate) async fn migrate(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result<MigrateReport> {
     let started = Instant::now();
     if !(options.fraction > 0.0 && options.fraction <= 1.0) {
@@ -52,7 +52,7 @@ pub(crate) async fn migrate(table: &Arc<UpdatableTable>, options: &MigrateOption
     tidy_up(&table.base, store).await?;
     let mut asked = options.clone();
     let mut is_changed = false;
-    // A buffer of which a full cache takes no run is folded once the runs are gone, if everything was asked for.
+    // A full cache may take no run of the buffer. Such a buffer is compacted once the runs are gone, if the fraction is 1.
     for _ in 0..2 {
         let Some(begun) = begin_apart(table, &asked, &lock).await? else { break };
         is_changed = true;
@@ -86,17 +86,17 @@ async fn begin_apart(
     holding(lock.clone(), async move { begin(&table, &options).await }).await?
 }
 
-/// What a migration folds.
+/// What a migration compacts.
 pub(super) struct StartedMigration {
     pub number: u64,
     pub updates: ManifestUpdates,
-    /// Everything that runs have is folded: all changes below the first one of the log.
+    /// All rows of the runs are compacted: all changes below the first one of the log.
     pub is_whole: bool,
     /// Whether the cache had no room for a run of the buffer.
     buffer_stays: bool,
 }
 
-/// Ends a migration that took effect and was stopped before it was ended, and lets go of one that cannot take effect any more.
+/// Ends a migration that took effect and was stopped before it was ended. Lets go of one that cannot take effect any more.
 async fn tidy_up(table: &BaseTable, store: &Store) -> Result<()> {
     let base = Snapshot::pin_base(table).await?;
     let pending = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref()?.migration.clone());
@@ -106,7 +106,7 @@ async fn tidy_up(table: &BaseTable, store: &Store) -> Result<()> {
             let number = migration.number;
             match is_ruled_out(table, &base, number).await? {
                 true => commit(store, &Edit::AbandonMigration { number }).await.map(|_| ()),
-                // It came meanwhile.
+                // The migration took effect meanwhile.
                 false => Box::pin(tidy_up(table, store)).await,
             }
         }
@@ -114,13 +114,13 @@ async fn tidy_up(table: &BaseTable, store: &Store) -> Result<()> {
     }
 }
 
-/// `version` is one of the Delta table that has the migration; a folder's manifest has forgotten the slices already.
+/// Ends a migration. `version` is one of the Delta table that has the migration; a folder's manifest has forgotten the slices already.
 pub(super) async fn end(store: &Store, number: u64, version: Option<u64>) -> Result<()> {
     let Some(version) = version else { return Ok(()) };
     commit(store, &Edit::EndMigration { number, version }).await.map(|_| ())
 }
 
-/// Flushes the buffer and says which slices of which runs are folded; none if there is nothing to fold.
+/// Flushes the buffer and says which slices of which runs are compacted; none if there is nothing to compact.
 async fn begin(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result<Option<StartedMigration>> {
     let border = match options.fraction < 1.0 {
         true => {
@@ -150,7 +150,7 @@ async fn begin(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result<
     if !commit(writing.store, &Edit::BeginMigration { migration: migration.clone() }).await?.changed {
         return Err(Error::new(ErrorKind::Conflict, "another migration of the table was begun meanwhile; try again"));
     }
-    // It has no use for runs behind those that it names, and writers may merge them meanwhile.
+    // The migration does not need runs behind those that it names, and writers may merge these meanwhile.
     let named = migration.ranges.iter().map(|range| range.run as usize + 1).max().unwrap_or(0);
     begin_migration(&mut updates, migration);
     updates.runs.truncate(named);
@@ -160,7 +160,7 @@ async fn begin(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result<
 /// Makes a run of the buffer, if the cache has room for one; says whether it has not.
 async fn flush_if_room(writing: &mut WriteTurn<'_>) -> Result<bool> {
     match flush(writing).await {
-        // Nothing but a migration makes room: it folds the runs, and the buffer stays pending until then.
+        // Nothing but a migration makes room: it compacts the runs, and the buffer stays until then.
         Err(error) if error.kind() == ErrorKind::CacheFull => {
             tracing::info!(store = writing.store.text(), %error, "the buffer is migrated later");
             Ok(true)
@@ -169,7 +169,7 @@ async fn flush_if_room(writing: &mut WriteTurn<'_>) -> Result<bool> {
     }
 }
 
-/// The key up to which a slice reaches: it is looked for when the lock of writers is free again. None if there is nothing to fold.
+/// The key up to which a slice reaches. It is searched when the lock of writers is free again. None if there is nothing to compact.
 async fn border(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result<Option<RangeEnd>> {
     {
         let mut writing = WriteTurn::begin(table).await?;
@@ -189,7 +189,7 @@ async fn border(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result
     range_end_of(&levels, &updated.key, wanted).await
 }
 
-/// The rows of runs that are folded: those up to the border, or all.
+/// The rows of runs that are compacted: those up to the border, or all.
 async fn slices(updated: &UpdateContext<'_>, levels: &[ActiveRun], border: Option<&[u8]>) -> Result<Vec<RunRange>> {
     let mut chosen = Vec::new();
     for (number, of) in (0u32..).zip(levels) {

@@ -35,23 +35,23 @@ use crate::store::Store;
 use crate::store::locks::holding;
 use crate::store::transaction::{Edit, commit};
 
-/// Times that others may be faster before giving up.
+/// Times that others may be faster before the migration gives up.
 const ATTEMPTS: usize = 5;
 /// Times that a folder is listed until nothing was added meanwhile.
 const LISTINGS: usize = 20;
 
-/// A migration that was begun, and what it is carried out with.
+/// A migration that was begun, and what carries it out.
 pub(super) struct Migration<'a> {
     pub table: &'a UpdatableTable,
     pub store: &'a Arc<Store>,
-    /// What it folds.
+    /// What the migration compacts.
     pub started: &'a StartedMigration,
-    /// Held as long as it may take effect.
+    /// The lock is held as long as the migration may take effect.
     pub lock: &'a MigrationLock,
 }
 
 impl Migration<'_> {
-    /// Writes and publishes the new data files; others that are faster are let go first. Gives a version of the Delta log that has the
+    /// Writes and publishes the new data files. Where others are faster, it begins again. Gives a version of the Delta log that has the
     /// migration.
     pub(super) async fn write_files(
         &self,
@@ -77,7 +77,7 @@ impl Migration<'_> {
         let Self { table, store, started, lock } = *self;
         let mut base = Snapshot::pin_base(&table.base).await?;
         if base.migration_done() {
-            // An attempt that looked like a failure was none.
+            // The attempt took effect, though it had looked like a failure.
             return Ok(base.delta_version());
         }
         let manifest = base.manifest.clone().ok_or_else(|| no_key(&table.base))?;
@@ -132,11 +132,11 @@ impl Migration<'_> {
 /// migrations.
 ///
 /// # Errors
-/// Nobody can tell: it may yet take effect.
+/// Nobody can know: the migration may yet take effect.
 pub(super) async fn is_ruled_out(table: &BaseTable, base: &Snapshot, migration: u64) -> Result<bool> {
     let (Some(version), Some(manifest)) = (base.delta_version(), base.manifest.as_ref()) else { return Ok(true) };
     if table.location.local.is_some() {
-        // What a local file system was asked for is done, or not.
+        // A local file system has done every request, or never will.
         return Ok(true);
     }
     let transaction =
@@ -159,12 +159,12 @@ fn transaction(store_id: [u8; 16], begun: &StartedMigration) -> Result<Applicati
     })
 }
 
-/// The keys of what is folded.
+/// The keys of the rows that are compacted.
 struct MigratedKeys<'a> {
     table: &'a BaseTable,
     key: &'a Arc<KeyColumns>,
     slices: &'a [LiveRows],
-    /// Partition columns that are held as text.
+    /// Partition columns that are read as text.
     texts: &'a BTreeSet<String>,
 }
 
@@ -198,7 +198,7 @@ impl RewrittenKeys for MigratedKeys<'_> {
     fn are_in<'a>(&'a self, added: &'a [String]) -> BoxFuture<'a, Result<bool>> {
         async move {
             let now = self.now().await?;
-            // One that is gone again was removed by a commit that is looked at as well.
+            // A file that is gone again was removed by a commit that is checked as well.
             let is_added = |file: &usize| now.files().get(*file).is_some_and(|file| added.contains(&file.path));
             let files: Vec<usize> = (0..now.files().len()).filter(is_added).collect();
             self.are_among(&now, &files).await
@@ -208,8 +208,8 @@ impl RewrittenKeys for MigratedKeys<'_> {
 }
 
 impl Migration<'_> {
-    /// Lets a manifest name the new files of a folder in the place of those that they replace, if those are still what they were, and if no
-    /// file that others added meanwhile has one of the keys: pending rows would stop hiding it.
+    /// Lets a manifest name the new files of a folder in the place of those that they replace. The replaced files must still be what they
+    /// were. No file that others added meanwhile may have one of the keys: the buffered rows would no longer replace its rows.
     async fn take_in(&self, base: &Snapshot, folded: &RewriteOutput, keys: &MigratedKeys<'_>) -> Result<()> {
         let mut known: HashSet<FileVersion> = base.files().iter().map(DataFile::version).collect();
         for _ in 0..LISTINGS {
@@ -229,7 +229,7 @@ impl Migration<'_> {
         Err(meanwhile("others go on adding files"))
     }
 
-    /// The commit is a task of its own: the lock is held until it is made or not, also if the caller goes away.
+    /// The commit is a task of its own: the lock is held until the commit is made or not, also if the caller goes away.
     async fn commit_folded(&self, base: &Snapshot, folded: &RewriteOutput) -> Result<()> {
         let is_own = |path: &str| path.starts_with(crate::storage::location::STORE_FOLDER);
         let (mut originals, mut own) = (Vec::new(), Vec::new());
@@ -269,7 +269,7 @@ fn check_unchanged(base: &Snapshot, now: &Snapshot, folded: &RewriteOutput) -> R
     Ok(())
 }
 
-/// Whoever was stopped for hours finds that a vacuum took what no manifest named.
+/// A process that was stopped for hours finds that a vacuum took files that no manifest named.
 async fn check_written(store: &Store, folded: &RewriteOutput) -> Result<()> {
     for file in &folded.files {
         // Names of partitions may have characters that paths of the store escape.

@@ -1,4 +1,4 @@
-//! What a migration folds: chosen rows of runs, and the rows of data files that they hide.
+//! What a migration compacts: selected rows of runs, and the rows of data files that they delete or replace.
 
 use std::sync::Arc;
 
@@ -19,16 +19,16 @@ use crate::error::{Error, Result};
 use crate::rewrite::RowBlock;
 use crate::snapshot::DataFile;
 
-/// Runs of together so many bytes are read once and held; rows of others are read as they are needed, file by file.
+/// Runs of together so many bytes are read once and kept in memory. Rows of others are read as they are needed, file by file.
 const HELD_BYTES: u64 = 64 << 20;
 
-/// The rows that are folded, and those that they hide.
+/// The rows that are compacted, and those that they delete or replace.
 pub(super) struct MigrationInput {
     /// Rows of data files that are replaced or deleted.
     pub shadow: Vec<Option<Arc<RowSet>>>,
     /// Rows that get into data files.
     pub rows: Vec<Arc<dyn RowBlock>>,
-    /// Rows of levels whose keys are folded.
+    /// Rows of runs whose keys are compacted.
     pub keys: Vec<LiveRows>,
 }
 
@@ -78,7 +78,7 @@ impl MigrationInput {
             for (slot, hidden) in shadow.iter_mut().zip(&overlay.deleted) {
                 *slot = hidden.as_ref().map(|hidden| hidden.rows.as_ref().clone());
             }
-            // Updates that were completed again in memory.
+            // Rows of updates that were completed again are in memory only.
             rows.extend(overlay.buffered.batches.iter().cloned().map(in_memory));
         } else {
             let mut all_keys = Vec::with_capacity(folded_keys.len());
@@ -96,7 +96,7 @@ impl MigrationInput {
             rows.extend(completed_again(updated, &overlay.buffered.batches, &all_keys)?.into_iter().map(in_memory));
         }
         let left = |(rows, file): (Option<RowSet>, &DataFile)| {
-            // What is deleted already is left out of a new file in any case, and is no reason to make one.
+            // A new file leaves out in any case what is deleted already, which is no reason to make one.
             let rows =
                 rows.map(|rows| file.deleted.as_ref().map_or_else(|| rows.clone(), |deleted| rows.minus(deleted)));
             rows.filter(|rows| !rows.is_empty()).map(Arc::new)

@@ -1,4 +1,4 @@
-//! The newest state of a table: its data files with what is pending laid over them.
+//! The newest state of a table: its data files merged with what is buffered.
 
 use super::merged_view::{ManifestState, UpdateContext, UpdateScope};
 use super::repair::{last_of_none, next_of_none};
@@ -24,7 +24,7 @@ async fn laid_over(table: &UpdatableTable) -> Result<Snapshot> {
     if snapshot.lacks_key(updates)
         && let Some(last) = last_of_none(store, updates).await?
     {
-        // The key is needed by nobody until something is changed.
+        // Nobody needs the key until something is changed.
         snapshot.set_sequence(last);
         return Ok(snapshot);
     }

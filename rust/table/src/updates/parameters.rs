@@ -7,9 +7,9 @@
 //! α·M − S                           runs that a scan may have to merge
 //! ```
 //!
-//! Then every update is written at most twice, and 2 − ¼·α² times on average. Pages are those of the runs on the disk.
-//! A scan needs a page for each run; the pages that are left the buffer takes beyond S, as MaSM-M does (figure 3.9). Our scans do not merge runs by key,
-//! so that they need no page of each at once: they hold row groups, which come to α·M − S pages at most.
+//! Then every update is written at most twice, and 2 − ¼·α² times on average. Pages are those of the runs on the disk. A scan needs a page
+//! for each run. The pages that are left the buffer takes beyond S, as MaSM-M does (figure 3.9). Our scans do not merge runs by key, so
+//! that they need no page of each at once. They keep row groups in memory, which come to α·M − S pages at most.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ use crate::error::{Error, Result};
 const CACHE_BYTES: u64 = 1 << 30;
 const PAGE_BYTES: u64 = 64 << 10;
 const ALPHA: f64 = 1.0;
-/// How much of a scan's memory a row group of a run may take: as many are read at once, by as many partitions. Each costs something beside
-/// its values, so that larger ones are better until partitions of the data files wait for those few.
+/// How much of a scan's memory a row group of a run may take. Partitions read as many row groups at once. Each costs something beside its
+/// values, so that larger ones are better until partitions of the data files wait for those few.
 const GROUPS_IN_MEMORY: u64 = 8;
 /// How many times the memory of the buffer and of scans a part of a large call takes: each part is looked up in all data files.
 const MEMORIES_OF_PART: u64 = 8;
@@ -31,7 +31,7 @@ pub(crate) const OPTIONS: [&str; 4] = ["cache_bytes", "page_bytes", "alpha", "mi
 /// The parameters of MaSM-αM.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parameters {
-    /// Bytes of the SSD that pending updates may take.
+    /// Bytes of the SSD that buffered updates may take.
     pub cache_bytes: u64,
     /// Bytes of a page.
     pub page_bytes: u64,
@@ -48,7 +48,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// The parameters that options ask for.
+    /// The parameters that these options set.
     pub(crate) fn of(options: &[(String, String)]) -> Result<Self> {
         let options: BTreeMap<&str, &str> =
             options.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -114,19 +114,19 @@ impl Parameters {
         self.memory_pages().saturating_sub(runs as u64).max(self.buffer_pages) * self.page_bytes
     }
 
-    /// Bytes of one call's rows that are held at once.
+    /// Bytes of one call's rows that are in memory at once.
     #[must_use]
     pub fn part_bytes(&self) -> u64 {
         self.memory_pages() * self.page_bytes * MEMORIES_OF_PART
     }
 
-    /// Bytes of runs that a scan may hold in memory: α·M − S pages.
+    /// Bytes of runs that a scan may keep in memory: α·M − S pages.
     #[must_use]
     pub fn scan_bytes(&self) -> u64 {
         self.scanned_runs * self.page_bytes
     }
 
-    /// Bytes of a row group of a run, which a scan holds as a whole.
+    /// Bytes of a row group of a run, which a scan keeps in memory as a whole.
     #[must_use]
     pub fn row_group_bytes(&self) -> u64 {
         (self.scan_bytes() / GROUPS_IN_MEMORY).max(LEAST_GROUP_BYTES)

@@ -1,8 +1,8 @@
-//! The types of the partition columns of a folder while changes are pending.
+//! The types of the partition columns of a folder while changes are buffered.
 //!
 //! The names of the folders decide: integers where all of them are, else dates, else text. Other programs add and remove folders, so that
-//! the type may change under a change that is pending. The change keeps the value that it was written with: where it has another
-//! type than the folders, the column is text, which has integers and dates as their folders are called.
+//! the type may change while a change is buffered. The change keeps the value that it was written with. Where the value has another type
+//! than the folders, the column is text. Texts have integers and dates as their folders are called.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -37,8 +37,8 @@ struct SeenTypes {
 #[derive(Debug, Default)]
 pub(crate) struct LogTypes(Mutex<Option<SeenTypes>>);
 
-/// The partition columns of a folder that runs, or the log if it is given, have in other types than the folders, where those are no text.
-/// A Delta table says itself which types its columns have.
+/// The partition columns of a folder that runs, or the log if it is given, have in other types than the folders, where the folders' types
+/// are no text. A Delta table itself says which types its columns have.
 pub(crate) async fn changed_types(
     base: &Snapshot,
     store: &Store,
@@ -72,7 +72,7 @@ pub(crate) async fn changed_types(
     Ok(others)
 }
 
-/// Those of a log, read on from where it was read before.
+/// The types of a log, read on from where it was read before.
 async fn of_log(
     store: &Store,
     log: &ManifestLog,

@@ -1,18 +1,18 @@
-//! Updates that are made while a migration folds older changes of their rows.
+//! Updates that are made while a migration compacts older changes of their rows.
 //!
 //! ```text
-//! pending   row 5: (a 1, b 1)     ─ migration 7 folds it ─▶  in a data file
-//! then      row 5: a = 2          ─ flushed meanwhile    ─▶  a run with two sets for it
+//! buffered  row 5: (a 1, b 1)     ─ migration 7 compacts it ─▶  in a data file
+//! then      row 5: a = 2          ─ flushed meanwhile       ─▶  a run with two sets for it
 //!                                      while migration 7 is under way: the whole row (a 2, b 1)
 //!                                      once it is done:                a = 2, over whatever the data files have
 //! ```
 //!
-//! A run holds what older pending changes and its own come to together, so that nobody needs the older ones to read it. Those that
-//! a migration folds are not pending any more once it is done: others may change or delete their rows, or restore the table to
-//! before the migration. What the run took from them must not outlive them, and its own updates must not be lost.
-//! So a run that is written meanwhile has both: operation and set of each row for as long as the migration is under way, and behind
-//! that set another one for afterwards, when the row is an update of just these columns. If the migration is abandoned, what it
-//! would have folded stays pending, and the first set counts for good.
+//! A run has what older buffered changes and its own come to together, so that nobody needs the older ones to read it. Changes that a
+//! migration compacts are not buffered any more once it is done. Others may then change or delete their rows, or restore the table to
+//! before the migration. What the run took from these changes must not outlive them, and its own updates must not be lost. So a run that is
+//! written meanwhile has two sets for such a row. Operation and first set count for as long as the migration is under way. The set behind
+//! the first one counts afterwards, when the row is an update of just these columns. If the migration is abandoned, what it would have
+//! compacted stays buffered, and the first set counts for good.
 
 use arrow::array::{Array, ArrayRef, BinaryArray, Int8Array, RecordBatch};
 use arrow::compute::interleave_record_batch;
@@ -26,14 +26,14 @@ use crate::error::{Error, Result};
 /// Whether the migration during which a run was written is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum MigrationPhase {
-    /// It is under way, or was abandoned; or there was none.
+    /// The migration is under way, or was abandoned; or there was none.
     UnderWay,
-    /// What it folded is in the data files.
+    /// What the migration compacted is in the data files.
     Done,
 }
 
 impl MigrationPhase {
-    /// That of a run; `folded` says whether the migration that the manifest names is done.
+    /// The phase of a run; `folded` says whether the migration that the manifest names is done.
     pub(crate) fn of(run: &ManifestRun, updates: &ManifestUpdates, folded: bool) -> Self {
         let is_under_way =
             !folded && updates.migration.as_ref().is_some_and(|migration| migration.number == run.during);
@@ -41,8 +41,8 @@ impl MigrationPhase {
     }
 }
 
-/// What rows come to while a migration is under way, with what they come to once it is done behind their sets; none if that is the
-/// same for all of them. Both have the same keys in the same order.
+/// What rows come to while a migration is under way, with what they come to once it is done behind their sets. None if that is the same for
+/// all of them. Both have the same keys in the same order.
 pub(crate) fn with_both(under_way: &RecordBatch, done: &RecordBatch) -> Result<Option<RecordBatch>> {
     if under_way.num_rows() != done.num_rows() {
         return Err(Error::internal("the rows of a run have two meanings of different keys"));
@@ -64,7 +64,7 @@ pub(crate) fn with_both(under_way: &RecordBatch, done: &RecordBatch) -> Result<O
             return Err(Error::internal("a migration changes what an operation is that is no update"));
         }
         is_same = false;
-        // A delete that is folded leaves nothing of the update behind it: the row is the one of afterwards.
+        // A delete that is compacted leaves nothing of the update behind it: the row is the one of afterwards.
         rows.push((usize::from(operation == Operation::Delete), row));
         let mut both = now.set(row).to_vec();
         both.resize(width, 0);

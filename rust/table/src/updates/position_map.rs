@@ -57,7 +57,7 @@ impl PositionMapBuilder {
         }
     }
 
-    /// A level of a run with so many rows, resolved to what all of its parts were resolved to.
+    /// A run with so many rows, resolved to what all of its parts were resolved to.
     pub(crate) fn into_run(self, rows: u32) -> SortedRun {
         let level = SortedRun::new([0; 16], SortedRunRows::None, RowSet::empty(rows), RowSet::empty(rows));
         for (file, of) in self.files.into_iter().filter(|(_, of)| of.parts == self.parts) {

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Our readers see the same rows at every point: up to step 4 they take the new files from the store and leave out whatever step 3 moves.
-//! Other readers list the folder, where several files do not change at once: between the first and the last name of step 3 they
-//! see some of the rows, and never a row twice. Both steps are names only; bytes are copied in step 1 if at all. Whoever
-//! dies in between is succeeded by the next writer, who goes on with step 3.
+//! Other readers list the folder, where several files do not change at once. Between the first and the last name of step 3 they see some of
+//! the rows, and never a row twice. Steps 1 and 3 are names only; bytes are copied in step 1 if at all. If a process dies in between, the
+//! next writer goes on with step 3.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -95,7 +95,7 @@ async fn publish_all(table: &Arc<UpdatableTable>, places: &Places) -> Result<Man
     Ok(publication)
 }
 
-/// Ends what a writer that died had begun; the caller holds the lock of writers. Says whether there was something.
+/// Ends the publication that a writer began before it died; the caller holds the lock of writers. Says whether there was one.
 pub(crate) async fn finish_publication(table: &BaseTable, base: &Snapshot) -> Result<bool> {
     let updates = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref());
     let Some(begun) = updates.and_then(under_way) else { return Ok(false) };
@@ -139,11 +139,11 @@ impl Places {
         }
     }
 
-    /// What becomes of which file. Originals that somebody removed need not be moved.
+    /// Which file goes where. Originals that somebody removed need not be moved.
     fn plan(&self, updates: &ManifestUpdates) -> Result<ManifestPublication> {
         let mut publication = ManifestPublication::default();
         for file in &updates.data {
-            // The first two parts are the folder of data files and that of their migration.
+            // The first two parts of the path are the folder of data files and that of their migration.
             let Some(path) = file.path.splitn(3, '/').nth(2) else {
                 return Err(Error::internal(format!("the data file {} is in no folder of a migration", file.path)));
             };
@@ -153,7 +153,7 @@ impl Places {
         let number = Uuid::new_v4();
         for file in &updates.replaced {
             if !self.folder.join(&file.path).exists() {
-                // Which of the new files has its rows, and which rows came with changes, nobody can tell.
+                // Nobody knows which of the new files has its rows, nor which rows came with changes.
                 tracing::warn!(
                     path = file.path,
                     "the data file was removed from the folder after its rows were migrated: they are published all the same; delete them \
@@ -185,7 +185,7 @@ impl Places {
         let mut folders = BTreeSet::new();
         for file in &publication.originals {
             let path = self.folder.join(&file.path);
-            // What somebody wrote in its place meanwhile is a file of its own.
+            // A file that somebody wrote in its place meanwhile is a file of its own.
             if is_unchanged(&path, file)? {
                 remove(&path)?;
                 folders.extend(path.parent().map(Path::to_owned));

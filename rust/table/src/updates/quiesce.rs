@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::store::Store;
 use crate::store::locks::BuildLock;
 
-/// How long a lock is asked for: turns of writers are short.
+/// Times that the lock of writers is tried: their turns are short.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 

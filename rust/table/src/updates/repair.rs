@@ -1,7 +1,7 @@
-//! What becomes of pending changes where a store and a Delta table may not belong together (see [`Lineage`]).
+//! What becomes of buffered changes where a store and a Delta table may not belong together (see [`Lineage`]).
 //!
-//! What cannot be told is an error, and [`repair`] asks its caller. Where nothing is pending there is nothing to tell, and the store
-//! goes on with the table that it finds.
+//! If nobody can know whether they do, it is an error, and the caller decides by [`repair`]. Where nothing is buffered there is nothing to
+//! decide, and the store goes on with the table that it finds.
 
 use lakemark_format::{ManifestDelta, ManifestUpdates};
 
@@ -15,19 +15,19 @@ use crate::storage::disk;
 use crate::store::Store;
 use crate::store::transaction::{Edit, commit};
 
-/// What is done with changes of which nobody can tell whether the table has them.
+/// What is done with buffered changes of which nobody knows whether the table has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepairAction {
-    /// They stay pending: they count over whatever the table has of their keys.
+    /// They stay buffered: they count over whatever the table has of their keys.
     Keep,
     /// They are forgotten.
     Discard,
 }
 
-/// The next sequence number, where nothing is pending that the table may not have; none where store and table belong together.
+/// The next sequence number, where nothing is buffered that the table may not have; none where store and table belong together.
 ///
 /// # Errors
-/// Something is pending of which nobody can tell.
+/// Something is buffered of which nobody knows whether the table has it.
 pub(crate) async fn next_of_none(
     lineage: &Lineage,
     table: &BaseTable,
@@ -54,7 +54,7 @@ pub(crate) async fn next_of_none(
     }
 }
 
-/// The number of the last change, if none is pending.
+/// The number of the last change, if no change is buffered.
 pub(crate) async fn last_of_none(store: &Store, updates: &ManifestUpdates) -> Result<Option<u64>> {
     let next = next_sequence(store, updates).await?;
     Ok(is_nothing_pending(updates, next).then(|| next.saturating_sub(1)))
@@ -91,7 +91,7 @@ fn delta_of(base: &Snapshot, migrated: u64) -> Option<ManifestDelta> {
     Some(ManifestDelta { table_id: base.table_id()?.to_owned(), last_migration: migrated, version })
 }
 
-/// Takes the table over as it is, where nothing is pending that it may not have; the caller holds the lock of writers. Says whether
+/// Takes the table over as it is, where nothing is buffered that the table may not have. The caller holds the lock of writers. Says whether
 /// there was something to do.
 pub(crate) async fn take_over_if_empty(table: &BaseTable, base: &Snapshot) -> Result<bool> {
     let store = table.writable_store()?;
@@ -110,7 +110,7 @@ async fn take_over(store: &Store, base: &Snapshot, log: Option<lakemark_format::
     commit(store, &edit).await.map(|_| ())
 }
 
-/// Lets a store and a table that do not belong together go on, as the caller decides; says whether they did not.
+/// Lets a store and a table that do not belong together go on, as the caller decides. Says whether they did not belong together.
 pub(crate) async fn repair(table: &BaseTable, pending: RepairAction) -> Result<bool> {
     table.check_open_for_changes()?;
     let store = table.writable_store()?;

@@ -1,9 +1,9 @@
-//! Settling changes: what they do to older levels and to the data files, and whole rows for updates of some columns.
+//! Resolving changes: what they do to older runs and to the data files, and whole rows for updates of some columns.
 //!
 //! ```text
-//! changes of the buffer ─ fold updates onto what older levels say of their keys
-//!                       ─ rows of older levels that they replace
-//!                       ─ rows of data files that they shadow
+//! changes of the buffer ─ merge updates with what older runs say of their keys
+//!                       ─ rows of older runs that they replace
+//!                       ─ rows of data files that they delete or replace
 //!                       ─ complete updates: columns that they do not name are taken from the data files
 //! ```
 
@@ -25,7 +25,7 @@ use super::sorted_run::{FilePositions, SortedRun, SortedRunRows, select_rows};
 use crate::error::{Error, Result};
 use crate::snapshot::Snapshot;
 
-/// A level and those of its rows that are in data files already.
+/// A run and those of its rows that are in data files already.
 #[derive(Clone)]
 pub(crate) struct ActiveRun {
     pub level: Arc<SortedRun>,
@@ -39,9 +39,9 @@ impl ActiveRun {
     }
 }
 
-/// What changes are settled against.
+/// What changes are resolved against.
 pub(crate) struct KeyResolver<'a> {
-    /// The data files, without any pending change.
+    /// The data files, without any buffered change.
     pub base: &'a Snapshot,
     pub key: &'a Arc<KeyColumns>,
     /// The schema of changes.
@@ -64,7 +64,7 @@ struct RowsOfFile {
     rows: RecordBatch,
 }
 
-/// A buffer that was settled on the same ground before more changes came.
+/// A buffer that was resolved against the same data files and runs before more changes came.
 #[derive(Clone)]
 pub(crate) struct ResolvedBuffer {
     pub level: Arc<SortedRun>,
@@ -83,8 +83,8 @@ impl ResolvedBuffer {
 }
 
 impl KeyResolver<'_> {
-    /// [`Self::resolve_keys`], where the same buffer was settled before: what a key hits does not change, so that only new keys are
-    /// looked for. Updates of some columns are completed anew, so that they are settled from the start.
+    /// [`Self::resolve_keys`], where the same buffer was resolved before. What a key hits does not change, so that only new keys are
+    /// searched. Updates of some columns are completed anew, so that a buffer with such updates is resolved from the start.
     pub(crate) async fn resolve_incrementally(
         &self,
         before: &ResolvedBuffer,
@@ -119,7 +119,7 @@ impl KeyResolver<'_> {
         Ok(level)
     }
 
-    /// The changes of a buffer as a level above `older` ones (oldest first).
+    /// The changes of a buffer as a run above `older` ones (oldest first).
     pub(crate) async fn resolve_keys(
         &self,
         id: [u8; 16],
@@ -142,7 +142,7 @@ impl KeyResolver<'_> {
         Ok(level)
     }
 
-    /// Remembers what the keys of a level are in a file.
+    /// Remembers where the keys of a run are in a file.
     pub(crate) fn record(
         &self,
         level: &SortedRun,
@@ -154,7 +154,7 @@ impl KeyResolver<'_> {
         Some(level.set_hits(file.version(), hits))
     }
 
-    /// Folds updates of some columns onto the newest that older levels say of their keys.
+    /// Merges updates of some columns with the newest that older runs say of their keys.
     pub(crate) async fn merge_onto(&self, changes: RecordBatch, older: &[ActiveRun]) -> Result<RecordBatch> {
         let partial = ChangeColumns::of(&changes)?.rows_of(&[Operation::Update]);
         if partial.is_empty() || older.is_empty() {
@@ -258,7 +258,7 @@ impl KeyResolver<'_> {
     }
 }
 
-/// The rows of a level in memory.
+/// The rows of a run in memory.
 pub(crate) fn memory_rows(level: &SortedRun) -> Option<&RecordBatch> {
     match &level.rows {
         SortedRunRows::Memory(rows) => Some(rows),

@@ -7,9 +7,9 @@
 //! |   5, "y", 1.5        |  update              |  18                 |  0b010: the second column  |
 //! ```
 //!
-//! The buffer in memory and the runs on the disk have this form. Columns that an update does not name hold what was found in
-//! the table (the row is *complete*), or NULL until then. A set numbers the columns of the schema that it stands in, also in a
-//! run: whoever reads a run with another schema numbers its sets anew ([`OwnColumns`]).
+//! The buffer in memory and the runs on the disk have this form. Columns that an update does not name have what was found in the table (the
+//! row is *complete*), or NULL until then. A set numbers the columns of the schema that the set stands in, also in a run. Whoever reads a
+//! run with another schema numbers its sets anew ([`OwnColumns`]).
 
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ pub(crate) fn batch(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> 
         .map_err(|error| Error::internal("rows of changes do not fit their schema").with_source(error))
 }
 
-/// What changes say of each row.
+/// The extra columns of changes, which say what is done with each row.
 pub(crate) struct ChangeColumns<'a> {
     operations: &'a Int8Array,
     sequences: &'a UInt64Array,
@@ -136,16 +136,16 @@ pub(crate) fn operation_rows(operations: &Int8Array, wanted: &[Operation]) -> Ro
 
 /// The columns of a run, in the order in which the run's own sets number them.
 ///
-/// A table's columns move when one is added in front or dropped. A set means columns, so that it is numbered anew when it is read.
+/// A table's columns move when a column is added in front or dropped. A set means columns, so that it is numbered anew when it is read.
 #[derive(Debug)]
 pub(crate) struct OwnColumns {
     names: Vec<String>,
-    /// What its rows are read as; as they were written without one.
+    /// The phase that its rows are read in; without one they are read as they were written.
     phase: Option<MigrationPhase>,
 }
 
 impl OwnColumns {
-    /// The columns of a run with this schema, which is read as it is in a phase, or as it was written.
+    /// The columns of a run with this schema, whose rows are read in a phase, or as they were written.
     pub(crate) fn of(run: &Schema, phase: Option<MigrationPhase>) -> Self {
         let names = run.fields().iter().map(|field| field.name()).filter(|name| !name.starts_with(OURS));
         Self { names: names.cloned().collect(), phase }
@@ -196,7 +196,7 @@ pub(crate) fn union<'a>(sets: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     all
 }
 
-/// The rows as they stand in the table, without what is said of them.
+/// The rows as they stand in the table, without the extra columns.
 pub(crate) fn as_table(batch: &RecordBatch, table: &SchemaRef) -> Result<RecordBatch> {
     let columns = batch.columns().iter().take(table.fields().len()).cloned().collect();
     self::batch(table, columns, batch.num_rows())

@@ -1,7 +1,7 @@
-//! Levels laid over the data files and over each other, oldest first.
+//! Runs merged with the data files and with each other, oldest first.
 //!
-//! Adding a level only takes rows away from those below it, so that what is below changes together (runs, and most of the buffer) is
-//! laid once, and few changes that came later are laid over that.
+//! Adding a run only takes rows away from those below it. So what is below is merged once (runs, and most of the buffer), since it changes
+//! together. The few changes that came later are merged with the result.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::sorted_run::SortedRun;
 use crate::error::Result;
 use crate::snapshot::DeletedPositions;
 
-/// A level that was laid.
+/// A run that was added.
 #[derive(Clone)]
 pub(crate) struct StackedRun {
     pub level: Arc<SortedRun>,
@@ -23,10 +23,10 @@ pub(crate) struct StackedRun {
     pub incomplete: RowSet,
 }
 
-/// Levels laid over data files.
+/// Runs merged with data files.
 #[derive(Clone)]
 pub(crate) struct RunStack {
-    /// For each data file the rows that are hidden, if any are.
+    /// For each data file the rows that are deleted or replaced, if any are.
     pub shadow: Vec<Option<DeletedPositions>>,
     pub levels: Vec<StackedRun>,
 }
@@ -37,7 +37,7 @@ impl RunStack {
         Self { shadow: vec![None; ground.base.files().len()], levels: Vec::new() }
     }
 
-    /// Lays a level over all others.
+    /// Adds a run above all others.
     pub(crate) async fn add(
         &mut self,
         updated: &UpdateContext<'_>,
@@ -56,7 +56,8 @@ impl RunStack {
         let is_fresh = memory_rows(level).is_some();
         for (file, hits) in updated.hits(ground, stacked).await?.into_iter().enumerate() {
             let Some(hits) = hits else { continue };
-            // A row that somebody deleted since completes nothing; updates of that file are completed anew, if they still can be.
+            // A row that somebody deleted since completes nothing. Updates that this file completed are completed anew, if they still can
+            // be.
             let deleted = ground.base.files().get(file).and_then(|file| file.deleted.as_ref());
             if is_fresh || deleted.is_none_or(|deleted| deleted.and(&hits.deleted).is_empty()) {
                 completed = completed.or(&hits.completed);

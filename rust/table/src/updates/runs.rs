@@ -1,4 +1,4 @@
-//! Runs: Parquet files of changes in the order of keys, each with a resolution beside it.
+//! Runs: Parquet files of changes in the order of keys, each with a position map beside it.
 
 use std::collections::HashMap;
 use std::io::BufWriter;
@@ -43,32 +43,32 @@ const PAGE_ROWS: usize = 2048;
 const GROUP_ROWS: usize = 128 * 1024;
 /// Parts in which a row group is written: its size is looked at between them.
 const PARTS_OF_GROUP: usize = 8;
-/// Rows by which it is told whether the values of a column repeat.
+/// Rows that show whether the values of a column repeat.
 const SAMPLE_ROWS: usize = 1024;
-/// How often the filter of a run takes a key to be there that is not.
+/// How often the filter of a run has a key that the run has not.
 const FILTER_FPP: f64 = 0.01;
 /// What the footer of a run calls the bytes that its changes had in a log.
 const BUFFERED: &str = "lakemark.buffered";
-/// What a run is written in.
+/// Bytes that are written to a run at a time.
 const BUFFER_BYTES: usize = 256 * 1024;
 
 /// Runs that were opened.
 #[derive(Default)]
 pub(crate) struct RunCache(Mutex<HashMap<RunKey, Arc<SortedRun>>>);
 
-/// What tells one reading of a run from another.
+/// What distinguishes one reading of a run from another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct RunKey {
     /// The id of the run.
     id: [u8; 16],
     /// The fingerprint of the names of columns that it is read with.
     mapping: u64,
-    /// The phase that it is read as it is in.
+    /// The phase in which it is read.
     phase: MigrationPhase,
 }
 
 impl RunCache {
-    /// The level of a run.
+    /// The opened run of a manifest.
     pub(crate) async fn get(
         &self,
         store: &Store,
@@ -85,7 +85,7 @@ impl RunCache {
                 "the run {} of pending changes cannot be read; it holds changes that are nowhere else: restore it",
                 run.path
             );
-            // One that is not there is damage: nobody else has these rows.
+            // A run that is not there is damage: its rows are nowhere else.
             let kind = if error.kind() == ErrorKind::NotFound { ErrorKind::Corrupt } else { error.kind() };
             Error::new(kind, text).with_source(error)
         })?);
@@ -131,20 +131,20 @@ async fn open(
     if let Some(of) = &run.position_map {
         match read_resolution(store, of, run).await {
             Ok(resolution) => take_resolution(&level, resolution, &changed),
-            // An index: it is derived again.
+            // The position map is an index: without it, the positions are found again.
             Err(error) => tracing::warn!(run = run.path, %error, "the resolution of a run is derived again"),
         }
     }
     Ok(level)
 }
 
-/// The rows of a run in a phase, by what they are then.
+/// The rows of a run in a phase, by what they are in it.
 struct RowsInPhase {
     /// Rows that are whole rows of the table.
     whole: RowSet,
     /// Updates of some columns.
     partial: RowSet,
-    /// Those of the updates that were written as something else.
+    /// Updates in this phase that were written as another operation.
     changed: RowSet,
 }
 
@@ -182,7 +182,7 @@ async fn read_resolution(store: &Store, of: &ManifestPositionMap, run: &Manifest
     Ok(resolution)
 }
 
-/// Takes what a run was resolved to. Rows that are `changed` since have other columns to be completed.
+/// Takes a run's position map. Rows that are `changed` since have other columns to be completed.
 fn take_resolution(level: &SortedRun, resolution: PositionMap, changed: &RowSet) {
     for file in resolution.files {
         let rows = file.row_groups.iter().copied().fold(0, u32::saturating_add);
@@ -198,7 +198,7 @@ fn take_resolution(level: &SortedRun, resolution: PositionMap, changed: &RowSet)
         level.set_replaced(run.id, RowSet::from_rows(run.replaced, run.rows));
     }
     if let Some(keys) = resolution.keys {
-        // Set once, as the level is made.
+        // The filter is set once, as the run is opened.
         drop(level.filter.set(keys));
     }
 }
@@ -212,16 +212,16 @@ pub(crate) struct SequenceRange {
 
 /// A run that was written and that no manifest names yet.
 pub(crate) struct FinishedRun {
-    /// What the manifest says of it, but for its resolution and the migration during which it was written.
+    /// What the manifest says of the run, but for its position map and the migration during which it was written.
     pub run: ManifestRun,
-    /// A filter of its keys, if they have one.
+    /// A filter of its keys, if all of them have hashes.
     pub filter: Option<KeyFilter>,
 }
 
 /// Writes the rows of a run, in the order of keys.
 pub(crate) struct RunWriter {
     store: Arc<Store>,
-    /// Begun with the first rows, which tell how columns are encoded.
+    /// Begun with the first rows, which decide how columns are encoded.
     writer: Option<ArrowWriter<BufWriter<TempFile>>>,
     schema: SchemaRef,
     rows: u64,
@@ -282,8 +282,8 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Begins the file. Each scan decodes all of a run, so that its codec is a fast one, and dictionaries are made only where
-    /// they are small: in row groups of a few thousand rows one of different values costs more than the values.
+    /// Begins the file. Each scan decodes all of a run, so that its codec is a fast one. Dictionaries are made only where they are small:
+    /// in row groups of a few thousand rows one of different values costs more than the values.
     fn begin(&self, first: &RecordBatch) -> Result<ArrowWriter<BufWriter<TempFile>>> {
         let mut properties = WriterProperties::builder()
             .set_compression(Compression::LZ4_RAW)
@@ -368,7 +368,7 @@ fn unwritten(store: &Store, error: ParquetError) -> Error {
     }
 }
 
-/// Writes what the keys of a run were resolved to, with a filter of them.
+/// Writes the position map of a run, with a filter of its keys.
 pub(crate) async fn write_position_map(
     store: &Store,
     level: &SortedRun,
@@ -425,7 +425,7 @@ mod tests {
         Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap()
     }
 
-    /// Runs hold footers, filters and what they hit: who reads for weeks would hold those of all runs that ever were.
+    /// Opened runs keep footers, filters and position maps in memory. Whoever reads for weeks would keep those of all runs that ever were.
     #[tokio::test]
     async fn whoever_only_reads_forgets_runs_that_are_no_more() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! A level of pending changes: a run on the disk, or the buffer in memory. Each has at most one change for a key, in the order
-//! of keys; what a newer level says of a key replaces what older ones say.
+//! A sorted run of buffered changes: a run on the disk, or the buffer in memory. Each has at most one change for a key, in the order of
+//! keys. What a newer run says of a key replaces what older ones say.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -18,29 +18,29 @@ use crate::error::{Error, Result};
 use crate::files::file_version::FileVersion;
 use crate::snapshot::KeyPages;
 
-/// What the keys of a level are in a data file. Remembered are those of all keys of the level in all physical rows of the file, which
-/// hold for every version of the table and every manifest; each snapshot takes out what its own state says.
+/// Where the keys of a run are in a data file. Remembered are the positions of all keys of the run in all physical rows of the file, which
+/// hold for every version of the table and every manifest. Each snapshot takes out what its own state says.
 #[derive(Clone, Debug)]
 pub(crate) struct FilePositions {
     /// Rows of the file per row group.
     pub row_groups: Vec<u32>,
-    /// Rows of the file whose key is in the level.
+    /// Rows of the file whose key is in the run.
     pub deleted: Arc<RowSet>,
-    /// Rows of the level whose missing columns were taken from this file.
+    /// Rows of the run whose missing columns were taken from this file.
     pub completed: RowSet,
 }
 
-/// What a level was resolved to in a data file.
+/// What a run was resolved to in a data file.
 #[derive(Clone, Debug)]
 pub(crate) struct HitsOfFile {
     pub file: FileVersion,
     pub hits: Arc<FilePositions>,
 }
 
-/// Rows of an older level that a newer one replaces.
+/// Rows of an older run that a newer one replaces.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplacedInRun {
-    /// The id of the older level.
+    /// The id of the older run.
     pub run: [u8; 16],
     /// Its rows.
     pub rows: Arc<RowSet>,
@@ -48,29 +48,29 @@ pub(crate) struct ReplacedInRun {
 
 /// What the keys of migrated rows hit in a file.
 struct MigratedPositions {
-    /// The rows of the level.
+    /// The rows of the run.
     migrated: RowSet,
     /// The rows of the file.
     rows: Arc<RowSet>,
 }
 
-/// The pages of a level as they were asked for last.
+/// The pages of a run as they were requested last.
 struct KnownPages {
     /// The type that the first key column had then.
     data_type: DataType,
-    /// Where the keys are; none if the pages do not tell.
+    /// Where the keys are; none without bounds of pages.
     pages: Option<Arc<KeyPages>>,
 }
 
-/// Where the rows of a level are.
+/// Where the rows of a run are.
 pub(crate) enum SortedRunRows {
     File(Box<OpenFile>),
     Memory(RecordBatch),
-    /// Nowhere: only what they were resolved to is of interest.
+    /// Nowhere: only the positions that they were resolved to are of interest.
     None,
 }
 
-/// A level of changes.
+/// A run of changes, sorted by key.
 pub(crate) struct SortedRun {
     /// The id of the run; of the buffer that of its log.
     pub id: [u8; 16],
@@ -81,14 +81,14 @@ pub(crate) struct SortedRun {
     pub partial: RowSet,
     /// A filter of its keys, if its run has one.
     pub filter: OnceLock<KeyFilter>,
-    /// The keys of rows in memory as bytes, once they were looked at.
+    /// The keys of rows in memory as bytes, once somebody has read them.
     encoded: OnceLock<Rows>,
     hits: Mutex<HashMap<FileVersion, Arc<FilePositions>>>,
-    /// Of rows of the level that are in data files already: what their keys hit in a file.
+    /// Of rows of the run that are in data files already: what their keys hit in a file.
     migrated: Mutex<HashMap<FileVersion, MigratedPositions>>,
-    /// Where the keys of a file are, by the type that its first key column had then.
+    /// Where the keys of the run's pages are, by the type that its first key column had then.
     pages: Mutex<Option<KnownPages>>,
-    /// Rows of older levels that this one replaces, by their ids.
+    /// Rows of older runs that this one replaces, by the ids of these runs.
     replaced: Mutex<HashMap<[u8; 16], Arc<RowSet>>>,
 }
 
@@ -99,7 +99,7 @@ impl std::fmt::Debug for SortedRun {
 }
 
 impl SortedRun {
-    /// A level of these rows, of which nothing is resolved.
+    /// A run of these rows, of which nothing is resolved.
     pub(crate) fn new(id: [u8; 16], rows: SortedRunRows, whole: RowSet, partial: RowSet) -> Self {
         let (filter, encoded) = (OnceLock::new(), OnceLock::new());
         let (hits, migrated) = (Mutex::default(), Mutex::default());
@@ -107,7 +107,7 @@ impl SortedRun {
         Self { id, rows, complete: whole, partial, filter, encoded, hits, migrated, pages, replaced }
     }
 
-    /// A level in memory.
+    /// A run in memory.
     pub(crate) fn in_memory(id: [u8; 16], changes: RecordBatch) -> Result<Self> {
         let said = ChangeColumns::of(&changes)?;
         let whole = said.rows_of(&[Operation::Insert, Operation::Upsert]);
@@ -119,7 +119,7 @@ impl SortedRun {
         self.complete.universe()
     }
 
-    /// What was resolved of a file.
+    /// Where the keys are in this file, if that was resolved.
     pub(crate) fn hits(&self, file: &FileVersion) -> Option<Arc<FilePositions>> {
         self.hits.lock().unwrap_or_else(PoisonError::into_inner).get(file).cloned()
     }
@@ -130,7 +130,7 @@ impl SortedRun {
         hits
     }
 
-    /// The rows of a file that these rows of the level hit, if that was asked last.
+    /// The rows of a file that these rows of the run hit, if the last request was about these rows.
     pub(crate) fn hits_of_migrated(&self, file: &FileVersion, migrated: &RowSet) -> Option<Arc<RowSet>> {
         let known = self.migrated.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(file).filter(|hit| hit.migrated == *migrated).map(|hit| Arc::clone(&hit.rows))
@@ -143,13 +143,13 @@ impl SortedRun {
         rows
     }
 
-    /// What was resolved of all files.
+    /// Where the keys are in all files that were resolved.
     pub(crate) fn all_hits(&self) -> Vec<HitsOfFile> {
         let hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
         hits.iter().map(|(file, hits)| HitsOfFile { file: file.clone(), hits: Arc::clone(hits) }).collect()
     }
 
-    /// Where the keys of a file are, if its pages tell.
+    /// Where the keys of a file are, if its pages have bounds.
     pub(crate) fn pages(&self, key: &KeyColumns) -> Option<Arc<KeyPages>> {
         let (SortedRunRows::File(file), Some(name), Some(of)) = (&self.rows, key.names.first(), key.types.first())
         else {
@@ -167,7 +167,7 @@ impl SortedRun {
         pages
     }
 
-    /// Whether its rows are in the order of the key: those of a run are not where the type of the key has another order since.
+    /// Whether its rows are in the order of the key. Rows of a run are not where the type of the key has another order since.
     pub(crate) fn is_in_order(&self, key: &KeyColumns) -> bool {
         match &self.rows {
             SortedRunRows::File(file) => file.is_sorted_by(key),
@@ -175,12 +175,12 @@ impl SortedRun {
         }
     }
 
-    /// Rows of an older level that this one replaces, if it was resolved.
+    /// Rows of an older run that this one replaces, if that was resolved.
     pub(crate) fn replaced(&self, older: &[u8; 16]) -> Option<Arc<RowSet>> {
         self.replaced.lock().unwrap_or_else(PoisonError::into_inner).get(older).cloned()
     }
 
-    /// What it replaces in all older levels that it was resolved against.
+    /// Rows that it replaces in all older runs that it was resolved against.
     pub(crate) fn all_replaced(&self) -> Vec<ReplacedInRun> {
         let replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
         replaced.iter().map(|(id, rows)| ReplacedInRun { run: *id, rows: Arc::clone(rows) }).collect()

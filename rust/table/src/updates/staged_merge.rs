@@ -26,8 +26,8 @@ use crate::store::Store;
 /// another row gives up.
 const ORDER: [Operation; 4] = [Operation::Delete, Operation::Update, Operation::Upsert, Operation::Insert];
 
-/// So many files are read a batch at a time; where there are more, the smaller ones are held as a whole, since a process may open
-/// few files.
+/// So many files are read a batch at a time, since a process may open few files. Where there are more files, the smaller ones are kept in
+/// memory as a whole.
 const MOST_OPEN: usize = 256;
 
 /// Rows of staged files that were not read yet.
@@ -68,7 +68,7 @@ impl SortedRows {
         if self.key.types == key.types { Ok(()) } else { Err(other_order()) }
     }
 
-    /// The next rows, about as many bytes as asked for; none when all were read.
+    /// The next rows, about so many bytes; none when all were read.
     pub(crate) fn next_part(&mut self, bytes: usize) -> Result<Option<SortedChunk>> {
         let mut taken: Vec<Change> = Vec::new();
         let (mut size, mut last) = (0, None);

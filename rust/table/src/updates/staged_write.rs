@@ -6,9 +6,9 @@
 //! task that failed: nobody names its file, so that it has no effect, and a vacuum removes it
 //! ```
 //!
-//! Each file is sorted by key, so that a call of any size is merged of them, a part at a time, into one run.
-//! A staged file is an Arrow IPC stream. No manifest names it: whoever makes the call does, with its length and checksum, so that no byte of a
-//! file that was damaged, or that another process wrote meanwhile, becomes a change.
+//! Each file is sorted by key, so that a call of any size is merged of them, a part at a time, into one run. A staged file is an Arrow IPC
+//! stream. No manifest names it: whoever makes the call does, with its length and checksum. So no byte of a file that was damaged, or that
+//! another process wrote meanwhile, becomes a change.
 
 use std::hash::Hasher;
 use std::io::{BufRead, BufReader, Cursor, Read, Seek};
@@ -32,13 +32,14 @@ use crate::snapshot::BaseTable;
 use crate::storage::local;
 use crate::store::Store;
 
-/// What is read of a file at a time.
+/// Bytes of a file that are read at a time.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Rows that were written aside, to be named to [`Table::write_staged`](crate::Table::write_staged). As JSON they can be sent to another process.
+/// Rows that were written aside, to be named to [`Table::write_staged`](crate::Table::write_staged). As JSON they can be sent to another
+/// process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StagedRows {
-    /// What is to be done with them.
+    /// The operation that is to be made with them.
     #[serde(serialize_with = "operation_to_name", deserialize_with = "operation_of_name")]
     pub operation: Operation,
     /// How many they are.
@@ -101,7 +102,7 @@ fn check_name(file: &StagedRows) -> Result<()> {
     Err(Error::invalid(format!("{} is not the name of staged rows; give what staging them gave", file.path)))
 }
 
-/// Opens a file that is the one that was written; what does not stay open is read as a whole.
+/// Opens a file that is the one that was written. A file that does not stay open is read as a whole.
 pub(crate) fn open(store: &Store, file: &StagedRows, stays_open: bool) -> Result<Box<dyn Read + Send>> {
     check_name(file)?;
     let Some(path) = store.local_path(&file.path) else { return Err(not_local(store)) };

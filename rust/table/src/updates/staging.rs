@@ -27,10 +27,10 @@ use crate::store::Store;
 const SORTED_BYTES: usize = 32 << 20;
 /// Rows that are written, and read again, at a time.
 const BATCH_ROWS: usize = 4096;
-/// What a file is written in.
+/// Bytes of a file that are written at a time.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Rows of one operation that are being written aside. Of what is dropped unfinished, whole files are left, which nobody names.
+/// Rows of one operation that are being written aside. Of a `Staging` that is dropped unfinished, whole files are left, which nobody names.
 pub struct Staging {
     store: Arc<Store>,
     operation: Operation,
@@ -55,7 +55,7 @@ impl Staging {
     pub(crate) async fn begin(table: &Arc<UpdatableTable>, operation: Operation) -> Result<Self> {
         let store = Arc::clone(table.base.writable_store()?);
         let Some(folder) = store.updates_folder() else { return Err(not_local(&store)) };
-        // A declared key has its log there. Making the folder anew would hide that this machine sees another disk.
+        // A declared key has its log there. A folder that was made anew would conceal that this machine sees another disk.
         if !folder.is_dir() {
             return Err(Error::not_found(format!(
                 "there is no {} on this machine, so that rows cannot be staged: either the table has no key yet, or the store is on a disk \

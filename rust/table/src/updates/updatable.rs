@@ -1,4 +1,4 @@
-//! A table with what its readers and writers remember of pending changes.
+//! A table with what its readers and writers remember of buffered changes.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::merged_view::MergedViewCache;
 use super::write::WriteQueue;
 use crate::snapshot::BaseTable;
 
-/// A table that may have pending changes.
+/// A table that may have buffered changes.
 #[derive(Debug)]
 pub(crate) struct UpdatableTable {
     pub base: BaseTable,
@@ -17,7 +17,7 @@ pub(crate) struct UpdatableTable {
 }
 
 impl UpdatableTable {
-    /// Nothing is remembered of its changes yet.
+    /// A table with nothing remembered of its changes yet.
     pub(crate) fn new(base: BaseTable) -> Arc<Self> {
         let (overlays, queue, automatic) =
             (MergedViewCache::default(), WriteQueue::default(), AutoMigration::default());

@@ -62,7 +62,7 @@ pub(crate) async fn write(table: &Arc<UpdatableTable>, changes: Vec<Change>, opt
     let (answer, answered) = oneshot::channel();
     let waiting = QueuedWrite { changes, options, answer };
     table.queue.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(waiting);
-    // A task of its own, so that a caller who goes away does not take the others' changes along.
+    // The write is a task of its own, so that a caller who goes away does not take the others' changes along.
     let table = Arc::clone(table);
     let turn = tokio::spawn(async move {
         let _turn = table.queue.turn().await;
@@ -138,7 +138,7 @@ pub(crate) fn no_key(table: &BaseTable) -> Error {
     ))
 }
 
-/// A change that was made to fit the table and that can be made.
+/// A change in the types of the table that can be made.
 pub(crate) struct CheckedChange {
     pub operation: Operation,
     /// The rows in the types of the table.
@@ -149,7 +149,7 @@ pub(crate) struct CheckedChange {
 pub(crate) struct WriteTurn<'a> {
     pub table: &'a Arc<UpdatableTable>,
     pub store: &'a Arc<Store>,
-    /// Held until the turn ends, and as long as a write that it began is under way.
+    /// The lock is held until the turn ends, and as long as a write that the turn began is under way.
     lock: Arc<WriterLock>,
     pub manifest: Arc<Manifest>,
     pub updates: ManifestUpdates,
@@ -157,18 +157,18 @@ pub(crate) struct WriteTurn<'a> {
     key: Arc<KeyColumns>,
     /// The schema of changes.
     schema: SchemaRef,
-    /// The data files, without any pending change.
+    /// The data files, without any buffered change.
     pub base: Snapshot,
     pub tail: LogTail,
     /// Commits that are not on the disk yet.
     commits: Vec<LogCommit>,
-    /// The bytes of their frame, if they go to a run without the log.
+    /// The bytes of the commits' frame, if they go to a run without the log.
     pub unlogged: u64,
-    /// The sequence number of the first of them.
+    /// The sequence number of the first of these commits.
     first: u64,
     /// The log as it is on the disk.
     end: u64,
-    /// The state before them, where somebody needed it.
+    /// The state before these commits, where a check needed it.
     before: Option<Arc<MergedView>>,
 }
 
@@ -352,8 +352,8 @@ impl<'a> WriteTurn<'a> {
         Ok(before)
     }
 
-    /// The sequence number from which on every change is still in a run or in the log: earlier ones may be in data files by now,
-    /// which do not tell when a row was changed.
+    /// The sequence number from which on every change is still in a run or in the log. Earlier ones may be in data files by now, which do
+    /// not say when a row was changed.
     fn known_from(&self) -> u64 {
         let mut from = self.updates.log.first_sequence;
         for run in self.updates.runs.iter().rev() {

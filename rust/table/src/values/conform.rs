@@ -1,6 +1,7 @@
 //! Values in the types of another schema, also inside of structs, lists and maps.
 //!
-//! Arrow's own cast takes the fields of structs by place where one is missing, so that a file without a field would give the values of the next one.
+//! Arrow's own cast takes the fields of structs by place where a field is missing. So a file without a field would give the values of the
+//! next one.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use arrow::error::ArrowError;
 /// How the fields of structs find each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Match {
-    /// By name; one that is missing is NULL.
+    /// By name; a field that is missing is NULL.
     Name,
     /// By place: the names differ.
     Place,
@@ -48,7 +49,8 @@ fn conform_fields(
     conformed.collect()
 }
 
-/// The same values in another type. Fields of structs find each other by name: those that `wanted` has beyond are NULL, others are left out.
+/// The same values in another type. Fields of structs find each other by name. Fields that only `wanted` has are NULL, fields that it lacks
+/// are left out.
 ///
 /// # Errors
 ///
@@ -74,12 +76,12 @@ pub fn unknown_field(given: &DataType, wanted: &DataType) -> Option<String> {
             };
             given.iter().zip(wanted).find_map(|(given, wanted)| unknown_field(given.data_type(), wanted.data_type()))
         }
-        // A value may become the list of it.
+        // A value may become a list of itself alone.
         _ => unknown_field(item_of(given).map_or(given, |item| item.data_type()), item_of(wanted)?.data_type()),
     }
 }
 
-/// What a list of any kind holds; none if it is no list.
+/// The items of a list of any kind; none if the type is no list.
 #[must_use]
 pub fn item_of(data_type: &DataType) -> Option<&FieldRef> {
     match data_type {
@@ -135,7 +137,7 @@ fn conform_by(array: &ArrayRef, wanted: &DataType, by: Match) -> Result<ArrayRef
         (have, _) if item_of(have).is_none() && *have != DataType::Null && item_of(wanted).is_some() => {
             let item = item_of(wanted).map_or(wanted, |item| item.data_type());
             let lists = cast(&conform_by(array, item, by)?, wanted)?;
-            // A value that is not there is no list of nothing.
+            // A value that is NULL becomes NULL, and no list of NULL.
             nullif(&lists, &is_null(array)?)
         }
         (have, _) => match item_of(have).and_then(|item| with_items(wanted, item)) {
@@ -151,9 +153,9 @@ fn conform_by(array: &ArrayRef, wanted: &DataType, by: Match) -> Result<ArrayRef
 /// Arrow's cast, where it is right: else by a type in between.
 pub(crate) fn cast_leaf(array: &ArrayRef, to: &DataType, options: &CastOptions) -> Result<ArrayRef, ArrowError> {
     let by = match (array.data_type(), to) {
-        // The day of the zone: the cast takes that of UTC.
+        // The date is the day of the zone: the cast takes that of UTC.
         (DataType::Timestamp(_, Some(_)), DataType::Date64) => DataType::Date32,
-        // A day that is too far away is none: the cast overflows.
+        // A date that is too far away has no timestamp: Arrow's own cast overflows.
         (DataType::Date64, DataType::Timestamp(..)) => DataType::Timestamp(TimeUnit::Millisecond, None),
         _ => return cast_with_options(array, to, options),
     };

@@ -1,7 +1,7 @@
 //! Casts that keep every digit of a value, or name the first value that would lose one.
 //!
-//! Arrow's cast makes 7.5 the integer 7 and a timestamp a date, and says nothing. Values that are written must not change that way. Doubles
-//! are rounded to narrower floats all the same, as that is what floats are.
+//! Arrow's cast makes 7.5 the integer 7 and a timestamp a date, and reports nothing. Values that are written must not change that way.
+//! Doubles are rounded to narrower floats all the same, as that is what floats are.
 
 mod leaf;
 
@@ -18,16 +18,16 @@ use arrow::util::display::array_value_to_string;
 
 use crate::values::conform::{cast_leaf, conform, item_of};
 
-/// A value that another type cannot hold.
+/// A value that another type has no room for.
 #[derive(Debug)]
 pub struct LossyCast {
     /// The row that has it.
     pub row: Option<usize>,
     /// The value, where one was found.
     pub value: Option<String>,
-    /// The way to it inside of the column: `.field` of a struct, `[]` of a list or a map.
+    /// The way to the value inside of the column: `.field` of a struct, `[]` of a list or a map.
     pub inside: String,
-    /// What it should become.
+    /// The type that the value should get.
     pub target: DataType,
     /// Whether it would lose digits; else it is out of range, or cannot be read at all.
     pub loses_digits: bool,
@@ -61,7 +61,7 @@ pub fn cast_exactly(given: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, Los
     }
 }
 
-/// The same values in another type as near as it has them, where that is asked for: decimals are rounded.
+/// The same values in another type as near as that has them, for callers that round: decimals are rounded.
 ///
 /// # Errors
 /// A value is out of range, or there is no such cast.
@@ -77,7 +77,7 @@ fn unfit(wanted: &DataType, source: ArrowError) -> LossyCast {
     LossyCast { row, value, inside, target: wanted.clone(), loses_digits: false, source: Some(Box::new(source)) }
 }
 
-/// What is looked for.
+/// What is searched.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Look {
     ForLostDigits,
@@ -85,7 +85,7 @@ enum Look {
     ForAnything,
 }
 
-/// The first value that does not fit, of those that can be seen: what stands where a struct or a list is NULL counts for nothing.
+/// The first value that does not fit, of those that count: what stands where a struct or a list is NULL does not.
 fn first_misfit(
     given: &ArrayRef,
     wanted: &DataType,
@@ -121,7 +121,7 @@ fn first_misfit(
         }
         (have, _) => match (item_of(have), item_of(wanted)) {
             (Some(_), Some(item)) => first_of_list(given, item.data_type(), seen, look),
-            // A value becomes the list of it.
+            // A value becomes a list of itself alone.
             (None, Some(item)) => {
                 let found = first_misfit(given, item.data_type(), seen, look)?;
                 Ok(found.map(|found| LossyCast { inside: format!("[]{}", found.inside), ..found }))
@@ -193,7 +193,7 @@ fn range<T: Copy + TryInto<usize>>(from: Option<&T>, to: Option<&T>) -> Range<us
     place(from)..place(to)
 }
 
-/// Which of the values of lists belong to a list that can be seen.
+/// Which of the values of lists belong to a list that counts.
 fn values_seen(
     lists: &ArrayRef,
     seen: Option<&NullBuffer>,

@@ -1,8 +1,8 @@
 //! Columns of a table, fields inside of its structs and values of its maps, by the names of [`lakemark_format::column`].
 //!
-//! A row in which a struct is NULL, at any level, has NULL for each field of it; one whose map is NULL or lacks a key has NULL for
-//! the key's value. A map that has a key twice has the first value, as engines read it. Files may lack a field or say something else than
-//! their table; [`Presence`] tells where a file is like a file of NULLs and where it had better be read by an engine.
+//! A row in which a struct is NULL, at any level, has NULL for each field of it. A row whose map is NULL or lacks a key has NULL for the
+//! key's value. A map that has a key twice has the first value, as engines read it. Files may lack a field or have something else than
+//! their table. [`Presence`] says where a file is like a file of NULLs and where an engine had better read it.
 
 use std::sync::Arc;
 
@@ -94,9 +94,9 @@ pub(crate) fn indexable(schema: &Schema) -> Vec<String> {
 /// How a data file has a column or field of its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
-    /// Its values are stored.
+    /// The values are stored.
     Stored,
-    /// It is not there: every row has NULL.
+    /// The column is not there: every row has NULL.
     Lacking,
     /// The file has something else in its place, which engines may refuse or read in ways of their own.
     Unclear,
@@ -132,7 +132,7 @@ impl Presence {
             let (Some(inside), Some(wanted)) = (fields_of(have), fields_of(want)) else { return Self::Unclear };
             let Some(next) = named(wanted, name) else { return Self::Unclear };
             want = next;
-            // Structs are read by name; one without any name in common is an error to engines.
+            // Structs are read by name; a struct without any name in common is an error to engines.
             let related = wanted.iter().any(|field| named(inside, field.name()).is_some());
             match named(inside, name) {
                 Some(next) => have = next,
@@ -171,7 +171,7 @@ pub(crate) fn has_other_calendar(file: &Schema, name: &str) -> bool {
     root.is_some_and(|root| is_rebased(root)) && field_of(file, name).is_some_and(|field| value_type(field.data_type()))
 }
 
-/// Fields of a file that are required in structs which are not. Arrow's readers give them a value where the struct is NULL, and
+/// Fields of a file that are required in structs which are not. Arrow's readers give such fields a value where the struct is NULL, and
 /// engines take that value for the field's.
 pub(crate) fn hollow(columns: &SchemaDescriptor) -> Vec<String> {
     let is_hollow = |leaf: &parquet::schema::types::ColumnDescriptor| {
@@ -205,7 +205,8 @@ pub fn null_within(values: &ArrayRef, outer: Option<&NullBuffer>) -> Result<Arra
     nullif(values, &BooleanArray::new(!outer.inner(), None))
 }
 
-/// The same values with NULL in every field of a struct that is NULL, as Parquet files have them: who takes a field out of a struct gets what stands there.
+/// The same values with NULL in every field of a struct that is NULL, as Parquet files have them: whoever takes a field out of a struct
+/// gets what stands there.
 ///
 /// # Errors
 /// A field is of a type that Arrow cannot make NULL.

@@ -1,11 +1,11 @@
 //! 96-bit timestamps, and dates of a calendar that is not ours.
 //!
-//! A 96-bit timestamp is a moment: a Julian day and nanoseconds, in UTC. Arrow takes it for a local time in nanoseconds,
-//! which overflows from the year 2262 on, or for whatever type the writer had in memory. Here it is microseconds of UTC,
-//! everywhere: [`with_int96_timestamps`] puts that type into the footer's own Arrow schema, where every reader looks for it.
+//! A 96-bit timestamp is a point in time: a Julian day and nanoseconds, in UTC. Arrow takes it for a local time in nanoseconds, which
+//! overflows from the year 2262 on, or for whatever type the writer had in memory. Here it is microseconds of UTC, everywhere:
+//! [`with_int96_timestamps`] puts that type into the footer's own Arrow schema, where every reader looks for it.
 //!
-//! Old Spark wrote dates and times of the hybrid Julian and Gregorian calendar, and says so in the footer. Readers differ in
-//! whether they convert such values, so that no index can answer for all of them: [`FileCalendar`] tells these columns.
+//! Old Spark wrote dates and times of the hybrid Julian and Gregorian calendar, and says so in the footer. Readers differ in whether they
+//! convert such values, so that no index can answer for all of them: [`FileCalendar`] says which columns these are.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ fn is_int96(columns: &SchemaDescriptor, leaf: usize) -> bool {
     columns.columns().get(leaf).is_some_and(|column| column.physical_type() == PhysicalType::INT96)
 }
 
-/// The field with moments for its leaves of 96 bits. Arrow's leaves come in the order of Parquet's columns.
+/// The field with timestamps for its leaves of 96 bits. Arrow's leaves come in the order of Parquet's columns.
 fn retyped(field: &FieldRef, columns: &SchemaDescriptor, leaf: &mut usize) -> FieldRef {
     let mut inner = |field: &FieldRef| retyped(field, columns, leaf);
     let data_type = match field.data_type() {
@@ -120,7 +120,8 @@ impl FileCalendar {
         }
     }
 
-    /// Marks the top-level fields that are not of the Gregorian calendar. Structs, lists and maps are marked as a whole, whatever is in them.
+    /// Marks the top-level fields that are not of the Gregorian calendar. Structs, lists and maps are marked as a whole, whatever is in
+    /// them.
     pub(crate) fn tag_fields(self, fields: Vec<Field>, columns: &SchemaDescriptor) -> Vec<Field> {
         if self == Self::default() {
             return fields;
@@ -150,7 +151,7 @@ impl FileCalendar {
     }
 }
 
-/// `3.1` of `3.1.2-SNAPSHOT`; what cannot be read is old.
+/// `3.1` of `3.1.2-SNAPSHOT`; a version that cannot be read is old.
 fn major_and_minor(version: &str) -> (u32, u32) {
     let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0))

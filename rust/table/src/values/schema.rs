@@ -75,8 +75,8 @@ pub(crate) fn merge<'a>(schemas: impl IntoIterator<Item = FileSchema<'a>>) -> Re
     Ok(Arc::new(Schema::new(fields)))
 }
 
-/// The type that two files' column has in the table. Only representations of the same values are brought together:
-/// a silently widened integer would hide that writers disagree.
+/// The type that two files' column has in the table. Only representations of the same values are brought together: a silently widened
+/// integer would conceal that writers disagree.
 fn common_type(a: &DataType, b: &DataType) -> Option<DataType> {
     if a == b {
         return Some(a.clone());

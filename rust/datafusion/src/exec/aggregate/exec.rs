@@ -1,4 +1,4 @@
-//! The operator that answers a partial aggregate from the index, and reads what the index cannot tell.
+//! The operator that answers a partial aggregate from the index, and reads what the index cannot answer.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -32,7 +32,7 @@ use crate::error::to_engine;
 use crate::exec::facts::{Facts, Reprobed, has_rows};
 use crate::exec::index_only::bytes_of;
 
-/// Gives the states of a partial aggregate: from the index where it can tell, from its input elsewhere.
+/// Gives the states of a partial aggregate, from the index where it can answer and from the operator's input elsewhere.
 #[derive(Debug)]
 pub struct IndexAggregateExec {
     /// The partial aggregate that DataFusion planned.
@@ -40,11 +40,11 @@ pub struct IndexAggregateExec {
     question: Arc<Question>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
-    /// What the index said; asked once for all partitions.
+    /// The answer of the index; one probe serves all partitions.
     answer: Arc<OnceCell<Answer>>,
 }
 
-/// States from the index, and what is left to be read.
+/// States from the index, and the plan for what is left to be read.
 #[derive(Debug)]
 struct Answer {
     states: Vec<RecordBatch>,
@@ -80,16 +80,16 @@ impl IndexAggregateExec {
     }
 }
 
-/// What the index told.
+/// States that the index gave.
 #[derive(Default)]
 struct AnsweredStates {
     /// Rows of partial states.
     states: Vec<RecordBatch>,
-    /// For each file of the snapshot whether the states have its rows; empty if nothing was told.
+    /// For each file of the snapshot whether the states have its rows; empty if the index gave none.
     answered: Vec<bool>,
 }
 
-/// Asks the index.
+/// Probes the index for an aggregate.
 struct Asker {
     input: Arc<dyn ExecutionPlan>,
     question: Arc<Question>,
@@ -100,7 +100,7 @@ struct Asker {
 }
 
 impl Asker {
-    /// The answer of the index; where it gives none, the input is what is left to be read.
+    /// The answer of the index. Where the index gives none, the whole input is left to be read.
     async fn ask(&self) -> Result<Answer> {
         let memory = MemoryConsumer::new("IndexAggregateExec").register(&self.pool);
         let Some(facts) = Facts::below(&self.input) else { return Ok(self.nothing(memory)) };
@@ -115,12 +115,12 @@ impl Asker {
         self.answer(&facts, found, Told::CertainRows, memory)
     }
 
-    /// All is left to be read.
+    /// An answer without states, so that all rows are left to be read.
     fn nothing(&self, memory: MemoryReservation) -> Answer {
         Answer { states: Vec::new(), rest: Some(Arc::clone(&self.input)), _memory: memory }
     }
 
-    /// The facts with searches that the scan left out, if values that are told make them worth it.
+    /// The facts after the searches that the scan skipped, if index-only values make these worth it.
     async fn search_again(&self, facts: &Facts) -> Result<Option<Facts>> {
         let Some(options) = facts.left_out else { return Ok(None) };
         let mut all = IndexOnlyCost::default();
@@ -137,7 +137,7 @@ impl Asker {
         Ok(found)
     }
 
-    /// The columns whose values are asked for together.
+    /// The columns whose values are requested together.
     fn asked(&self) -> Vec<&[String]> {
         let columns = &self.question.columns;
         if self.question.is_separable() { columns.chunks(1).collect() } else { vec![columns.as_slice()] }
@@ -159,7 +159,7 @@ impl Asker {
         Ok(Answer { states, rest, _memory: memory })
     }
 
-    /// Directories tell the bounds and the NULLs of columns.
+    /// States from directories, which have the bounds and the NULLs of columns.
     async fn ask_bounds(&self, facts: &Facts) -> Result<AnsweredStates> {
         let Some(requests) = self.question.bounds() else { return Ok(AnsweredStates::default()) };
         let bounds = facts.snapshot.min_max(&requests, &facts.files).await.map_err(to_engine)?;
@@ -172,8 +172,8 @@ impl Asker {
         Ok(AnsweredStates { states: vec![states], answered: bounds.answered })
     }
 
-    /// Values and pairs of values tell everything else. Where they are more than the session has memory for, the engine makes groups of the
-    /// rows, as it can put some of them aside.
+    /// States from values and pairs of values, which answer everything else. If these need more memory than the session has, the engine
+    /// groups the rows, as it can spill groups.
     async fn ask_values(&self, facts: &Facts, memory: &MemoryReservation) -> Result<AnsweredStates> {
         let mut states: Vec<RecordBatch> = Vec::new();
         let mut answered: Option<Vec<bool>> = None;
@@ -192,7 +192,7 @@ impl Asker {
             let tally = facts.snapshot.group_counts(&request).await.map_err(to_engine)?;
             self.count("index_reads", tally.index_reads);
             self.count("index_bytes", tally.index_bytes);
-            // What is told of some columns only has to be read for the others, and parts do not say whose they are.
+            // Rows that are answered for some columns only have to be read for the others. A part does not say which files it is of.
             if answered.as_ref().is_some_and(|answered| *answered != tally.answered) {
                 return Ok(nothing_told(memory));
             }
@@ -283,7 +283,7 @@ impl ExecutionPlan for IndexAggregateExec {
         Ok(TreeNodeRecursion::Continue)
     }
 
-    /// Whatever would be put between us and the partial aggregate would only be in the way.
+    /// Any operator between this one and the partial aggregate would only be in the way.
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         vec![false]
     }

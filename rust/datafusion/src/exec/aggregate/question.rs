@@ -1,4 +1,4 @@
-//! What an aggregate asks of the index, if the index can answer it.
+//! What an aggregate requests from the index, if the index can answer it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) struct Question {
     pub(crate) groups: Vec<Arc<dyn PhysicalExpr>>,
     /// The aggregates, each with one partial state.
     pub(crate) measures: Vec<Measure>,
-    /// The columns that these read.
+    /// The columns that groups and aggregates read.
     pub(crate) columns: Vec<String>,
     /// Whether the first groups that are found are enough.
     pub(crate) ends_early: bool,
@@ -121,7 +121,7 @@ impl Measure {
 }
 
 impl Question {
-    /// The question of a partial aggregate whose input is our scan; none if the index cannot answer it.
+    /// The request of a partial aggregate whose input is our scan; none if the index cannot answer it.
     pub(crate) fn of(aggregate: &AggregateExec) -> Option<Self> {
         let below = aggregate.input().downcast_ref::<ProjectionExec>();
         let scan = below.map_or(aggregate.input(), ProjectionExec::input).downcast_ref::<LakemarkScanExec>()?;
@@ -151,19 +151,19 @@ impl Question {
         let question = Self { groups, measures, columns, ends_early };
         let answerable =
             (1..=2).contains(&question.columns.len()) || question.is_separable() || question.bounds().is_some();
-        // Of several columns it is not known whether their groups are few.
+        // Of several columns nothing says whether their groups are few.
         let answerable = answerable && (!ends_early || question.columns.len() == 1 && question.measures.is_empty());
         (answerable && facts.may_know_rows()).then_some(question)
     }
 
-    /// Whether the values of one column at a time tell everything: one group, and no measure reads two columns.
+    /// Whether the values of one column at a time answer everything: one group, and no measure reads two columns.
     pub(crate) fn is_separable(&self) -> bool {
         self.groups.is_empty()
             && !self.columns.is_empty()
             && self.measures.iter().all(|measure| measure.columns().len() <= 1)
     }
 
-    /// The one of `columns` of which nothing is asked but sums and how many rows hold a value, if there is one.
+    /// The one of `columns` of which only sums and the number of rows with a value are requested, if there is one.
     pub(crate) fn summed<'a>(&self, columns: &'a [String], schema: &Schema) -> Option<&'a str> {
         let grouped: BTreeSet<String> =
             self.groups.iter().flat_map(collect_columns).map(|column| column.name().to_owned()).collect();
@@ -180,7 +180,7 @@ impl Question {
         columns.iter().find(is_summed).map(String::as_str)
     }
 
-    /// The columns whose bounds are all that is asked for; none if there are groups or expressions.
+    /// The columns whose bounds are all that is requested; none if there are groups or expressions.
     pub(crate) fn bounds(&self) -> Option<Vec<MinMaxRequest>> {
         if !self.groups.is_empty() || self.columns.is_empty() {
             return None;

@@ -13,18 +13,18 @@ use object_store::path::Path;
 
 use crate::exec::scan::LakemarkScanExec;
 
-/// What was told of files that were answered.
+/// Which rows of the answered files the index gave.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Told {
-    /// Their rows that are certain for the scan; others are left to be read.
+    /// The rows that are exact for the scan; the others are left to be read.
     CertainRows,
-    /// All of their rows.
+    /// All rows.
     Files,
 }
 
-/// The plan without what was told of the files that were answered; none if nothing is left to be read.
+/// The plan without the rows that the index gave of the answered files; none if nothing is left to be read.
 ///
-/// Its partitions stay, some of which may have nothing to do.
+/// The partitions stay, and some may have nothing to do.
 pub(super) fn rest_of(
     plan: &Arc<dyn ExecutionPlan>,
     answered: &HashSet<Path>,

@@ -24,8 +24,8 @@ pub(super) struct StateSchemas<'a> {
     pub(super) states: &'a SchemaRef,
 }
 
-/// One row of states per value or pair of values of these `columns` of the table: the final aggregate puts those of one group together. None if a sum
-/// of them would depend on the order of the rows; `magnitudes` has a number for each measure, which goes from part to part.
+/// One row of states per value or pair of values of these `columns` of the table. The final aggregate puts those of one group together.
+/// None if a sum would depend on the order of the rows. `magnitudes` has a number for each measure, which goes from part to part.
 pub(super) fn of_values(
     question: &Question,
     schemas: StateSchemas<'_>,
@@ -45,7 +45,7 @@ pub(super) fn of_values(
     for (measure, magnitude) in question.measures.iter().zip(magnitudes) {
         let fields: Vec<&DataType> =
             schema.fields().iter().skip(states.len()).take(measure.states()).map(|field| field.data_type()).collect();
-        // What counts rows is told with the first column.
+        // Measures that count rows are answered with the first column.
         let read = measure.columns();
         let own = match read.is_empty() {
             true => columns.first() == question.columns.first(),
@@ -70,7 +70,7 @@ fn as_scanned(values: &ArrayRef, scanned: Option<&DataType>) -> Result<ArrayRef>
     }
 }
 
-/// The states of one measure, a row for each value; none if they cannot be told from values.
+/// The states of one measure, a row for each value; none if the values do not determine them.
 fn states_of(
     measure: &Measure,
     values: &RecordBatch,
@@ -165,12 +165,12 @@ pub(super) fn of_bounds(
     Ok(concat_batches(schema, &states)?)
 }
 
-/// A part of what is told of a column.
+/// A part of the bounds of a column.
 #[derive(Clone, Copy)]
 struct ColumnPart<'a> {
     /// The whole name of the column.
     column: &'a str,
-    /// What is told of the part.
+    /// The bounds of the part.
     bounds: &'a ColumnMinMax,
 }
 

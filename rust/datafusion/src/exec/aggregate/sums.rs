@@ -1,7 +1,7 @@
 //! Sums from values and how many rows hold each.
 //!
-//! Integers and decimals wrap around in DataFusion's sums, so that a product is what as many additions give. A sum of floats depends on
-//! the order of its rows, unless no addition rounds: that is so for whole numbers that sum up to less than 2^53, as the mean of
+//! Integers and decimals wrap around in DataFusion's sums, so that a product is what as many additions give. A sum of floats depends on the
+//! order of its rows, unless no addition rounds. No addition rounds for whole numbers that sum up to less than 2^53, as the mean of
 //! integers is computed. Other sums of floats are left to the scan.
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use datafusion::physical_expr::utils::collect_columns;
 /// Whole numbers below this are floats, and so are their sums. Sums that reach it stay there or above, however they are rounded.
 const EXACT_BELOW: f64 = (1u64 << f64::MANTISSA_DIGITS) as f64;
 
-/// Whether sums of the argument may be told from its values: they are integers or decimals, or floats made of integers.
+/// Whether sums of the argument follow from its values: they are integers or decimals, or floats made of integers.
 pub(super) fn can_be_exact(argument: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
     match argument.data_type(schema) {
         Ok(DataType::Int64 | DataType::UInt64) => true,
@@ -31,8 +31,8 @@ pub(super) fn can_be_exact(argument: &Arc<dyn PhysicalExpr>, schema: &Schema) ->
     }
 }
 
-/// Each value as often as it occurs, in the type of the sum; none if additions would round. `magnitude` is what the values that were added
-/// before sum up to without their signs, and grows by these.
+/// Each value as often as it occurs, in the type of the sum; none if additions would round. `magnitude` is the sum of the absolute values
+/// that were added before, and grows by these.
 ///
 /// # Errors
 /// A type that [`can_be_exact`] refuses.

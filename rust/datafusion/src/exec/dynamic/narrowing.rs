@@ -36,7 +36,7 @@ pub(crate) struct Narrowing {
     /// Rows and row groups that were planned and are not read.
     pub(crate) rows: u64,
     pub(crate) row_groups: u64,
-    /// Values of the only column, each with the number of its rows, in place of rows that are not read.
+    /// Index-only values of the only column, each with the number of its rows, in place of rows that are not read.
     pub(crate) told: Vec<ValueCounts>,
 }
 
@@ -67,7 +67,7 @@ struct NarrowedGroup {
 }
 
 impl Narrowing {
-    /// To no row of any file; none if there is a file whose row groups are not known.
+    /// A narrowing to no row of any file; none if the row groups of some file are not known.
     pub(super) fn to_nothing(snapshot: &Snapshot) -> Option<Self> {
         let left = snapshot.files().iter().enumerate().map(|(place, file)| {
             let row_groups: Arc<[u32]> = file.row_groups.as_deref()?.into();
@@ -78,8 +78,8 @@ impl Narrowing {
         Some(Self { files, known, report: ProbeReport::default(), rows: 0, row_groups: 0, told: Vec::new() })
     }
 
-    /// To the rows that a probe leaves; none if it knows no file. Of certain rows that the index tells none is read; a tally says nothing of
-    /// uncertain ones.
+    /// A narrowing to the rows that a probe leaves; none if the probe knows no file. Exact rows whose values are index-only are not read. A
+    /// tally says nothing of rows to be rechecked.
     pub(super) fn to(snapshot: &Snapshot, probe: Probe, told: Option<GroupCounts>) -> Option<Self> {
         let GroupCounts { answered, parts, index_reads, index_bytes } = told.unwrap_or_default();
         let mut files = HashMap::new();
@@ -98,7 +98,7 @@ impl Narrowing {
         (!files.is_empty()).then_some(Self { files, known, report, rows: 0, row_groups: 0, told: parts })
     }
 
-    /// The same with values in place of rows, and what they took to read.
+    /// The same with index-only values in place of rows, and the report of what they took to read.
     pub(super) fn telling(self, told: Vec<ValueCounts>, report: ProbeReport) -> Self {
         Self { report, told, ..self }
     }

@@ -1,4 +1,4 @@
-//! Filters of other operators as conditions that an index can be asked: what is not understood lets rows through.
+//! Filters of other operators as conditions for a probe of an index: what is not understood lets rows through.
 
 use std::sync::Arc;
 

@@ -19,13 +19,13 @@ use crate::exec::index_only::IndexOnlyRows;
 use crate::expr::projection::{reads_columns, reads_files};
 use crate::read::damage::NamedRows;
 
-/// The scan of certain rows, that of all others, and those of pending rows.
+/// The scan of exact rows, that of all others, and those of buffered rows.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Inner {
     pub(super) certain: Option<Arc<dyn ExecutionPlan>>,
     pub(super) checked: Option<Arc<dyn ExecutionPlan>>,
     pub(super) pending: Vec<Arc<dyn ExecutionPlan>>,
-    /// Rows that the index gives in place of others.
+    /// Index-only rows, in place of rows that are not read.
     pub(super) index_only: IndexOnlyRows,
 }
 

@@ -171,9 +171,9 @@ impl ExecutionPlan for LakemarkScanExec {
         Ok(Arc::new(if self.parts.fetch.is_some() && partitions > 1 { cut.to_inexact() } else { cut }))
     }
 
-    /// Scans inside read files and row groups in the order of their bounds, so that a top-k soon knows what it can do without. The sort stays:
-    /// certain and pending rows come one after the other. The order is said to be taken also where no scan inside takes it: DataFusion 55 merges
-    /// the partitions of a sort with a limit below a repartition only then, and cuts each of them off by itself otherwise.
+    /// Scans inside read files and row groups in the order of their bounds, so that a top-k soon knows what it can skip. The sort stays:
+    /// exact and buffered rows come one after the other. The order is said to be taken also where no scan inside takes it. Only then does
+    /// DataFusion 55 merge the partitions of a sort with a limit below a repartition. Otherwise it cuts each of them off by itself.
     fn try_pushdown_sort(&self, order: &[PhysicalSortExpr]) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
         let named =
             order.iter().map(|key| Ok(PhysicalSortExpr { expr: self.as_named(&key.expr)?, options: key.options }));

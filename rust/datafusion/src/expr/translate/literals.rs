@@ -144,7 +144,7 @@ pub(super) fn below(place: Place, inclusive: bool) -> Option<KeyRanges> {
 
 /// The place of what is looked for among the elements of lists.
 pub(super) fn element_place(list: &ColumnRef<'_>, element: &ScalarValue) -> Result<Place, Reason> {
-    // The engine tells -0.0 from 0.0 in lists.
+    // In lists the engine distinguishes -0.0 from 0.0.
     if is_negative_zero(element).is_some() {
         return Err(Reason::LiteralNotRepresentable);
     }

@@ -1,14 +1,14 @@
-//! What is known of the rows of an operator's input, kept from operators that make rows of which it does not hold.
+//! What is known of the rows of an operator's input is kept from operators that make rows for which it does not hold.
 //!
 //! `WHERE x = 2` leaves one value of `x`. An outer join adds rows in which `x` is NULL, and so do grouping sets without `x`.
 //! DataFusion 55 takes `x` for a column of one value there, too: it leaves `x` out of a sort above, or ends groups that go on and
 //! gives them more than once. An order by `x` in the input of grouping sets has the same effect.
 //!
-//! Above a join DataFusion 55 forgets which columns of the right input have one value. A sort that it makes below the join, of the right input,
-//! does without such a column, and the plan is refused, since the order that is asked for above the join cannot be proved.
+//! Above a join DataFusion 55 forgets which columns of the right input have one value. A sort that it makes of the right input, below the
+//! join, does without such a column. Then it refuses the plan, since it cannot prove the order that is required above the join.
 //!
 //! [`Barriers`] puts a [`BarrierExec`] below such operators where something is known that does not hold for the rows that they add, or that
-//! is forgotten. Its rows are those of its input, and only the rest is known of them.
+//! is forgotten. A barrier gives the rows of its input, and only the rest is known of these rows.
 //!
 //! ```text
 //! HashJoinExec: join_type=Full              HashJoinExec: join_type=Full
@@ -41,7 +41,7 @@ use datafusion::physical_plan::{
 
 type Plan = Arc<dyn ExecutionPlan>;
 
-/// The optimizer rule. It comes before that which leaves out what need not be sorted.
+/// The optimizer rule. It comes before the rule that leaves out what need not be sorted.
 #[derive(Debug)]
 pub(super) struct Barriers;
 
@@ -70,7 +70,7 @@ fn fenced(node: Plan) -> Result<Transformed<Plan>> {
     })
 }
 
-/// The operator, which asks for an order, over joins that forget nothing which a sort below them could go by.
+/// The operator, which requires an order, over joins that forget nothing which a sort below them could go by.
 fn ordered(node: Plan) -> Result<Transformed<Plan>> {
     let (is_sort, asked) = (node.is::<SortExec>(), node.required_input_ordering());
     over_inputs(node, |_, place, input| {
@@ -96,7 +96,7 @@ fn remembered(node: Plan) -> Result<Transformed<Plan>> {
     })
 }
 
-/// The operator with its inputs changed, each of which is told with its place.
+/// The operator with its inputs changed. The function that changes an input gets the input with its place.
 fn over_inputs(
     node: Plan,
     mut change: impl FnMut(&Plan, usize, &Plan) -> Result<Transformed<Plan>>,
@@ -157,7 +157,8 @@ impl Above {
         }
     }
 
-    /// What is known and holds above, too. Joins keep the order of no input to which they add rows, and ask for one.
+    /// What is known and holds above, too. Orders are kept: a join hands on the order of no input to which it adds rows, but may require
+    /// one.
     fn left_of(self, known: &EquivalenceProperties) -> Result<EquivalenceProperties> {
         if self == Self::Keeps {
             return Ok(known.clone());
@@ -193,7 +194,7 @@ pub(super) struct BarrierExec {
 }
 
 impl BarrierExec {
-    /// A barrier that hides nothing, and above which bounds and numbers of different values are estimates.
+    /// A barrier above which everything stays known, but bounds and numbers of different values are estimates.
     pub(super) fn of_estimates(input: Plan) -> Result<Self> {
         Self::try_new(input, Above::Keeps)
     }

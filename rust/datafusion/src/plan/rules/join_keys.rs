@@ -64,8 +64,8 @@ impl PhysicalOptimizerRule for JoinKeys {
     }
 }
 
-/// Finds of how many joined rows the operators above have enough, where they end as soon as they have them and nothing in between reads all:
-/// by the identities of the joins' filters that scans have.
+/// Finds how many joined rows are enough for the operators above, if these end as soon as they have them and nothing in between reads all.
+/// `limits` gets the numbers by the identities of the joins' filters that scans have.
 fn limited(node: &Plan, rows: Option<usize>, limits: &mut HashMap<u64, usize>) {
     if let Some(scan) = node.downcast_ref::<LakemarkScanExec>() {
         limits.extend(scan.asked_filters().filter_map(|filter| Some((filter, rows?))));
@@ -97,7 +97,7 @@ fn is_of_column(key: &Arc<dyn PhysicalExpr>) -> bool {
     key.is::<Column>() || key.downcast_ref::<CastExpr>().is_some_and(|cast| cast.expr().is::<Column>())
 }
 
-/// The join with its keys kept, if a scan wants them.
+/// The join with its keys kept, if a scan takes them.
 fn keeping(
     node: Plan,
     wanted: &HashSet<u64>,
@@ -109,7 +109,7 @@ fn keeping(
     let mut filters = filters.iter().filter_map(|filter| filter.expression_id());
     let Some(filter) = filters.find(|filter| wanted.contains(filter)) else { return Ok(Transformed::no(node)) };
     let on: Vec<Arc<dyn PhysicalExpr>> = join.on().iter().map(|(build, _)| Arc::clone(build)).collect();
-    // Of rows with NULL that count, arrays of keys say nothing.
+    // Arrays of keys say nothing of rows with NULL, which may count here.
     let has_nulls = join.null_aware || join.null_equality() != NullEquality::NullEqualsNothing;
     if has_nulls || !on.iter().all(is_of_column) {
         return Ok(Transformed::no(node));

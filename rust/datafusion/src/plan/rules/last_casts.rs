@@ -6,9 +6,9 @@
 //!     …                                           ProjectionExec: s
 //! ```
 //!
-//! [`Views`](super::views) has to put its casts below a sort: DataFusion 55 shares rows among partitions for a projection that computes something,
-//! which loses their order at the end of a statement. There the casts are made of all rows, and keep the sort above a join that could end
-//! at the first ones.
+//! [`Views`](super::views) has to put its casts below a sort: DataFusion 55 shares rows among partitions for a projection that computes
+//! something, which loses their order at the end of a statement. Below the sort the casts are made of all rows, and keep the sort above a
+//! join that could end at the first ones.
 
 use std::fmt;
 use std::sync::Arc;
@@ -41,8 +41,8 @@ pub(super) const MOST_ROWS: usize = 100_000;
 
 /// The optimizer rule. It comes before rows are shared among partitions.
 ///
-/// Only the end of a statement is looked at: DataFusion 55 pushes an order that is asked for above through operators that it does not know by the
-/// places of their columns, whatever these compute.
+/// The rule only looks at the end of a statement. DataFusion 55 pushes an order that is required above through operators that it does not
+/// know. It goes by the places of their columns, whatever these compute.
 #[derive(Debug)]
 pub(super) struct LastCasts;
 
@@ -122,7 +122,8 @@ fn with_input(
     Ok(Arc::new(ProjectionExec::try_new_with_schema_metadata(output, input, schema.as_ref())?))
 }
 
-/// The projection with views in the place of texts and bytes that it casts them to; none if it casts none. The order of a view is that of its text.
+/// The projection with views in the place of texts and bytes that it casts them to; none if it casts none. The order of a view is that of
+/// its text.
 fn without_casts(projection: &ProjectionExec) -> Result<Option<Plan>> {
     let schema = projection.input().schema();
     let mut has_casts = false;

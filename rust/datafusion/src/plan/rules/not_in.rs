@@ -69,7 +69,7 @@ fn plain(node: Plan, mode: PartitionMode) -> Result<Transformed<Plan>> {
 
 /// Whether an expression over the output of a plan may be NULL, as far as is known.
 fn may_be_null(plan: &Plan, expr: &Arc<dyn PhysicalExpr>) -> bool {
-    // One that has no place in the other type is an error, and not NULL.
+    // A value that has no place in the other type is an error, and not NULL.
     if let Some(cast) = expr.downcast_ref::<CastExpr>().filter(|cast| !cast.cast_options().safe) {
         return may_be_null(plan, cast.expr());
     }
@@ -114,8 +114,8 @@ fn keeps(join: &HashJoinExec, column: usize) -> Option<usize> {
     }
 }
 
-/// Whether statistics of a leaf say that a column has no NULL. Rows in memory were counted; of a file the engine takes a number that its footer
-/// lacks for none.
+/// Whether statistics of a leaf say that a column has no NULL. Rows in memory were counted. For a file the engine takes a number that the
+/// footer lacks for zero.
 fn has_no_null(leaf: &Plan, column: usize) -> bool {
     let is_in_memory = leaf.is::<EmptyExec>()
         || leaf

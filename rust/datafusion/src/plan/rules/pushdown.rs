@@ -85,7 +85,7 @@ impl PhysicalOptimizerRule for PositionalPushdown {
 /// A plan that filters were handed to.
 struct Pushed {
     node: Plan,
-    /// For each filter whether the plan applies it, so that nobody else has to.
+    /// For each filter whether the plan applies it, so that no other operator has to.
     taken: Vec<PushedDown>,
 }
 
@@ -151,8 +151,8 @@ fn has_volatile(filter: &Filter) -> bool {
     filter.exists(|expr| Ok(is_volatile(expr))).unwrap_or(true)
 }
 
-/// Whether the filters that an operator creates leave out rows that it needs. Those of MIN and MAX do in DataFusion 55: they know nothing of
-/// an extreme of an expression beside that of a column, nor of one that no row had so far, and a round of a recursive query begins with the
+/// Whether the filters that an operator creates leave out rows that it needs. Those of MIN and MAX do in DataFusion 55. They know nothing
+/// of an extreme of an expression beside that of a column, nor of one that no row had so far. A round of a recursive query begins with the
 /// bounds of the one before.
 fn is_unsound(node: &Plan) -> bool {
     node.is::<AggregateExec>()
@@ -164,7 +164,7 @@ fn merges_by_name(node: &Plan, phase: FilterPushdownPhase) -> bool {
     phase == FilterPushdownPhase::Pre && filter.is_some_and(|filter| filter.projection().is_some())
 }
 
-/// A filter on the output of `node` as one on the output of its child at a place; none if it cannot be told which that is.
+/// A filter on the output of `node` as one on the output of its child at a place; none if that filter is not known.
 fn mapped(filter: &Filter, node: &Plan, place: usize, child: &Plan) -> Result<Option<Filter>> {
     let below = rewritten(filter, |column| source(node, place, child, column))?;
     below.map_or(Ok(None), |filter| named(&filter, &child.schema()))
@@ -175,7 +175,8 @@ fn named(filter: &Filter, schema: &SchemaRef) -> Result<Option<Filter>> {
     rewritten(filter, |column| column_of(schema, column))
 }
 
-/// A filter with something else in the place of each column; none if one has nothing, or if there is a lambda, which goes by the columns around it.
+/// A filter with something else in the place of each column. None if one has nothing, or if there is a lambda, which goes by the columns
+/// around it.
 fn rewritten(filter: &Filter, new: impl Fn(usize) -> Option<Filter>) -> Result<Option<Filter>> {
     if has_lambda(filter)? {
         return Ok(None);
@@ -252,7 +253,7 @@ fn equal_key(join: &HashJoinExec, side: JoinSide, column: usize, child: &Schema)
         let (own, other) = if side == JoinSide::Left { (left, right) } else { (right, left) };
         own.downcast_ref::<Column>().filter(|own| own.index() == column).map(|_| other)
     })?;
-    // Both zeros are equal, and conditions tell them apart.
+    // Both zeros are equal keys, but conditions distinguish them.
     let of_floats = other.data_type(child).map_or(true, |data_type| data_type.is_floating());
     (!of_floats).then(|| Arc::clone(other))
 }

@@ -1,7 +1,8 @@
 //! A limit stays above the operators that have to see all rows.
 //!
-//! `ORDER BY a LIMIT 1` is a sort with a limit. DataFusion 55 hands the limit to sorts, merges of sorted partitions and groups further below,
-//! whatever lies in between: `count(*) OVER ()` counts one row then, groups end early, and `DISTINCT` meets the same value too often.
+//! `ORDER BY a LIMIT 1` is a sort with a limit. DataFusion 55 hands the limit to sorts, merges of sorted partitions and groups further
+//! below, whatever lies in between: `count(*) OVER ()` counts one row then, groups end early, and `DISTINCT` meets the same value too
+//! often.
 //!
 //! [`SortLimits`] takes the limit out of such a sort while DataFusion moves sorts. Where a sort or a merge is left below the limit,
 //! DataFusion's rule for limits puts both together again.
@@ -29,7 +30,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 
 type Plan = Arc<dyn ExecutionPlan>;
 
-/// The optimizer rule. It comes before that which moves sorts, after which another takes its `OutputRequirementExec` away.
+/// The optimizer rule. It comes before the rule that moves sorts, after which another takes its `OutputRequirementExec` away.
 #[derive(Debug)]
 pub(super) struct SortLimits;
 

@@ -1,7 +1,7 @@
-//! A scan below `ORDER BY x LIMIT n` is told which rows are wanted, where nothing but their order lies between.
+//! A scan below `ORDER BY x LIMIT n` gets its column and its number of rows, where nothing lies between that changes the rows.
 //!
-//! The index knows up to which value there are enough of them, so that the scan reads the rows up to there (see [`crate::exec::dynamic`]). The sort
-//! stays: equal values and further columns of the order are left to it.
+//! The index knows up to which value there are enough of them, so that the scan reads the rows up to there (see [`crate::exec::dynamic`]).
+//! The sort stays, since equal values and further columns of the order are left to it.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ impl PhysicalOptimizerRule for TopRows {
     }
 }
 
-/// The plan whose scan knows that only its first `rows` rows are wanted, in an order of a column; none if there is no such scan.
+/// The plan whose scan knows that only its first `rows` rows are needed, in an order of a column; none if there is no such scan.
 fn told(plan: &Plan, key: &Arc<dyn PhysicalExpr>, order: SortOptions, rows: u64) -> Result<Option<Plan>> {
     let Some(column) = key.downcast_ref::<Column>() else { return Ok(None) };
     if let Some(scan) = plan.downcast_ref::<LakemarkScanExec>() {

@@ -7,14 +7,14 @@
 //!                                                     TableScan: t (views)
 //! ```
 //!
-//! A view has a length and a place where a text has an offset of 32 bits: rows are gathered without their bytes, and no join comes to the end
-//! of 2 GiB. Views stay inside: what a statement gives has the types that its columns were declared with.
+//! A view has a length and a place where a text has an offset of 32 bits: rows are gathered without their bytes, and no join comes to the
+//! end of 2 GiB. Views stay inside: what a statement gives has the types that its columns were declared with.
 //!
-//! The rule comes when types were coerced, so that it knows which types a statement gives. It changes the scans and coerces once more. What knows
-//! the types of other plans' columns by heart is told the new ones: subqueries, of the columns around them.
+//! The rule comes when types were coerced, so that it knows which types a statement gives. It changes the scans and coerces once more.
+//! Subqueries know the types of the columns around them by heart, and get the new ones.
 //!
-//! A statement that only hands rows on, sorted or not, is left as it is: its texts would be views for nothing. Not so where a sort keeps the first
-//! rows alone: only these are cast then. Casts are below a sort, since rows that are cast above one may lose their order;
+//! A statement that only hands rows on, sorted or not, is left as it is: its texts would be views for nothing. Not so where a sort keeps
+//! the first rows alone: only these are cast then. Casts are below a sort, since rows that are cast above one may lose their order;
 //! [`LastCasts`](super::last_casts) takes them above one that keeps few rows.
 
 use std::sync::Arc;
@@ -98,8 +98,8 @@ fn is_sorted(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Whether a sort keeps few rows of what is below a plan; `is_cut` says that of what is below the plan above. A sort by what it computes itself is
-/// none that casts are taken above.
+/// Whether a sort keeps few rows of what is below a plan; `is_cut` says that of what is below the plan above. Casts are not taken above a
+/// sort by something that the sort computes itself.
 fn cuts(plan: &LogicalPlan, is_cut: bool) -> Result<bool> {
     Ok(match plan {
         LogicalPlan::Limit(limit) => match (limit.get_skip_type()?, limit.get_fetch_type()?) {
@@ -112,7 +112,7 @@ fn cuts(plan: &LogicalPlan, is_cut: bool) -> Result<bool> {
     })
 }
 
-/// Whether rows are compared, grouped, put together or `cut` down, of a plan in which all types can be told anew.
+/// Whether rows are compared, grouped, put together or `cut` down, of a plan in which all types can be derived anew.
 fn gathers(plan: &LogicalPlan, cut: bool) -> Result<bool> {
     let (mut gathers, mut is_known) = (cut, true);
     plan.apply_with_subqueries(|node| {
@@ -147,8 +147,9 @@ fn joins(plan: &LogicalPlan) -> Result<bool> {
     Ok(joins)
 }
 
-/// Whether an expression gives the type of a text, turns a text into one of another type, or knows one by heart: around a view it would be another
-/// expression. The variable of a lambda and the key that a value of a map is asked for keep the types that they were written with.
+/// Whether an expression gives the type of a text, turns a text into one of another type, or knows one by heart: around a view it would be
+/// another expression. The variable of a lambda, and the key by which a value of a map is looked up, keep the types that they were written
+/// with.
 fn tells_types(expr: &Expr, node: &LogicalPlan) -> bool {
     match expr {
         Expr::LambdaVariable(_) => true,

@@ -1,4 +1,4 @@
-//! The scans of pending rows: of runs, which are read like data files, and of rows in memory.
+//! The scans of buffered rows: of runs, which are read like data files, and of rows in memory.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::{End, FileSource, PlannedScan, Planner, Reading, opened};
 use crate::read::access::plan_of;
 
 impl Planner<'_> {
-    /// The scans of rows that are in no data file yet: those of runs and those in memory.
+    /// The scans of buffered rows: those of runs and those in memory.
     pub(super) fn pending_scans(&self, work: &Work<'_>) -> Result<Vec<PlannedScan>> {
         let (Some(pending), Some(store)) = (work.pending, self.request.snapshot.run_store()) else {
             return Ok(Vec::new());
@@ -45,7 +45,7 @@ impl Planner<'_> {
         Ok(scans)
     }
 
-    /// The scan of the rows of runs that count, between which others may stand (deletes, and rows that are newer elsewhere).
+    /// The scan of the rows of runs that count. Others may stand between these (deletes, and rows that are newer elsewhere).
     fn run_scan(&self, source: FileSource, pending: &BufferedRows, reading: &Reading) -> Result<PlannedScan> {
         let (read, prunable, limit) = (&reading.columns, reading.prunable.as_ref(), reading.limit);
         let chosen = pending.files.iter().map(|file| Some(&file.rows));
@@ -59,7 +59,7 @@ impl Planner<'_> {
                 files.push(opened.file.with_extension(plan_of(&file.row_groups, rows)));
             }
         }
-        // Each partition holds a row group.
+        // Each partition keeps a row group in memory.
         let fit = pending.memory_bytes / pending.row_group_bytes.max(1);
         let partitions = self.state.config().target_partitions();
         let partitions = partitions.min(usize::try_from(fit).unwrap_or(usize::MAX)).max(1);

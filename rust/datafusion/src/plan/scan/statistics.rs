@@ -1,4 +1,4 @@
-//! What the engine is told of a planned scan: the statistics of what is read of its files, and of what a predicate leaves of these.
+//! What the engine learns of a planned scan: the statistics of what is read of its files, and of what a predicate leaves of these.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use crate::read::statistics::{
 };
 
 impl Planner<'_> {
-    /// What the engine is told of the scan; `share_left` is what the index expects a predicate to leave of the rows that are read with it. With
-    /// a limit the engine is told the number of rows alone: then not all files are opened.
+    /// The statistics of the scan for the engine. `share_left` is what the index expects a predicate to leave of the rows that are read
+    /// with it. With a limit the engine gets the number of rows alone, so that not all files are opened.
     pub(super) async fn statistics(
         &self,
         work: &Work<'_>,
@@ -33,21 +33,21 @@ impl Planner<'_> {
             return Ok(self.of_rows(rows));
         }
         match self.of_columns(work, share_left).await {
-            // What cannot be estimated can still be read, or says itself why not.
+            // A scan that cannot be estimated can still be read, or its own error says why not.
             Err(_) => Ok(self.of_rows(rows)),
             Ok(known) => Ok(self.with_distinct(known).await),
         }
     }
 
-    /// What the number of rows tells alone: also bytes, if the columns are of fixed width.
+    /// What follows from the number of rows alone: also bytes, if the columns are of fixed width.
     fn of_rows(&self, rows: Precision<usize>) -> Statistics {
         let mut statistics = Statistics::new_unknown(&self.output).with_num_rows(rows);
         statistics.calculate_total_byte_size(&self.output);
         statistics
     }
 
-    /// With the numbers of different values that an index knows, if the table is joined. None is called exact: values that are equal to the engine
-    /// may be two to an index.
+    /// With the numbers of different values that an index knows, if the table is joined. No number is called exact: values that are equal
+    /// to the engine may be two to an index.
     async fn with_distinct(&self, mut statistics: Statistics) -> Statistics {
         if !self.request.is_joined || self.request.facts.is_none() {
             return statistics;
@@ -115,7 +115,8 @@ impl Planner<'_> {
         Ok(with_pending(if is_exact { of_files } else { of_files.to_inexact() }, pending))
     }
 
-    /// For each column of the output whether no row of it is NULL, by what is known of the files by now. It is asked where rows are joined.
+    /// For each column of the output whether no row of it is NULL, by what is known of the files by now. Empty if the table is not joined,
+    /// or has buffered rows.
     pub(super) fn without_null(&self, work: &Work<'_>) -> Result<Vec<bool>> {
         if !self.request.is_joined || work.pending.is_some_and(|pending| pending.row_count() > 0) {
             return Ok(Vec::new());
@@ -149,7 +150,8 @@ impl Planner<'_> {
         StatisticsReader::new(self.state, from, self.table_schema.file_schema(), columns)
     }
 
-    /// The statistics of what is read of these files together, column by column of the table; of those that are not read nothing is known.
+    /// The statistics of what is read of these files together, column by column of the table. Nothing is known of the columns that are not
+    /// read.
     async fn merged(&self, read: &[usize], files: Vec<Read<'_>>) -> Result<Option<Statistics>> {
         let file_schema = self.table_schema.file_schema();
         let own = file_schema.fields().len();
@@ -190,8 +192,8 @@ impl Planner<'_> {
         Ok(if is_exact { found } else { found.to_inexact() })
     }
 
-    /// Reads the footers of files that have more than a partition's share of the certain rows, unless something knows of them: whether such a
-    /// file is cut depends on its pages. They are fewer than partitions. A footer that cannot be read is a matter of the reader.
+    /// Reads the footers of files that have more than a partition's share of the exact rows, unless their pages are known: whether such a
+    /// file is cut depends on its pages. Such files are fewer than partitions. A footer that cannot be read is a matter of the reader.
     pub(super) async fn learn_pages(&self, work: &Work<'_>) {
         if self.request.limit.is_some() {
             return;
@@ -211,7 +213,7 @@ impl Planner<'_> {
     }
 }
 
-/// The same of so many rows.
+/// The same statistics for so many rows.
 fn with_rows(statistics: &Statistics, rows: f64) -> Statistics {
     let found = statistics.num_rows.get_value().map_or(1.0, |found| (*found).max(1) as f64);
     share_of(statistics, rows / found).with_num_rows(Precision::Inexact(rows as usize))
@@ -221,7 +223,7 @@ fn has_rows(statistics: &Statistics) -> bool {
     statistics.num_rows.get_value() != Some(&0)
 }
 
-/// How many pending rows are in the answer, if as many of them pass the predicate as of the files: `passing` of `all`.
+/// How many buffered rows are in the answer, if as many of them pass the predicate as of the files: `passing` of `all`.
 fn pending_rows(work: &Work<'_>, all: Option<usize>, passing: Option<usize>) -> Precision<usize> {
     let pending = work.pending.map_or(0, BufferedRows::row_count);
     let pending = Precision::Exact(usize::try_from(pending).unwrap_or(usize::MAX));

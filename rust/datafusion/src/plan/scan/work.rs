@@ -38,7 +38,7 @@ pub(super) struct CertainRows<'a> {
 pub(super) struct CheckedFile<'a> {
     /// The file.
     pub(super) file: Placed<'a>,
-    /// All rows are read where none are named.
+    /// The rows to read; all where none are given.
     pub(super) chosen: Option<ChosenRows>,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Work<'a> {
     pub(super) certain: Vec<CertainRows<'a>>,
     /// Files to be read with the predicate.
     pub(super) checked: Vec<CheckedFile<'a>>,
-    /// Rows that are in no data file yet, to be read with the predicate.
+    /// Buffered rows, to be read with the predicate.
     pub(super) pending: Option<&'a BufferedRows>,
 }
 
@@ -68,8 +68,7 @@ impl Work<'_> {
         self.counted + self.certain.iter().map(|certain| certain.chosen.count()).sum::<u64>()
     }
 
-    /// Any `limit` rows are an answer: certain rows come first, and the rest of the table is left
-    /// alone if they suffice.
+    /// Any `limit` rows are an answer. Exact rows come first, and the rest of the table is left alone if they suffice.
     pub(super) fn cut(&mut self, limit: u64) {
         self.counted = self.counted.min(limit);
         let mut left = limit - self.counted;
@@ -102,7 +101,7 @@ impl<'a> Planner<'a> {
             let file = Placed { place, file };
             match probe {
                 FileProbe::Counted { rows } if count_only => work.counted += rows,
-                // Counts were not asked for, so there are none; if there were, they would be of no use.
+                // Counts were not requested, so that there are none; if there were, they would be of no use.
                 FileProbe::Counted { .. } | FileProbe::Unknown => unknown.push(file),
                 FileProbe::Known { row_groups, certain, uncertain } => {
                     if !uncertain.is_empty() {

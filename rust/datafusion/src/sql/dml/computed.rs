@@ -7,8 +7,8 @@ use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, Operator};
 /// Averages are divisions.
 const AVERAGES: [&str; 2] = ["avg", "mean"];
 
-/// Whether the value of an expression comes out of `+`, `-`, `*`, `/`, `%` or an average. Literals, columns and casts do not: there somebody
-/// said which digits are meant. `input` has the columns that the expression names.
+/// Whether the value of an expression comes out of `+`, `-`, `*`, `/`, `%` or an average. Literals, columns and casts do not: there the
+/// user said which digits are meant. `input` has the columns that the expression names.
 pub(super) fn is_computed(expr: &Expr, input: &LogicalPlan) -> bool {
     let any = |args: &[Expr]| args.iter().any(|arg| is_computed(arg, input));
     match expr {

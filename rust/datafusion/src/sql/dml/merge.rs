@@ -21,7 +21,7 @@ use super::exact::Target;
 use super::{KEY_PREFIX, SplitRows, rows, split};
 use crate::error::from_engine;
 
-/// Marks of which side a joined row has, and of the clause that takes it.
+/// Columns that say which sides a joined row has, and which clause takes it.
 const OF_TARGET: &str = "__lakemark_target";
 const OF_SOURCE: &str = "__lakemark_source";
 const CLAUSE: &str = "__lakemark_clause";

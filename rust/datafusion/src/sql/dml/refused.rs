@@ -1,11 +1,13 @@
 //! What a statement that changes a table of ours must not say, and what its columns are called. It is looked at before it is planned.
 //!
-//! The engine's planner passes over parts of such statements: the join in `UPDATE t JOIN s … SET`, a `TABLESAMPLE`, the qualifier in `SET other.a = 1`,
-//! the second one of two values for a column. Wrong rows would be changed then. Other parts it refuses without a word on what to do instead.
+//! The engine's planner passes over parts of such statements: the join in `UPDATE t JOIN s … SET`, a `TABLESAMPLE`, the qualifier in
+//! `SET other.a = 1`, the second one of two values for a column. Wrong rows would be changed then. Other parts it refuses without a word on
+//! what to do instead.
 //!
 //! In queries of any statement it forgets `WITH ROLLUP`, and `ORDER BY ALL` of a `UNION`. These are refused everywhere.
 //!
-//! Columns that are written get the names that the engine looks for: an unquoted one is folded as everywhere else, which `UPDATE` does not do.
+//! Columns that are written get the names that the engine looks for: an unquoted one is folded as everywhere else, which `UPDATE` does not
+//! do.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;

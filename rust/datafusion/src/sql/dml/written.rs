@@ -1,7 +1,7 @@
 //! Plans of statements that change a table, with the casts of what they write made exact.
 //!
 //! The engine's planner puts a cast around each value that a statement writes. `7.5` for a column of integers and `CAST(7.5 AS BIGINT)` are
-//! the same plan then, though only the second one says that digits may go. So values are told apart before they are planned:
+//! the same plan then, though only the second one says that digits may go. So values are distinguished before they are planned:
 //!
 //! ```text
 //! UPDATE t SET a = x               a = written(x)             cast(written(x)) ─▶ exact cast of x

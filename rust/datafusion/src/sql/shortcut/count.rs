@@ -1,7 +1,7 @@
 //! `SELECT count(*) FROM t WHERE …` where the index knows the number: neither planned nor run.
 //!
-//! Planning a count takes longer than most counts take. So the plan of such a statement is replaced by a table of one row,
-//! which asks the index when its row is wanted and plans the statement as it was only if some row of a data file has to be looked at:
+//! Planning a count takes longer than most counts take. So the plan of such a statement is replaced by a table of one row, which probes the
+//! index when its row is requested. It plans the statement as it was only if some row of a data file has to be looked at:
 //!
 //! ```text
 //! Projection count(*) ─ Aggregate count(*) ─ Filter ─ TableScan t      becomes      TableScan: the number
@@ -57,9 +57,9 @@ struct CountTable {
 /// Which rows are counted.
 #[derive(Debug)]
 struct CountFilter {
-    /// As the statement has it.
+    /// The condition as the statement has it.
     condition: Expr,
-    /// The columns that it is about.
+    /// The columns that the condition is about.
     schema: DFSchemaRef,
 }
 
@@ -92,7 +92,7 @@ impl CountTable {
         Some(Self { schema, plan: plan.clone(), table: scanned(scan)?, filter })
     }
 
-    /// The number, if the index knows it of all rows of the data files.
+    /// The number, if the index knows it exactly for all rows of the data files.
     async fn known(&self, state: &dyn Session) -> Result<Option<u64>> {
         let (Some(table), Some(session)) =
             (self.table.downcast_ref::<LakemarkTable>(), state.as_any().downcast_ref::<SessionState>())
@@ -106,7 +106,7 @@ impl CountTable {
                 let now = state.execution_props().query_execution_start_time;
                 match made_plain(session, condition.clone(), Arc::clone(schema), now) {
                     Ok(plain) => (translate(std::slice::from_ref(&plain), &snapshot.schema()), Some(plain)),
-                    // What is wrong with it the engine says when it plans the statement.
+                    // The engine says what is wrong with the condition when it plans the statement.
                     Err(_) => return Ok(None),
                 }
             }
@@ -173,7 +173,7 @@ fn counts_rows(aggregate: &Expr) -> bool {
     plain && all && aggregate.func == count_udaf()
 }
 
-/// Whether there is an index for everything that is asked. Otherwise the statement is planned at once, and its scan asks.
+/// Whether there is an index for every condition. Otherwise the statement is planned at once, and its scan probes the indexes.
 fn may_be_told(snapshot: &Snapshot, asked: &Predicate) -> bool {
     asked.unknowns().is_empty()
         && snapshot.with_composites(asked).leaves().iter().all(|leaf| snapshot.supports_index_only(&leaf.column))

@@ -135,7 +135,8 @@ struct LookupTable {
 }
 
 impl LookupTable {
-    /// The condition in its plain form, part by part. None where the engine would not ask the table, or finds something wrong with it.
+    /// The condition in its plain form, part by part. None where the engine would not scan the table, or finds something wrong with the
+    /// condition.
     fn filters(&self, state: &dyn Session) -> Option<Vec<Expr>> {
         let session = state.as_any().downcast_ref::<SessionState>()?;
         // A prepared statement has conditions at its scan, which nothing made plain either.
@@ -180,7 +181,7 @@ impl TableProvider for LookupTable {
     }
 }
 
-/// Whether a condition asks for keys of a column with an index that is made for it.
+/// Whether a condition selects rows by keys of a column with an index that is made for keys.
 fn finds_keys(part: &Expr, snapshot: &Snapshot) -> bool {
     let is_key = |expr: &Expr| matches!(expr, Expr::Column(column) if snapshot.has_key_index(&column.name));
     let is_constant = |expr: &Expr| matches!(expr, Expr::Literal(..)) || !expr.any_column_refs();

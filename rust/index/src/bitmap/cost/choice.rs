@@ -1,13 +1,14 @@
 //! `auto`: the encoding of an index, chosen by what its searches would read and what it would take.
 //!
-//! For every encoding that keeps a posting for each value (grouping and counting chosen rows by value needs them) the score is
+//! Scored is every encoding that keeps a posting for each value, as grouping and counting selected rows by value need these:
 //!
 //! ```text
 //! score = ( Π over the query shapes s   cost(s) ^ weight(s)  ×  size ^ 5 ) ^ (1 / 16)        cost = bytes + 16 KiB × reads
 //! ```
 //!
-//! A geometric mean, so that halving a search of a kilobyte counts as much as halving one of a megabyte, with the size of the index
-//! as one more shape. The smallest score wins; another encoding than `equality` must be 15% below it, and may be half as large again.
+//! The mean is geometric, so that halving a search of a kilobyte counts as much as halving one of a megabyte. The size of the
+//! index is one more shape. The smallest score wins. Another encoding than `equality` must be 15% below it, and may be half as
+//! large again.
 
 use lakemark_format::segment::encoding::Encoding;
 

@@ -1,9 +1,9 @@
 //! A sample of the rows of a column, measured, and what it says of more rows than it has.
 //!
-//! A sample is whole row groups, side by side. Where it has all rows its measures are the column's. Else two things are told apart
-//! by looking at its halves: values that are *spread* over the rows come again in every part, so that more rows are more rows of the
-//! same values and some that were not seen (Chao 1984; the number of values met once and twice tells how many); values that are
-//! *local*, as those of a sorted column, do not, so that more rows are more values like these.
+//! A sample is whole row groups, side by side. Where it has all rows its measures are the column's. Else its halves say which
+//! values are *spread* over the rows and which are *local*. Spread values come again in every part, so that more rows are more
+//! rows of the same values and some that were not seen. How many were not seen follows from the number of values met once and
+//! twice (Chao 1984). Local values, as those of a sorted column, do not come again, so that more rows are more values like these.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -22,7 +22,7 @@ const RARE: f64 = 8.0;
 const CLASS_RATIO: f64 = 1.15;
 /// What is below is noise: between the extremes of a block lie so many standard deviations of random draws.
 const NOISE: f64 = 8.0;
-/// A character of text tells about so many bits.
+/// A character of text has about so many bits of information.
 const CHARACTER_BITS: f64 = 5.0;
 
 /// The measures of a sample.
@@ -97,7 +97,8 @@ impl ColumnSample {
         if self.rows > 0.0 { 1.0 - self.nulls / self.rows } else { 0.0 }
     }
 
-    /// The part of the rows whose key is in the ranges. A cell that lies in part in a range counts half, or as many values as there are points.
+    /// The part of the rows whose key is in the ranges. A cell that lies in part in a range counts half, or as many values as there
+    /// are points.
     #[must_use]
     pub fn share(&self, ranges: &KeyRanges) -> f64 {
         let mut rows = 0.0;
@@ -352,8 +353,8 @@ fn order_of(chunk: &Chunk, counts: &[f64]) -> RowOrder {
     }
 }
 
-/// How far the halves of the sample have values of their own, beyond those that they would have by chance. Where nearly every value
-/// has one run of rows the halves tell nothing, and the order does.
+/// How far the halves of the sample have values of their own, beyond those that they would have by chance. Where nearly every
+/// value has one run of rows the halves say nothing, and the order of the rows decides.
 fn local_of(chunk: &Chunk, lists: &[ValueList<'_>], shuffle: f64) -> f64 {
     let half = chunk.row_count() / 2;
     let (mut found, mut by_chance) = (0.0, 0.0);

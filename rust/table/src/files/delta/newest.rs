@@ -1,8 +1,8 @@
 //! The newest state of a Delta table, which is read anew only if its log has changed.
 //!
 //! A log grows by one commit at a time. While the last commit that was read is the same file and none with the next number follows, the
-//! state is the same: two requests in the place of a listing, a checkpoint and all commits after it. The file, and not its number
-//! alone, tells a table that was made anew with as many commits.
+//! state is the same. That takes two requests in the place of a listing, a checkpoint and all commits after it. The number alone does not
+//! suffice: a table that was made anew may have as many commits, and the file differs.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,7 +40,7 @@ impl NewestState {
         }
         let before = last_commit(location).await;
         let state = Arc::new(DeltaState::read(location).await?);
-        // The log may have changed while it was read; the state is then read again by whoever comes next.
+        // The log may have changed while it was read; the next reader then reads the state again.
         let mut known = before.map(|commit| CachedState { state: Arc::clone(&state), commit });
         if let Some(read) = &known
             && !read.is_newest(location).await
@@ -53,7 +53,7 @@ impl NewestState {
 }
 
 impl CachedState {
-    /// Whether the log ends with this commit. What cannot be told is read again.
+    /// Whether the log ends with this commit. If that cannot be found out, the log is read again.
     async fn is_newest(&self, location: &Location) -> bool {
         let store = &location.object_store;
         let next = place_of_commit(location, self.state.version + 1);
@@ -65,7 +65,7 @@ impl CachedState {
     }
 }
 
-/// The last commit, if the log has one that can be listed. What a request for the one object says of it counts: listings say less.
+/// The last commit, if the log has one that can be listed. Its metadata come from a request for the one object, as listings say less.
 async fn last_commit(location: &Location) -> Option<ObjectMeta> {
     let log = DeltaLog::list(location).await.ok()?;
     let (version, _) = log.commits.last_key_value()?;

@@ -37,9 +37,9 @@ struct Candidate {
 struct BestCandidate {
     /// Bytes that all queries read less.
     saved: f64,
-    /// Its place among the candidates.
+    /// The candidate's place among all.
     place: usize,
-    /// What each query reads then.
+    /// What each query reads with the candidate.
     reads: Vec<f64>,
 }
 
@@ -120,7 +120,7 @@ struct Advisor<'a> {
 
 impl Advisor<'_> {
     fn advice(&self, snapshot: &Snapshot, rows: u64, sampled_rows: u64, from_queries: bool) -> Advice {
-        // Of several columns the first has to be asked for, or the index finds nothing.
+        // Of several columns the first must be in a query, or the index finds nothing.
         let on = |index: IndexInfo| {
             let first = index.columns.first().unwrap_or(&index.column);
             (snapshot.resolve(first).unwrap_or_else(|| first.clone()), index)
@@ -173,7 +173,7 @@ impl Advisor<'_> {
         self.queries.iter().zip(reads).map(|(weighed, bytes)| weighed.query.weight * bytes).sum()
     }
 
-    /// Columns that a search or an aggregate could ask an index of.
+    /// Columns for which a search or an aggregate could use an index.
     fn columns_asked(&self) -> BTreeSet<String> {
         self.queries.iter().flat_map(|weighed| weighed.query.indexed_columns()).collect()
     }
@@ -246,7 +246,7 @@ impl Advisor<'_> {
         Some(Candidate { index, proposal })
     }
 
-    /// The shapes in which the queries ask a column.
+    /// The shapes of the queries' conditions on a column.
     fn shapes_of(&self, name: &str) -> Vec<WeightedShape> {
         let mut shapes = Vec::new();
         for weighed in &self.queries {

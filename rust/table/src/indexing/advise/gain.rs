@@ -28,7 +28,7 @@ pub(super) struct ColumnProfile {
     pub better: Option<BetterKind>,
     /// Rows of a page.
     pub page_rows: f64,
-    /// How the order of the column follows its values, as if the data were sorted by it if that is asked.
+    /// How closely the order of the column follows its values; as if the data were sorted by it, if that is tried.
     pub shuffle: f64,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct KeyIndexCost {
 pub(super) struct BetterKind {
     pub kind: IndexKind,
     pub reason: String,
-    /// Bytes that it takes, and the values that it has.
+    /// Bytes of such an index, and the number of its values.
     pub bytes: u64,
     pub values: u64,
 }
@@ -57,7 +57,7 @@ impl ColumnProfile {
         Self { sampled: self.sampled.clone(), segments, keys, better: None, page_rows, shuffle }
     }
 
-    /// The part of the pages that rows of a value or a range of this part of all rows touch.
+    /// The part of the pages that rows of one value or range touch, if these are this part of all rows.
     fn touched(&self, share: f64) -> f64 {
         let spread = 1.0 - (1.0 - share.clamp(0.0, 1.0)).powf(self.page_rows);
         (self.shuffle * spread + (1.0 - self.shuffle) * share).clamp(0.0, 1.0)
@@ -69,15 +69,15 @@ impl ColumnProfile {
     }
 }
 
-/// An index that exists or could.
+/// An index that exists, or one that could exist.
 pub(super) struct CandidateIndex {
-    /// By which its reads are predicted.
+    /// The encoding by which its reads are predicted.
     encoding: Encoding,
     sizes: Vec<Sizes>,
     each: f64,
     /// Bytes of all segments.
     bytes: u64,
-    /// Whether counts and groups are told from it.
+    /// Whether counts and groups come from it.
     tells: bool,
 }
 
@@ -112,7 +112,7 @@ impl CandidateIndex {
         reads.map(|reads| reads.bytes + READ_BYTES * reads.reads).sum::<f64>() * self.each
     }
 
-    /// To read every value with its rows, or, where a condition chooses among them, its posting too.
+    /// To read every value with its rows, or, where a condition selects among them, its posting too.
     fn groups(&self, chosen: bool) -> f64 {
         let bytes = |sizes: &Sizes| sizes.blocks.bytes + if chosen { sizes.fine } else { 0.0 } + READ_BYTES;
         self.sizes.iter().map(bytes).sum::<f64>() * self.each

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! nearly every row has its own value ─▶ key, or filters where keys are long
-//! few rows a value, in many segments ─▶ key: one of its segments has the files of 64 of a bitmap, and a search asks every segment
+//! few rows a value, in many segments ─▶ key: one of its segments has the files of 64 of a bitmap, and a search reads every segment
 //! else                               ─▶ bitmap
 //! ```
 
@@ -16,7 +16,7 @@ use crate::index_kind::IndexKind;
 
 /// From this part of distinct values on, a column is one of unique values.
 const UNIQUE: f64 = 0.9;
-/// Columns of unique values, and of few rows a value, are told of from so many rows on: smaller ones take little whatever they are.
+/// Columns of unique values, and of few rows a value, count from so many rows on: smaller ones take little whatever they are.
 const MANY_ROWS: u64 = 100_000;
 /// Keys that take more bytes a row than this are long: filters take about two, and more than most columns of keys take as numbers.
 const LONG_KEY_BYTES: f64 = 16.0;
@@ -24,10 +24,10 @@ const LONG_KEY_BYTES: f64 = 16.0;
 const CLUSTERED: f64 = 0.1;
 /// Rows of a value up to which it is searched for like a key, more than it is counted or grouped by.
 const ROWS_OF_A_KEY: f64 = 64.0;
-/// What a `key` index may take, as a multiple of the bitmap that would be chosen.
+/// Bytes that a `key` index may take, as a multiple of those of the bitmap.
 const SIZE_LIMIT: f64 = 1.25;
 
-/// What is known of a column to choose by.
+/// The facts of a column that decide about its kind.
 pub(super) struct KindChoice {
     /// The segments that bitmaps have, and a `key` index.
     pub bitmaps: SampledSegments,
@@ -38,7 +38,7 @@ pub(super) struct KindChoice {
     pub packed: Option<u64>,
     /// Distinct values of the table.
     pub distinct: f64,
-    /// Rows of the table, and those of them that have a value.
+    /// Rows of the table that have a value.
     rows: u64,
     valued: u64,
     shuffle: f64,
@@ -46,9 +46,9 @@ pub(super) struct KindChoice {
 
 /// Rows of the segments that a table's indexes would have.
 pub(super) struct SegmentRows {
-    /// Those of bitmaps.
+    /// Rows of the segments of bitmaps.
     pub bitmap: Vec<u64>,
-    /// Those of an index of the kind `key`.
+    /// Rows of the segments of an index of the kind `key`.
     pub key: Vec<u64>,
 }
 
@@ -72,7 +72,7 @@ impl KindChoice {
         Self {
             choice: choose_for(&bitmaps.shapes, queries),
             packed: packed.map(|bytes| keys.scaled(bytes)),
-            // Of all rows: a segment has the values of some files only.
+            // Distinct values of all rows: a segment has the values of some files only.
             distinct: column.sample.shape(rows).values(),
             rows,
             valued: (rows as f64 * column.sample.valued_share()).round() as u64,
@@ -114,7 +114,7 @@ impl KindChoice {
         KindReason { kind: IndexKind::Summary, reason }
     }
 
-    /// Keys of a few rows each, where that means fewer segments to ask and not many more bytes.
+    /// Keys of a few rows each, where that means fewer segments to search and not many more bytes.
     fn of_few_rows(&self) -> Option<KindReason> {
         let rows = self.valued as f64 / self.distinct.max(1.0);
         let (many, few) = (self.bitmaps.count(), self.keys.count());

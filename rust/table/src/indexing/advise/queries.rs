@@ -4,10 +4,10 @@ use lakemark_format::column;
 use lakemark_index::bitmap::cost::{ColumnSample, QueryShape, WEIGHTS, WeightedShape};
 use lakemark_index::{Leaf, Predicate, Test, Truth};
 
-/// What a query asks of one table, told by an engine.
+/// What a query reads and tests of one table, given by an engine.
 #[derive(Clone, Debug, Default)]
 pub struct QueryUse {
-    /// Where it stands in the file of queries.
+    /// Where the query is in the file of queries.
     pub line: usize,
     /// The query, in one line.
     pub text: String,
@@ -15,7 +15,7 @@ pub struct QueryUse {
     pub conditions: Vec<ConditionUse>,
     /// Columns whose values it needs.
     pub output: Vec<String>,
-    /// It only counts, groups or takes extremes, which indexes can answer.
+    /// Whether it only counts, groups or takes extremes, which indexes can answer.
     pub aggregated: bool,
     /// How much it counts.
     pub weight: f64,
@@ -36,7 +36,7 @@ impl QueryUse {
 pub struct ConditionUse {
     /// The columns that are read to evaluate it.
     pub columns: Vec<String>,
-    /// What an index can be asked.
+    /// The condition as an index can answer it.
     pub predicate: Predicate,
     /// In place of a predicate: the column has one of the keys that a join's other side leaves.
     pub joined: Option<JoinedKeys>,
@@ -57,11 +57,11 @@ pub(super) struct WeighedCondition {
     pub columns: Vec<String>,
     /// The part of the rows for which it is true.
     pub share: f64,
-    /// What is searched for; none if no index can answer it.
+    /// The searches of the condition; none if no index can answer it.
     pub searches: Option<Vec<ColumnSearch>>,
 }
 
-/// What an index of a column is searched for.
+/// A search of an index of a column.
 #[derive(Clone, Debug)]
 pub(super) struct ColumnSearch {
     pub column: String,
@@ -89,7 +89,7 @@ impl WeighedCondition {
         Self { columns: used.columns.clone(), share: share.clamp(0.0, 1.0), searches }
     }
 
-    /// As if the rows had the keys of the other side evenly.
+    /// A condition on the keys of a join, as if the rows had the keys of the other side evenly.
     fn joined<'a>(columns: &[String], joined: JoinedKeys, sample: &impl Fn(&str) -> Option<&'a ColumnSample>) -> Self {
         let known = columns.first().and_then(|column| Some((column, sample(column)?)));
         let share = known.map_or(1.0, |(_, sample)| sample.valued_share()) * joined.share;

@@ -17,9 +17,9 @@ const TEXT: usize = 60;
 pub struct Advice {
     /// Rows of the table.
     pub rows: u64,
-    /// Rows that were read to tell.
+    /// Rows that were read for the advice.
     pub sampled_rows: u64,
-    /// Queries that were looked at; 0 if the standard shapes of predicates were, over every column.
+    /// Queries that the advice is about; 0 if it is about the standard shapes of predicates over every column.
     pub queries: u64,
     /// Indexes to build, the one that saves most first, each beside those before it.
     pub indexes: Vec<Proposal>,
@@ -29,7 +29,7 @@ pub struct Advice {
     pub layout: Vec<LayoutHint>,
     /// What each query reads now and with the indexes proposed.
     pub gains: Vec<QueryGain>,
-    /// Queries that could not be looked at.
+    /// Queries that could not be read.
     pub problems: Vec<QueryProblem>,
 }
 
@@ -89,7 +89,7 @@ pub struct QueryGain {
     pub bytes_after: u64,
 }
 
-/// A query that could not be looked at.
+/// A query that could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct QueryProblem {
     /// Its first line in the file.

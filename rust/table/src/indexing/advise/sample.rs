@@ -20,7 +20,7 @@ const SAMPLE_PARTS: u64 = 16;
 /// The most segments that are predicted one by one.
 const SEGMENTS: usize = 16;
 
-/// Rows of a page, as Parquet writers cut them unless told otherwise.
+/// Rows of a page, as Parquet writers cut them by default.
 const PAGE_ROWS: f64 = 20_000.0;
 
 /// Which parts of a table are read for a sample.
@@ -32,7 +32,7 @@ pub(crate) struct Sampler<'a> {
     parts: Vec<SampledRowGroup>,
     /// Pieces of the table that the parts are; 1 if they are the whole table.
     pieces: usize,
-    /// Of the files that have parts.
+    /// The footers of files that have parts.
     footers: HashMap<usize, Arc<Footer>>,
 }
 
@@ -115,7 +115,7 @@ impl<'a> Sampler<'a> {
         self.parts.iter().map(|part| part.rows).sum()
     }
 
-    /// Bytes of a column in all data files, told by the files of the sample.
+    /// Bytes of a column in all data files, estimated from the files of the sample.
     pub(crate) fn parquet_bytes(&self, stored: &str) -> u64 {
         let (mut bytes, mut rows) = (0, 0);
         for (file, footer) in &self.footers {
@@ -220,7 +220,7 @@ fn choose_parts(groups: &[Vec<u32>]) -> ChosenParts {
     let (mut parts, mut before, mut next) = (Vec::new(), 0, 0);
     for part in all {
         let end = before + part.rows;
-        // The places looked at are the middles of `wanted` even stretches.
+        // The places in the sample are the middles of `wanted` even stretches.
         let mut hit = false;
         while next < wanted && (2 * next + 1) * total / (2 * wanted) < end {
             hit = true;

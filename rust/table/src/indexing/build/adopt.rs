@@ -57,8 +57,8 @@ pub(crate) async fn adoptable(
         .await
 }
 
-/// Whether every segment that lists the file was made from the bytes that the file has now. Those that are lost prove nothing and are built again.
-/// `ordinal` is the place of the file in the manifest.
+/// Whether every segment that lists the file was made from the bytes that the file has now. Lost segments prove nothing and are built
+/// again. `ordinal` is the place of the file in the manifest.
 async fn is_proven(
     snapshot: &Snapshot,
     store: &Arc<Store>,

@@ -21,11 +21,11 @@ use crate::storage::location::TableFormat;
 use crate::store::transaction::{self, BuiltSegments, Edit, commit};
 use crate::values::schema;
 
-/// Files that are looked at a time.
+/// Files that are checked at a time.
 const CONCURRENT_LOOKS: usize = 32;
 
-/// Commits the parts of a plan's tasks, in the order of the tasks. After a failure the segments are gone, unless nobody can tell whether they were
-/// committed.
+/// Commits the parts of a plan's tasks, in the order of the tasks. After a failure the segments are gone, unless nobody knows whether they
+/// were committed.
 pub(crate) async fn finish(table: &BaseTable, plan: BuildPlan, parts: Vec<BuildPart>) -> Result<BuildReport> {
     let prepared = match prepare(table, &plan, &parts).await {
         Ok(prepared) => prepared,
@@ -37,7 +37,7 @@ pub(crate) async fn finish(table: &BaseTable, plan: BuildPlan, parts: Vec<BuildP
     let Prepared { built, dropped, report } = prepared;
     let store = table.writable_store()?;
     if !built.segments.is_empty() || !built.adopted.is_empty() || !built.lost.is_empty() {
-        // It removes what it knows not to be committed.
+        // The commit removes segments that it knows not to be committed.
         commit(store, &Edit::AddSegments(built)).await?;
     }
     for path in dropped {
@@ -55,7 +55,7 @@ pub(crate) async fn abandon(table: &BaseTable, parts: &[BuildPart]) {
 /// What is committed.
 struct Prepared {
     built: BuiltSegments,
-    /// Paths of segments of which nothing stands.
+    /// Paths of segments of which no file counts any more.
     dropped: Vec<String>,
     report: BuildReport,
 }
@@ -89,8 +89,8 @@ fn check(plan: &BuildPlan, parts: &[BuildPart]) -> Result<()> {
     Ok(())
 }
 
-/// The paths of data files that are still what the tasks read. The others were replaced since: their indexes would be of no use, and would take the
-/// place of those that somebody else may have made of the new ones.
+/// The paths of data files that are still what the tasks read. The others were replaced since. Their indexes would be of no use, and would
+/// take the place of those that somebody else may have made of the new ones.
 async fn standing(table: &BaseTable, parts: &[BuildPart]) -> Result<HashSet<String>> {
     let context = &BuildContext::new(table, &BuildOptions::default())?;
     let mut seen = HashSet::new();
@@ -110,7 +110,7 @@ async fn standing(table: &BaseTable, parts: &[BuildPart]) -> Result<HashSet<Stri
 /// One edit for all parts.
 struct Joined {
     built: BuiltSegments,
-    /// Paths of segments of which nothing stands.
+    /// Paths of segments of which no file counts any more.
     dropped: Vec<String>,
 }
 

@@ -27,7 +27,7 @@ use crate::storage::file_time::modified_ns;
 use crate::store::kind::{precision_of, zones_of};
 use crate::store::recorded::is_chosen_by_auto;
 
-/// A tree of Bloom filters of which a search probes more than so many filters, and this share of all, is of a column in no order.
+/// If a search of a tree of Bloom filters probes more than so many filters, and this share of all, its column is in no order.
 const MANY_FENCES: f64 = 64.0;
 const LARGE_SHARE: f64 = 0.1;
 
@@ -68,7 +68,7 @@ impl Group {
 
 /// A data file that was read.
 pub(crate) struct BuiltFile {
-    /// What a manifest says of it, without the place of its schema.
+    /// What a manifest says of the file, without the number of its schema.
     pub file: ManifestFile,
     pub schema: SchemaRef,
 }
@@ -77,7 +77,7 @@ pub(crate) struct BuiltFile {
 #[derive(Default)]
 pub(crate) struct GroupResult {
     pub files: Vec<BuiltFile>,
-    /// Their `files` count in the list above.
+    /// The segments; their `files` count in the list above.
     pub segments: Vec<ManifestSegment>,
     /// Files that changed under the build.
     pub skipped: Vec<String>,
@@ -120,7 +120,7 @@ struct OpenGroupFile<'a> {
     footer: Arc<Footer>,
 }
 
-/// What came of reading one row group.
+/// What reading one row group gave.
 struct RowGroupRead {
     /// The place of its file in the group.
     file: usize,
@@ -148,7 +148,7 @@ struct SortedColumn {
 /// Builds the segments of a group; what was written is in `result` even after a failure.
 pub(crate) async fn build_group(context: &BuildContext, group: &Group, result: &mut GroupResult) -> Result<()> {
     let readings = open(context, group, result).await?;
-    // Before any chunk takes memory: what does not fit beside it is spilled.
+    // The coarse levels get memory before any chunk: what does not fit beside them is spilled.
     let coarse = reserve(context, group, &readings)?;
     let spill = Arc::new(Spill::new(Arc::clone(&context.budget), context.store.temp_folder()));
     let ReadGroup { sorted, changed } = read(context, &readings, &group.fields, &spill).await?;
@@ -231,7 +231,7 @@ fn reserve(context: &BuildContext, group: &Group, readings: &[OpenGroupFile<'_>]
     let rows = readings.iter().map(aligned).sum();
     let mut encodings = group.indexes.iter().map(encoding_of).collect::<Result<Vec<_>>>()?;
     let bytes = |encoding: &Encoding| coarse_memory_bytes(*encoding, rows);
-    // The largest first: whoever has a turn has the memory for any of them.
+    // The largest come first: a merge that has a turn has the memory for any of them.
     let mut needs: Vec<(u64, usize)> = encodings.iter().map(bytes).zip(0..).filter(|(bytes, _)| *bytes > 0).collect();
     needs.sort_unstable_by(|a, b| b.cmp(a));
     let mut memory: Vec<Reservation> = Vec::new();
@@ -347,7 +347,7 @@ async fn read_row_group(
             context.budget.limit()
         )));
     }
-    // Where there is no room for several of them, they are sorted one at a time.
+    // Where there is no room for several columns, they are sorted one at a time.
     let room = Budget::reserve(&context.budget, bytes);
     let _turn = match &room {
         None if bytes > 0 => {
@@ -356,7 +356,7 @@ async fn read_row_group(
         _ => None,
     };
     let columns = read_columns(store, &file.meta, &file.path, &reading.footer, row_group, fields).await?;
-    // From here on it is what is kept that takes memory.
+    // From here on only what is kept takes memory.
     drop(room);
     let spill = Arc::clone(spill);
     let keep = move || -> io::Result<Vec<SortedColumn>> {
@@ -456,7 +456,7 @@ fn merge_jobs(
 }
 
 async fn merge_one(context: &BuildContext, job: MergeJob, coarse: &Coarse) -> Result<ManifestSegment> {
-    // Given back when the merge has ended.
+    // The turn is given back when the merge has ended.
     let _turn = match coarse_memory_bytes(job.meta.encoding, 1) {
         0 => None,
         _ => Some(coarse.turns.acquire().await.map_err(|_| Error::internal("a merge's turn was taken away"))?),

@@ -1,4 +1,4 @@
-//! Segments that the manifest names and the store has no more: what they covered is built again.
+//! Segments that the manifest names and the store has no more: the files that they covered are indexed again.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::store::segments::missing;
 
-/// The segments of these indexes that are of no use: those that are missing, and with `verify` those that are not what the data says.
+/// The segments of these indexes that are of no use: missing ones, and with `verify` those that differ from the data.
 pub(super) async fn lost(
     store: &Arc<Store>,
     snapshot: &Snapshot,

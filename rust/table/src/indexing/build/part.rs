@@ -14,9 +14,8 @@ use crate::store::transaction::BuiltSegments;
 use crate::values::schema;
 
 /// What a task gave: the data files that it read and the segments that it wrote. Files that changed meanwhile are not among them.
-///
-/// Its bytes are the number of parts that were spilled, in eight bytes with the least significant first, and those of a manifest of just these files and
-/// segments.
+/// Its bytes are the number of parts that were spilled, in eight bytes with the least significant first, and those of a manifest of just
+/// these files and segments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BuildPart {
     pub(super) manifest: Manifest,
@@ -54,7 +53,7 @@ impl BuildPart {
         Ok(Self { manifest, spilled: u64::from_le_bytes(*spilled) })
     }
 
-    /// Fails if it is no answer to the task: what is believed of it goes into a manifest, and its segments may be deleted.
+    /// Fails if the part is no result of the task: what it says goes into a manifest, and its segments may be deleted.
     pub(super) fn check(&self, task: &BuildTask) -> Result<()> {
         let (asked, manifest) = (task.manifest(), &self.manifest);
         let wrong = |what: &str| {
@@ -87,7 +86,7 @@ impl BuildPart {
     }
 }
 
-/// What a group gave, as an edit says it.
+/// What a group gave, as an edit has it.
 pub(crate) fn built_of(result: &GroupResult) -> Result<BuiltSegments> {
     let mut built = BuiltSegments { segments: result.segments.clone(), ..BuiltSegments::default() };
     for BuiltFile { file, schema } in &result.files {
@@ -98,7 +97,7 @@ pub(crate) fn built_of(result: &GroupResult) -> Result<BuiltSegments> {
     Ok(built)
 }
 
-/// The place of a schema in an edit, which gets it if it lacks it.
+/// The number of a schema in an edit, which gets the schema if it lacks it.
 pub(super) fn schema_in(built: &mut BuiltSegments, bytes: Vec<u8>) -> Result<u32> {
     let known = built.schemas.iter().position(|have| fingerprint(have) == fingerprint(&bytes) && *have == bytes);
     let place = known.unwrap_or_else(|| {

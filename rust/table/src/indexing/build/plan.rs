@@ -26,7 +26,7 @@ use crate::values::fields::{Presence, has_other_calendar};
 /// A segment is not made smaller than this, where its index allows for more, just to have work for everybody.
 const LEAST_ROWS: u64 = 1 << 20;
 
-/// To read a row takes as long as to sort and encode what an index keeps in so many bytes; measured on integers.
+/// To read a row takes as long as to sort and encode so many bytes of an index; measured on integers.
 const DECODED_ROW_BYTES: u64 = 1;
 /// As many bytes of a row take as long as to sort and encode a column of different values; measured on a permuted key.
 const DIFFERENT_ROW_BYTES: u64 = 7;
@@ -40,11 +40,11 @@ pub struct BuildPlan {
     pub(super) declined: Vec<Finding>,
     /// Segments that are of no use any more.
     pub(super) lost: Vec<[u8; 16]>,
-    /// The indexes that were asked for.
+    /// The indexes of the request.
     pub(super) indexes: Vec<ManifestIndex>,
     pub(super) started: Instant,
     pub(super) build_start: BuildStart,
-    /// Keeps what the tasks write until it is committed; none if there are no tasks.
+    /// The lock keeps what the tasks write until it is committed; none if there are no tasks.
     pub(super) _lock: Option<BuildLock>,
 }
 
@@ -94,7 +94,7 @@ pub(crate) async fn plan(
             }
         }
     }
-    // The long ones first: the short ones fill what is left at the end.
+    // The long tasks come first: the short ones fill what is left at the end.
     tasks.sort_by(|(one, _), (other, _)| other.total_cmp(one));
     let tasks: Vec<BuildTask> = tasks.into_iter().map(|(_, task)| task).collect();
     let adopted = adopted.into_iter().map(|adopted| adopted.adoption).filter(Adoption::is_news).collect();
@@ -102,7 +102,7 @@ pub(crate) async fn plan(
     Ok(BuildPlan { tasks, rows, adopted, declined, lost, indexes, started, build_start: begun, _lock: lock })
 }
 
-/// Fails if the newest manifest cannot be read. Reads go on without a damaged one, a build must not: it would silently begin a
+/// Fails if the newest manifest cannot be read. Readers go on without a damaged manifest. A build must not: it would silently begin a
 /// second history.
 pub(crate) async fn check_manifest(table: &BaseTable) -> Result<()> {
     table.writable_store()?.newest().await?.manifest.map(|_| ())
@@ -133,12 +133,12 @@ struct Pass {
 }
 
 impl Pass {
-    /// What it takes, in bytes that are decoded or written: values are sorted and encoded, the more different the longer.
+    /// The work of the pass, in bytes that are decoded or written. Values are sorted and encoded, the more different the longer.
     fn work(&self, shapes: &Shapes) -> f64 {
         let rows: u64 = self.files.iter().map(|file| shapes.rows(*file)).sum();
         let of = |index: &ManifestIndex| {
             let predicted = Recorded::of(index).bytes_of(rows);
-            // However few bytes the others take: they are for columns of different values, or keep hashes in the place of values.
+            // However few bytes the other kinds take: they are for columns of different values, or keep hashes in the place of values.
             let different = rows * DIFFERENT_ROW_BYTES;
             match IndexKind::of(index) {
                 Some(IndexKind::Bitmap) => predicted.unwrap_or(different),
@@ -214,7 +214,7 @@ struct KnownCoverage<'a> {
     lost: &'a [[u8; 16]],
 }
 
-/// Files of the snapshot that no segment of the index covers. Doubtful ones are indexed again unless they are adopted.
+/// Files of the snapshot that no segment of the index covers. Files in doubt are indexed again unless they are adopted.
 fn uncovered(snapshot: &Snapshot, index: &ManifestIndex, known: &KnownCoverage<'_>) -> Vec<usize> {
     let segments = snapshot.manifest.iter().flat_map(|manifest| &manifest.segments);
     let of_index = segments.filter(|segment| segment.index_id == index.id && !known.lost.contains(&segment.id));
@@ -234,8 +234,8 @@ fn workers_of(work: &[f64], workers: usize) -> Vec<usize> {
     work.iter().map(|work| (work / even - 0.05).ceil().max(1.0) as usize).collect()
 }
 
-/// Neighbouring files in as many shares of about the same number of rows as give every worker the same number of segments, but not in
-/// smaller ones than are worth a segment.
+/// Neighbouring files in shares of about the same number of rows. There are as many shares as give every worker the same number of
+/// segments, but none is smaller than is worth a segment.
 fn shares<'a>(
     files: &'a [usize],
     per_segment: usize,
@@ -248,7 +248,7 @@ fn shares<'a>(
     let count = needed.next_multiple_of(workers.max(1)).min(worth.max(needed));
     let mut before = 0;
     let mut share_of = move |rows_of_file: u64| {
-        // By the middle of the file, so that no share is much larger than the others.
+        // A file belongs to the share that its middle is in, so that no share is much larger than the others.
         let middle = before * 2 + rows_of_file;
         before += rows_of_file;
         u128::from(middle) * count as u128 / u128::from(rows.max(1) * 2)

@@ -19,7 +19,7 @@ pub(crate) struct WrittenSegment {
     pub summary: SegmentSummary,
 }
 
-/// Merges chunks into a segment that is published under its path; `sources` gives them with the memory that is held until the end.
+/// Merges chunks into a segment that is published under its path; `sources` gives them with the memory that they take until the end.
 pub(crate) async fn write(
     context: &BuildContext,
     meta: SegmentMeta,

@@ -78,7 +78,7 @@ impl Drop for Reservation {
 /// A chunk as input of a merge.
 pub(crate) struct ReservedSource {
     pub source: ChunkSource,
-    /// What it takes of the budget, if it is in memory.
+    /// Memory that the chunk takes of the budget, if it is in memory.
     pub memory: Option<Reservation>,
 }
 

@@ -1,4 +1,4 @@
-//! One group of files of a build: what it is about, in a form that other processes can be sent, and the work itself.
+//! One group of files of a build: what it is about, in a form that other processes can get, and the work itself.
 
 use std::sync::Arc;
 
@@ -23,7 +23,8 @@ use crate::values::schema;
 /// Its bytes are those of a manifest of just these files and indexes, without segments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BuildTask {
-    /// Its one schema has the column of each index as the table types it, in their order. Files have their identities, and no row groups.
+    /// The manifest's one schema has the column of each index as the table types it, in their order. Files have their identities, and no
+    /// row groups.
     manifest: Manifest,
 }
 
@@ -32,7 +33,7 @@ impl BuildTask {
         let fields = Schema::new(group.fields.clone());
         let mut files = Vec::with_capacity(group.files.len());
         for file in &group.files {
-            // Whoever runs it finds the file by its path.
+            // The process that runs the task finds the file by its path.
             if table.place_of(&file.path) != file.meta.location {
                 return Err(Error::internal(format!("the data file {} is not where its path says", file.path)));
             }

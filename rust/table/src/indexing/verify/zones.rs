@@ -1,4 +1,4 @@
-//! Zones against the data: every value must be held by the zone of each of its rows, and a zone has as many values as it says.
+//! Zones against the data: the zone of each row must have the row's value, and a zone has as many values as it says.
 
 use lakemark_index::bitmap::ValueRows;
 use lakemark_index::zones::LoadedZones;

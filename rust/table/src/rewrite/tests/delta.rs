@@ -108,7 +108,7 @@ async fn migrate(
     version: i64,
 ) -> Result<MigrationOutcome> {
     let fold: RewriteInput<'_> = pending.fold();
-    // Callers may move it to other threads.
+    // Callers may move the future to other threads.
     delta::migrate(&table.base().location, snapshot, &fold, &transaction(version)).boxed().await
 }
 
@@ -203,7 +203,7 @@ async fn a_transaction_is_committed_once() {
     // A later one finds that the snapshot is not the newest.
     let later = migrate(&table, &snapshot, &pending(), 6).await.unwrap_err();
     assert_eq!(later.kind(), ErrorKind::Conflict);
-    // One with nothing to fold is recorded all the same.
+    // A migration with nothing to merge is recorded all the same.
     let (version, folded) = migrated(&table, &RewriteFixture::new(vec![None, None, None], vec![]), 6).await;
     assert_eq!((version, folded.files.len(), committed(root, 2).len()), (2, 0, 2));
 }
@@ -506,7 +506,7 @@ async fn tables_on_object_stores_are_committed_to_as_well() {
     }
 }
 
-/// Where it cannot be looked, nothing that the version may name is deleted.
+/// Where the log cannot be read, nothing that the version may name is deleted.
 #[tokio::test]
 async fn a_version_that_nobody_heard_of_keeps_its_files() {
     let store = Arc::new(Repeating::new(Instead::Silence));

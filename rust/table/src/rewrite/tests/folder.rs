@@ -181,7 +181,7 @@ async fn rows_go_to_the_files_of_their_partition() {
     assert_eq!(made[4], ("p=/n=8".to_owned(), expected(&[(6, "moved too")])));
     assert_eq!(made.len(), 5);
 
-    // The folders say what they are to mean.
+    // The folders decide what the values are.
     let data = PathBuf::from(table.store_location().unwrap()).join("data").join(MIGRATION.to_string());
     let again = open(&data).await.snapshot().await.unwrap();
     let values = |column: usize| again.files().iter().map(move |file| file.partition_values[column].clone());
@@ -304,7 +304,7 @@ async fn what_cannot_be_folded_is_refused_and_leaves_no_file() {
     assert_eq!(walk(&PathBuf::from(table.store_location().unwrap()).join("data")), [] as [PathBuf; 0]);
 }
 
-/// Row groups without a change are copied with all that is said of them; others are put together where few rows are left.
+/// Row groups without a change are copied with their statistics and indexes; others become one where few rows are left.
 #[tokio::test]
 async fn row_groups_keep_their_bytes_or_become_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -391,7 +391,7 @@ async fn new_rows_are_read_as_files_need_them() {
     let made: Vec<_> = folded.files.iter().map(|file| pairs(&place(&table, file)).len()).collect();
     assert_eq!(made, [10, 10, 10, 2]);
     let mut seen = std::mem::take(&mut *seen.lock().unwrap());
-    // The keys of all, then whole rows: a sample tells how large they are.
+    // First the keys of all rows are read, then whole rows: a sample shows how large they are.
     assert_eq!(seen.remove(0), (1, None));
     seen.sort();
     let asked: Vec<_> = seen.iter().map(|(columns, rows)| (*columns, rows.clone().unwrap())).collect();

@@ -13,11 +13,11 @@ use object_store::{
 /// What comes in the place of the answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Instead {
-    /// The store repeats the request by itself and is told that the file exists.
+    /// The store repeats the request by itself and learns that the file exists.
     Exists,
     /// An error.
     Error,
-    /// An error, and so does whatever is asked for from then on.
+    /// An error, and every later request ends with one.
     Silence,
 }
 

@@ -64,7 +64,7 @@ pub enum Event {
 pub enum InjectedFailure {
     /// None.
     None,
-    /// The one of this number fails once, as if the device did.
+    /// The step of this number fails once, as if the device did.
     Once(u64),
     /// From this number on whatever needs room fails, as on a full disk.
     Full(u64),
@@ -76,7 +76,7 @@ pub enum InjectedFailure {
     Syncs(u64, u64),
     /// The link of this number is made and answered with an error.
     Link(u64),
-    /// The link of this number is made, asked for again, and found to be there: what a network file system makes of a lost answer.
+    /// The link of this number is made, requested again, and found to be there: what a network file system makes of a lost answer.
     LinkAgain(u64),
 }
 
@@ -143,7 +143,7 @@ pub fn mend(root: &Path) {
 
 pub(super) fn attempt(step: DiskStep<'_>) -> Result<()> {
     if matches!(step, DiskStep::Read(_) | DiskStep::Lock(_) | DiskStep::LockShared(_) | DiskStep::TryLock(_)) {
-        // They change nothing.
+        // These steps change nothing.
         return Ok(());
     }
     let path = of(step);
@@ -179,7 +179,7 @@ pub(super) fn attempt(step: DiskStep<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What is said of a step that was made.
+/// The answer to a step that was made.
 pub(super) fn answer(step: DiskStep<'_>) -> Result<()> {
     let path = of(step);
     let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);

@@ -51,19 +51,20 @@ pub trait Gate: Send + Sync {
     /// Returns when the step may be made.
     ///
     /// # Errors
-    /// The one that the step ends with: it is not made.
+    /// The error that the step ends with: it is not made.
     fn before(&self, kind: StepKind, path: &Path) -> Result<()>;
 
-    /// Is told that the step was made.
+    /// Learns that the step was made.
     ///
     /// # Errors
-    /// The one that the step ends with all the same.
+    /// The error that the step ends with all the same.
     fn after(&self, kind: StepKind, path: &Path) -> Result<()>;
 
     /// Whether the actor was stopped, so that nothing that it does has an effect any more.
     fn is_gone(&self) -> bool;
 
-    /// By how much the actor's clock is ahead, so that nothing depends on how long its steps take: what it finds has that age at least.
+    /// By how much the actor's clock is ahead. Everything that the actor finds has that age at least, so that nothing depends on how long
+    /// its steps take.
     fn ahead(&self) -> Duration;
 }
 
@@ -102,7 +103,7 @@ pub(super) fn after(step: DiskStep<'_>) -> Result<()> {
     gate.after(kind_of(step), path_of(step))
 }
 
-/// Half of what is written to a file is there.
+/// Waits at the gate when half of what is written to a file is there.
 pub(super) fn between(path: &Path) -> Result<()> {
     here().map_or(Ok(()), |gate| gate.before(StepKind::WriteRest, path))
 }
@@ -126,7 +127,7 @@ fn kind_of(step: DiskStep<'_>) -> StepKind {
     }
 }
 
-/// The path that a gate is told: of a file that gets a name, that name.
+/// The path that a gate gets: of a file that gets a name, that name.
 fn path_of(step: DiskStep<'_>) -> &Path {
     match step {
         DiskStep::Rename { to, .. } | DiskStep::Link { to, .. } => to,

@@ -1,4 +1,4 @@
-//! Single files: what tells one version from another, and opening without ever waiting for anybody.
+//! Single files: what distinguishes one version from another, and opening without ever waiting for anybody.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::future::Future;
@@ -13,15 +13,15 @@ const TAG_CHANGE: &str = "-c";
 
 /// The entity tag of a local file: its inode, length, time of modification, and the time at which the system last saw it change.
 ///
-/// Whoever rewrites a file can set the time of modification back (`touch -r`, `rsync --inplace -t`), but not the other one. New
-/// permissions, names and links change that one, too: such a file is compared with its fingerprints.
+/// Whoever rewrites a file can set the time of modification back (`touch -r`, `rsync --inplace -t`), but not the time of the change. New
+/// permissions, names and links change that time, too: such a file is compared with its fingerprints.
 pub(crate) fn tag(metadata: &Metadata) -> String {
     let modified = metadata.modified().map(nanoseconds).unwrap_or_default();
     let (inode, changed) = (inode(metadata), changed(metadata));
     format!("{TAG_PREFIX}{inode:x}-{:x}-{modified:x}{TAG_CHANGE}{changed:x}", metadata.len())
 }
 
-/// The part of a local file's tag that says whether somebody wrote into it or replaced it, if they did not hide it.
+/// The part of a local file's tag that shows whether somebody wrote into the file or replaced it, unless they set its time back.
 pub(crate) fn content_part(tag: &str) -> Option<&str> {
     tag.strip_prefix(TAG_PREFIX)?.rsplit_once(TAG_CHANGE).map(|(content, _)| content)
 }
@@ -65,7 +65,7 @@ fn changed(_metadata: &Metadata) -> i128 {
 #[derive(Debug)]
 pub(crate) struct OpenedFile {
     pub file: File,
-    /// What the system said of it then.
+    /// The metadata of the file when it was opened.
     pub metadata: Metadata,
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn open_with(options: &mut OpenOptions, path: &FsPath) -> io::Result<
 #[cfg(unix)]
 fn without_waiting(options: &mut OpenOptions) -> &mut OpenOptions {
     use std::os::unix::fs::OpenOptionsExt;
-    // It says nothing to files that are ones.
+    // The flag says nothing to regular files.
     options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
 }
 
@@ -101,7 +101,7 @@ fn odd_one(path: &FsPath) -> Option<&'static str> {
 }
 
 fn not_a_file(path: &FsPath, what: &str) -> io::Error {
-    // As readers of folders know it.
+    // Readers of folders expect this kind of error.
     let kind = if what == FOLDER { ErrorKind::NotFound } else { ErrorKind::InvalidData };
     io::Error::new(kind, format!("{} is {what} and not a file: remove it, or put the file back", path.display()))
 }
@@ -132,7 +132,7 @@ tokio::task_local! {
     static LISTED: String;
 }
 
-/// Runs `reads`, which read one file whose listing gave it this tag: where somebody has written into the file or replaced it since, local
+/// Runs `reads`, which read one file whose listing gave it this tag. Where somebody has written into the file or replaced it since, local
 /// files answer with an error (a failed precondition), and never with bytes of two versions.
 pub fn of_listed<F: Future>(tag: Option<&str>, reads: F) -> impl Future<Output = F::Output> {
     LISTED.scope(tag.and_then(content_part).unwrap_or_default().to_owned(), reads)
@@ -143,13 +143,13 @@ pub(crate) fn of_any<F: Future>(reads: F) -> impl Future<Output = F::Output> {
     LISTED.scope(String::new(), reads)
 }
 
-/// Whether the version that is to be read has this length and time of modification, as far as anybody said which it is.
+/// Whether the version that is to be read has this length and time of modification. True where no version was given.
 pub(crate) fn is_listed_version(size: u64, modified_ns: i64) -> bool {
     let Some(listed) = listed() else { return true };
     listed.split_once('-').is_some_and(|(_, told)| told == format!("{size:x}-{:x}", i128::from(modified_ns)))
 }
 
-/// What the file that is being read has to be; none if nobody said so.
+/// The version that the file that is being read has to be; none if no version was given.
 pub(super) fn listed() -> Option<String> {
     LISTED.try_with(String::clone).ok().filter(|listed| !listed.is_empty())
 }

@@ -1,7 +1,7 @@
 //! What lies in local folders: files, also behind symbolic links, and nothing else.
 //!
-//! A link back to a folder that it lies in is left out with a warning; other links are followed. Links to folders that have links in
-//! them make paths without end out of few folders: there is a limit to them. Links to nowhere, FIFOs, sockets and devices are no data
+//! A link back to a folder that it lies in is left out with a warning; other links are followed. Links to folders that have links in them
+//! make paths without end out of few folders, so that their number has a limit. Links to nowhere, FIFOs, sockets and devices are no data
 //! files. A walk lists them all the same: in a store they take the names of files, and whoever reads one learns what it is.
 
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ enum FolderEntry {
     Folder {
         is_link: bool,
     },
-    /// What bears a name, and has no bytes.
+    /// Something that has a name, and has no bytes.
     Odd(Metadata, &'static str),
 }
 
@@ -71,7 +71,7 @@ pub(super) struct FolderWalk {
 }
 
 impl FolderWalk {
-    /// Those behind `after` in the order of paths, if that is given.
+    /// A walk of the files behind `after` in the order of paths, if `after` is given.
     pub(super) fn of(folder: PathBuf, after: Option<Path>) -> Self {
         let folders = vec![FolderToWalk { path: folder, is_linked: false }];
         Self { folders, found: VecDeque::new(), after, linked: 0 }
@@ -155,7 +155,7 @@ fn object(location: Path, metadata: &Metadata) -> ObjectMeta {
     ObjectMeta { location, last_modified, size, e_tag: Some(tag(metadata)), version: None }
 }
 
-/// Files that are called as the object store calls those that it is still writing are none of anybody's.
+/// Whether a file counts: files that are named like those that the object store is still writing do not.
 fn is_valid(location: &Path) -> bool {
     let number = location.filename().and_then(|name| name.split_once('#')).map(|(_, number)| number);
     !number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
@@ -174,7 +174,7 @@ fn is_plain(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_=".contains(&byte))
 }
 
-/// What counts in a folder; nothing where there is none (any more). The system is not asked about files whose plain names come before `after`.
+/// What counts in a folder; nothing where there is none (any more). Files whose plain names come before `after` are not looked up.
 fn entries(folder: &FsPath, after: Option<&Path>) -> io::Result<Vec<NamedEntry>> {
     let read = match fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -197,7 +197,7 @@ fn entries(folder: &FsPath, after: Option<&Path>) -> io::Result<Vec<NamedEntry>>
         match looked_at(folder, &path, &entry, file_type) {
             Ok(Some(counts)) => found.push(NamedEntry { path, entry: counts }),
             Ok(None) => {}
-            // It was there a moment ago.
+            // The entry was there just before.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
@@ -211,7 +211,7 @@ fn looked_at(folder: &FsPath, path: &FsPath, entry: &DirEntry, file_type: FileTy
     }
     let is_link = file_type.is_symlink();
     let odd_link = |what| fs::symlink_metadata(path).map(|metadata| Some(FolderEntry::Odd(metadata, what)));
-    // What is no link is looked up in the open folder, which takes less than to walk there; it may have become one.
+    // An entry that is no link is looked up in the open folder, which takes less than to walk there. The entry may have become a link.
     let own =
         if is_link { None } else { Some(entry.metadata()).filter(|own| !own.as_ref().is_ok_and(Metadata::is_symlink)) };
     let metadata = match own.unwrap_or_else(|| fs::metadata(path)) {
@@ -325,7 +325,7 @@ mod tests {
             let after = Path::from_absolute_path(folder.path()).unwrap().join(after);
             entries(folder.path(), Some(&after)).unwrap().len()
         };
-        // A folder, and a name that a path may spell in another way, are looked at in any case.
+        // A folder, and a name that a path may spell in another way, are looked up in any case.
         assert_eq!((looked_at("0"), looked_at("2.a"), looked_at("9")), (6, 3, 2));
         // A link may lead to a folder, whatever it is called.
         symlink(folder.path().join("0"), folder.path().join("00")).unwrap();

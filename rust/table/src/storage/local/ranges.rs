@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-/// Longer ranges are announced without a look at whether they are in memory: reading what is there of one would be done twice.
+/// Longer ranges are announced without a look at whether they are in memory: what is there of one would be read twice.
 #[cfg(target_os = "linux")]
 const MOST_IN_MEMORY: u64 = 64 * 1024;
 
@@ -29,8 +29,8 @@ pub(super) fn read(file: &File, ranges: &[Range<u64>]) -> io::Result<Vec<Bytes>>
     all.map(|(range, found)| found.map_or_else(|| read_one(file, range), Ok)).collect()
 }
 
-/// Whether more is left out between the ranges than they have. Where nearly everything is read, the system reads ahead by itself, and
-/// farther than to the end of these ranges.
+/// Whether more is left out between the ranges than they have. Where nearly everything is read, the system itself reads ahead, and farther
+/// than to the end of these ranges.
 pub(super) fn are_scattered(ranges: &[Range<u64>]) -> bool {
     let (first, end) = (ranges.iter().map(|range| range.start).min(), ranges.iter().map(|range| range.end).max());
     let bytes: u64 = ranges.iter().map(|range| range.end - range.start).fold(0, u64::saturating_add);
@@ -38,7 +38,7 @@ pub(super) fn are_scattered(ranges: &[Range<u64>]) -> bool {
     bytes <= (end - first) / 2
 }
 
-/// The bytes of those ranges that the system has in memory as a whole; none of the others, and none at all where it does not say.
+/// The bytes of those ranges that the system has in memory as a whole. None for the others, and none at all where the system does not say.
 #[cfg(target_os = "linux")]
 fn in_memory(file: &File, ranges: &[Range<u64>]) -> io::Result<Vec<Option<Bytes>>> {
     use std::io::IoSliceMut;
@@ -55,7 +55,7 @@ fn in_memory(file: &File, ranges: &[Range<u64>]) -> io::Result<Vec<Option<Bytes>
         match preadv2(file, &mut [IoSliceMut::new(&mut bytes)], range.start, ReadWriteFlags::NOWAIT) {
             Ok(read) if read as u64 == length => *found = Some(bytes.into()),
             Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
-            // Not every file system has it.
+            // Not every file system supports such a read.
             Err(_) => break,
         }
     }
@@ -75,7 +75,7 @@ fn room_of(length: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Tells the system that a range will be read. It may not listen.
+/// Announces to the system that a range will be read. The system may ignore that.
 #[cfg(target_os = "linux")]
 fn announce(file: &File, range: &Range<u64>) {
     use rustix::fs::{Advice, fadvise};

@@ -1,4 +1,4 @@
-//! Bins of several values, taken apart into values with their rows, one bin at a time: a block of them may hold all rows of a segment.
+//! Bins of several values, taken apart into values with their rows, one bin at a time: a block of bins may have all rows of a segment.
 
 use std::vec::IntoIter;
 

@@ -10,7 +10,7 @@ pub(crate) struct Adoption {
 }
 
 impl Adoption {
-    /// Whether the file has another identity: one that is still young has not.
+    /// Whether the file has another identity: a file that is still young has not.
     pub(crate) fn is_news(&self) -> bool {
         self.was != self.now
     }

@@ -1,7 +1,8 @@
-//! Whether an edit was committed before: by us, with an answer that was lost, or by whoever was handed the same one.
+//! Whether an edit was committed before: by us, with an answer that was lost, or by whoever was handed the same edit.
 //!
-//! What an edit brings has a random id of its own, so that a manifest which has it has the edit. `DropIndex`, `EndMigration`, `AbandonMigration` and `EndPublication` bring
-//! nothing, nor does a `TakeOver` that keeps the log: that what they take away is gone says nothing of who took it, and to take it again changes nothing.
+//! What an edit brings has a random id of its own, so that a manifest which has it has the edit. `DropIndex`, `EndMigration`,
+//! `AbandonMigration` and `EndPublication` bring nothing, nor does a `TakeOver` that keeps the log. That what they take away is gone says
+//! nothing of who took it, and to take it again changes nothing.
 
 use lakemark_format::{Manifest, ManifestUpdates};
 
@@ -158,7 +159,7 @@ mod tests {
         ]
     }
 
-    /// Whoever applies an edit to a state that has it is told that it was made, and deletes nothing.
+    /// An edit that is applied to a state that has it counts as made, and deletes nothing.
     #[test]
     fn an_edit_that_was_committed_before_is_made_and_changes_nothing() {
         let mut base = empty_manifest();
@@ -170,7 +171,7 @@ mod tests {
             base = next;
             base.number += 1;
             match (&edit, apply(&base, &edit)) {
-                // These bring nothing that could be told from what others did.
+                // These bring nothing that distinguishes them from what others did.
                 (Edit::EndMigration { .. } | Edit::AbandonMigration { .. } | Edit::EndPublication, again) => {
                     let Applied { next, committed } = again.unwrap();
                     assert!(next.is_none() && !committed.changed && committed.unused.is_empty(), "{edit:?}");

@@ -6,7 +6,7 @@ use lakemark_format::{Manifest, ManifestFile};
 
 use super::BuiltSegments;
 
-/// Adds the files; one that changed replaces its older self, which takes it out of the segments that covered that.
+/// Adds the files. A file that changed replaces its older self, and leaves the segments that covered that.
 pub(super) fn merge_files(next: &mut Manifest, built: &BuiltSegments) -> Vec<u32> {
     let mut schemas: HashMap<Vec<u8>, u32> = HashMap::new();
     for (ordinal, schema) in next.schemas.iter().enumerate() {
@@ -32,7 +32,7 @@ pub(super) fn merge_files(next: &mut Manifest, built: &BuiltSegments) -> Vec<u32
         ordinals.push(ordinal_of(place));
         let Some(have) = next.files.get_mut(place) else { continue };
         if have.is_same_version(&file) && have.schema == file.schema {
-            // Builds of other columns have caught others.
+            // Builds of other columns have found other false statistics.
             have.false_statistics.extend(&file.false_statistics);
             have.false_statistics.sort_unstable();
             have.false_statistics.dedup();

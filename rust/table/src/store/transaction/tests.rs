@@ -125,7 +125,7 @@ fn applications_that_called_long_ago_are_forgotten() {
     let mut have = Vec::new();
     for number in 0..REMEMBERED_APPLICATIONS + 5 {
         add_transactions(&mut have, &[call(number)]);
-        // One of them calls all the time.
+        // One of the applications calls all the time.
         add_transactions(&mut have, &[ManifestTransaction { application: "stream".to_owned(), ..call(number) }]);
     }
     assert_eq!(have.len(), REMEMBERED_APPLICATIONS);

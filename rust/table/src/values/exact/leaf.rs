@@ -8,10 +8,11 @@ use arrow::error::ArrowError;
 
 use crate::values::conform::cast_leaf;
 
-/// Whether values lose digits in another type; none where that type has room for all of them. `fit` gives them in that type, NULL where one
-/// has no counterpart.
+/// Whether values lose digits in another type; none where that type has room for all of them. `fit` gives them in that type, NULL where a
+/// value has no counterpart.
 ///
-/// A value is kept if casting it back gives the same one. Pairs of types that this says nothing of have a rule of their own before that.
+/// A value is kept if casting it back gives the same value. Pairs of types of which a cast back shows nothing have a rule of their own
+/// before that.
 ///
 /// # Errors
 /// There is no cast back and no rule: nobody knows what such a cast drops.
@@ -29,7 +30,7 @@ pub(super) fn lost(
     }
     match (have, wanted) {
         (DataType::Timestamp(..), DataType::Date32 | DataType::Date64) => {
-            // The day is that of the zone, and nothing but its midnight is a day.
+            // The day is that of the zone, and only its midnight is a day.
             lost_on_the_way(given, &DataType::Date32).map(Some)
         }
         (DataType::Timestamp(unit, _), DataType::Time32(kept) | DataType::Time64(kept)) => {
@@ -149,7 +150,7 @@ enum TextPrecision {
     Date,
 }
 
-/// None of a type that no text is cut for.
+/// None for a type in which no text loses a part.
 fn kept_of_text(wanted: &DataType) -> Option<TextPrecision> {
     match wanted {
         DataType::Date32 | DataType::Date64 => Some(TextPrecision::Date),
@@ -182,7 +183,7 @@ fn lost_of_text(
         return Ok(lost.collect());
     }
     if let DataType::Interval(_) = wanted {
-        // Days of a month, say, that only the type without months takes for thirty.
+        // The type without months takes a month for thirty days, say.
         let whole = DataType::Interval(IntervalUnit::MonthDayNano);
         return distinct(&cast(given, &whole)?, &cast(&fit()?, &whole)?);
     }

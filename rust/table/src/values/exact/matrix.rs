@@ -37,7 +37,7 @@ fn f16(value: f32) -> <Float16Type as arrow::array::ArrowPrimitiveType>::Native 
     <Float16Type as arrow::array::ArrowPrimitiveType>::Native::from_f32(value)
 }
 
-/// Values of every simple type, those that others have no room for among them.
+/// Values of every simple type, among them those that other types have no room for.
 fn samples() -> Vec<ArrayRef> {
     let (day, hour) = (86_400_000_000_i64, 3_600_000_000_i64);
     let micros = [0, 1, 1_500_000, hour, day, day - 2 * hour, day + hour, -1, i64::MAX, i64::MIN + 1];
@@ -88,7 +88,7 @@ fn samples() -> Vec<ArrayRef> {
     ]
 }
 
-/// Types that are wanted and have no sample.
+/// Types of targets that have no sample.
 fn others() -> Vec<DataType> {
     vec![
         DataType::Decimal128(5, 0),
@@ -104,8 +104,8 @@ fn others() -> Vec<DataType> {
     ]
 }
 
-/// Whether a cast back tells nothing: text has many spellings, floats take the nearest number, a zone moves an instant, a time or a date of text
-/// has tests of its own, and a type that is told whole in another may have no cast back.
+/// Whether a cast back shows nothing. Text has many spellings, floats take the nearest number, and a zone moves an instant. A time or a
+/// date of text has tests of its own. A type that another has room for may have no cast back.
 fn is_told_elsewhere(have: &DataType, wanted: &DataType) -> bool {
     let is_zoned = |of: &DataType| matches!(of, DataType::Timestamp(_, Some(_)));
     let is_timestamp = |of: &DataType| matches!(of, DataType::Timestamp(..) | DataType::Date32 | DataType::Date64);
@@ -205,7 +205,7 @@ fn pairs_of_types_that_nobody_knows_are_refused() {
         (Arc::new(Int32Array::from(vec![7])) as ArrayRef, DataType::Binary),
         (Arc::new(Int64Array::from(vec![7])), DataType::LargeBinary),
     ] {
-        // There is such a cast.
+        // Arrow has such a cast.
         cast_with_options(&given, &wanted, &CastOptions::default()).unwrap();
         let error = cast_exactly(&given, &wanted).unwrap_err();
         assert!(error.value.is_none() && error.source().is_some(), "{error:?}");

@@ -24,17 +24,17 @@ public class LakemarkException extends RuntimeException {
     SCHEMA_MISMATCH,
     /** Someone else changed the table at the same time; try again. */
     CONFLICT,
-    /** There is no room for more pending updates; those that were made are safe. */
+    /** There is no room for more buffered updates; those that were made are safe. */
     CACHE_FULL,
     /** What an old version of the table needs is gone. */
     SNAPSHOT_EXPIRED,
-    /** The pending changes of a store may not be those of the table. */
+    /** The buffered changes of a store may not be those of the table. */
     STORE_MISMATCH,
     /** Bytes are not what they should be. */
     CORRUPT,
     /** Reading or writing failed. */
     IO,
-    /** The caller asked to stop. */
+    /** The caller cancelled the work. */
     CANCELLED,
     /** A defect of Lakemark. */
     INTERNAL
@@ -142,7 +142,7 @@ public class LakemarkException extends RuntimeException {
     }
   }
 
-  /** There is no room for more pending updates; those that were made are safe. */
+  /** There is no room for more buffered updates; those that were made are safe. */
   public static final class CacheFull extends LakemarkException {
     private static final long serialVersionUID = 1L;
 
@@ -160,7 +160,7 @@ public class LakemarkException extends RuntimeException {
     }
   }
 
-  /** The pending changes of a store may not be those of the table. */
+  /** The buffered changes of a store may not be those of the table. */
   public static final class StoreMismatch extends LakemarkException {
     private static final long serialVersionUID = 1L;
 
@@ -187,7 +187,7 @@ public class LakemarkException extends RuntimeException {
     }
   }
 
-  /** The caller asked to stop. */
+  /** The caller cancelled the work. */
   public static final class Cancelled extends LakemarkException {
     private static final long serialVersionUID = 1L;
 

@@ -28,7 +28,7 @@ public final class LakemarkExplain {
 
   /**
    * The scans of a query's plan, in its order, as JSON. Plans the query if it was not planned yet,
-   * and runs nothing; of a query that has run, it tells what was read.
+   * and runs nothing. Of a query that has run, the JSON says what was read.
    */
   public static String of(QueryExecution query) {
     LakemarkExplain explain = new LakemarkExplain();

@@ -91,7 +91,7 @@ public record LakemarkOptions(String path, String store, boolean useIndex, long 
     unknown.removeAll(KNOWN);
     unknown.removeIf(name -> name.startsWith("__"));
     if (version != NEWEST) {
-      // Spark has asked the catalog for this version, and keeps the option.
+      // Spark has loaded this version from the catalog, and keeps the option.
       unknown.removeAll(Set.of("versionasof", "timestampasof"));
     }
     if (!unknown.isEmpty()) {

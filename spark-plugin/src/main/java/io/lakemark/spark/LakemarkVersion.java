@@ -2,7 +2,7 @@ package io.lakemark.spark;
 
 /**
  * The release of this connector. The native library and the package for Python are of the same one:
- * what one of them asks, another release may not know.
+ * what one of them requests, another release may not know.
  */
 public final class LakemarkVersion {
   private LakemarkVersion() {}

@@ -1,10 +1,10 @@
 /**
  * The Spark data source of Lakemark: {@code spark.read().format("lakemark").load(path)}.
  *
- * <p>Spark plans here, on the driver, and the Rust library answers: filters cross as a small JSON
- * tree ({@link io.lakemark.spark.read.PredicateTranslator}), a plan comes back as splits with row
- * ranges, and record batches come back through the Arrow C stream interface. Rows that tasks change
- * go the other way as Arrow C arrays into files of the store, and the driver names all of them in
+ * <p>Spark plans here, on the driver, and the Rust library answers. Filters cross as a small JSON
+ * tree ({@link io.lakemark.spark.read.PredicateTranslator}). A plan comes back as splits with row
+ * ranges. Record batches come back through the Arrow C stream interface. Rows that tasks change go
+ * the other way, as Arrow C arrays into files of the store. The driver names all of these files in
  * one call ({@link io.lakemark.spark.write.LakemarkWrite}). Nothing else crosses.
  *
  * <p>Here is what a user names, and so stays where it is: the source, the catalog, what explains a

@@ -92,7 +92,7 @@ public final class LakemarkTable
     return properties;
   }
 
-  /** Only descriptions of the table ask for it. */
+  /** Only descriptions of the table need it. */
   @Override
   public Transform[] partitioning() {
     JsonNode columns = Maintenance.run(options, "describe", Map.of()).get("partition_columns");
@@ -182,7 +182,7 @@ public final class LakemarkTable
       throw new IndexAlreadyExistsException(indexName, name(), scala.Option.apply(e));
     }
     if (isBuilt) {
-      // Only this index: filling others, which may take hours, was not asked for.
+      // Only this index: the statement names no other, and filling others may take hours.
       BuildJob.run(options, Map.of("index", created.get("name").asText()));
     }
   }

@@ -19,7 +19,7 @@ import scala.Option;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** Finds the indexes of the tables that a scan reads, and asks them. */
+/** Finds the indexes of the tables that a scan reads, and probes them. */
 final class IndexedFiles {
   /** The setting that allows versions of Spark that this was not tested on. */
   static final String UNTESTED_SPARK = "spark.lakemark.untested_spark";
@@ -45,14 +45,14 @@ final class IndexedFiles {
     this.memory = memory;
   }
 
-  /** Whether the session wants indexes to be used, and reads columns by their names. */
+  /** Whether the session lets indexes be used, and reads columns by their names. */
   boolean isOn() {
     return session.conf().get(USE_INDEX, "true").equalsIgnoreCase("true")
         && !session.conf().get(FIELD_IDS, "false").equalsIgnoreCase("true");
   }
 
   /**
-   * Asks the indexes of all tables below these paths; nothing if there are none, or if they rule
+   * Probes the indexes of all tables below these paths; nothing if there are none, or if they rule
    * nothing out.
    */
   Optional<PrunedFiles> prune(Seq<Path> paths, ScanFilter filter) {

@@ -24,7 +24,7 @@ import scala.runtime.AbstractFunction1;
  * Plans scans of Parquet files that have indexes: Spark's own strategy does it, over the same files
  * without those that the indexes rule out.
  *
- * <p>A strategy and no rule of the optimizer, so that the optimizer, the cache and everything else
+ * <p>It is a strategy and no rule of the optimizer. So the optimizer, the cache and everything else
  * that compares logical plans sees the relation that the user named.
  */
 final class IndexedScanStrategy extends SparkStrategy {

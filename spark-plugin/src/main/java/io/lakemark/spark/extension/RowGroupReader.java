@@ -96,8 +96,8 @@ final class RowGroupReader extends AbstractFunction1<PartitionedFile, Iterator<I
   }
 
   /**
-   * Whether a file is the one that Spark listed, which is the one that the choice was made for:
-   * others may have put another one in its place since.
+   * Whether a file is the one that Spark listed, for which the row groups were selected. Others may
+   * have put another one in its place since.
    */
   private static boolean isListed(FileStatus now, PartitionedFile split) {
     return now.getLen() == split.fileSize()
@@ -106,7 +106,7 @@ final class RowGroupReader extends AbstractFunction1<PartitionedFile, Iterator<I
 
   /**
    * Whether two times of modification, in milliseconds, may be of one file: a store may list
-   * milliseconds and answer in whole seconds where it is asked about the file alone.
+   * milliseconds and answer in whole seconds for a request about the file alone.
    */
   static boolean isOneTime(long one, long other) {
     boolean isCut = one % SECOND == 0 || other % SECOND == 0;

@@ -29,18 +29,18 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * The filters of a scan as indexes can be asked about them.
+ * The filters of a scan as a request to the indexes.
  *
- * @param request what to ask, if indexes could tell anything
+ * @param request the filters for a probe, if indexes could rule anything out by them
  * @param columns the columns that it may name
  */
 record ScanFilter(Optional<String> request, StructType columns) {
-  /** Marks a column of a catalog whose files may lack it and then have another value than NULL. */
+  /** Tags a column of a catalog whose files may lack it and then have another value than NULL. */
   private static final String EXISTS_DEFAULT = "EXISTS_DEFAULT";
 
   /**
-   * How Spark reads moments of the calendar before 1582, and of other writers: where it changes
-   * them, indexes do not have the values that Spark sees.
+   * How Spark reads dates and timestamps of the calendar before 1582, and of other writers. Where
+   * Spark changes them, indexes do not have the values that Spark sees.
    */
   private static final List<String> REBASE_MODES =
       List.of("datetimeRebaseModeInRead", "int96RebaseModeInRead");
@@ -68,7 +68,7 @@ record ScanFilter(Optional<String> request, StructType columns) {
 
   /**
    * The columns of the files whose values are what the files have: no partition columns, no
-   * defaults, no moments that Spark changes as it reads them.
+   * defaults, no dates and timestamps that Spark changes as it reads them.
    */
   private static StructType columns(HadoopFsRelation files) {
     Set<String> partitions =
@@ -84,7 +84,10 @@ record ScanFilter(Optional<String> request, StructType columns) {
             .toArray(StructField[]::new));
   }
 
-  /** Whether values of a type are moments, or structs with such; indexes have nothing of lists. */
+  /**
+   * Whether values of a type are dates or timestamps, or structs with such. Lists do not matter, as
+   * no filter on their elements is translated.
+   */
   private static boolean hasMoment(DataType type) {
     return type instanceof DateType
         || type instanceof TimestampType
@@ -107,9 +110,7 @@ record ScanFilter(Optional<String> request, StructType columns) {
         || session.conf().get("spark.sql.parquet.int96TimestampConversion").equals("true");
   }
 
-  /**
-   * As Spark tells sources of its filters, and part by part where it would give up on the whole.
-   */
+  /** As Spark hands filters to sources, and part by part where it would give up on the whole. */
   private static Predicate translated(Expression filter) {
     if (filter instanceof And and) {
       return new org.apache.spark.sql.connector.expressions.filter.And(

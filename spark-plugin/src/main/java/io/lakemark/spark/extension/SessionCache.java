@@ -18,10 +18,10 @@ final class SessionCache {
   private final Map<ProbeKey, RowGroupSelection> answers = new LinkedHashMap<>();
   private volatile boolean isBroken;
 
-  /** What one execution of a query asked of a table. */
+  /** What one execution of a query probed a table for. */
   record ProbeKey(String execution, IndexedRoot table, ScanFilter filter) {}
 
-  /** Whether something is to be told to the user for the first time in this session. */
+  /** Takes note of a warning; says whether the session had not given it yet. */
   boolean addWarned(String message) {
     return warned.add(message);
   }

@@ -14,7 +14,7 @@ final class TableRoots {
    *
    * @param path a path of a scan, whatever it is
    * @param isAlone whether the scan has no other; of many, as a catalog names partitions, only the
-   *     folder above is asked for
+   *     folder above is looked for
    */
   static Set<Path> of(Path path, boolean isAlone) {
     Set<Path> roots = new LinkedHashSet<>();

@@ -21,7 +21,7 @@ public final class Maintenance {
   }
 
   /**
-   * The newest version that was made until a moment.
+   * The newest version that was made until a timestamp.
    *
    * @param micros microseconds since 1970-01-01 UTC
    */

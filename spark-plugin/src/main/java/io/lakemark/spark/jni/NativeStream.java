@@ -14,7 +14,7 @@ import org.apache.spark.sql.util.ArrowUtils;
 
 /** An Arrow C stream that the native side filled, with the allocator that it lives in. */
 public final class NativeStream implements AutoCloseable {
-  /** How the native side marks the kind of a failure within a stream, which can carry only text. */
+  /** How the native side tags the kind of a failure within a stream, which can carry only text. */
   private static final Pattern TAGGED = Pattern.compile("\\[lakemark:(\\w+)] (.*)", Pattern.DOTALL);
 
   private final BufferAllocator allocator;

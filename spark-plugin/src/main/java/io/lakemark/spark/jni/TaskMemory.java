@@ -6,11 +6,11 @@ import org.apache.spark.memory.MemoryMode;
 import org.apache.spark.memory.TaskMemoryManager;
 
 /**
- * What the library holds for a task, as Spark's memory manager knows it: joins, sorts and
+ * What the library keeps in memory for a task, as Spark's memory manager knows it: joins, sorts and
  * aggregates of the same executor spill to make room for it.
  *
  * <p>Spark manages memory outside of the heap only where {@code spark.memory.offHeap.enabled} says
- * so; elsewhere nothing is asked for, and {@code spark.executor.memoryOverhead} has to allow for
+ * so; elsewhere nothing is requested, and {@code spark.executor.memoryOverhead} has to allow for
  * it.
  */
 public final class TaskMemory implements AutoCloseable {

@@ -5,7 +5,7 @@
  * <p>It uses none of the other packages, and every one of them may use it. Nothing in it knows
  * Spark's interfaces for connectors.
  *
- * <p>Invariant: what is native is closed once, by the object that opened it; a call after that, or
- * a library of another release, is an error with words and never a crash.
+ * <p>Invariant: the object that opened something native closes it, once. A call after that, or a
+ * library of another release, is an error with words and never a crash.
  */
 package io.lakemark.spark.jni;

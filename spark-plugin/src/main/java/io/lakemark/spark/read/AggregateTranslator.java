@@ -19,9 +19,9 @@ import org.apache.spark.sql.types.StructType;
  * Spark's aggregates to the JSON that {@code rust/jni/src/aggregate.rs} reads.
  *
  * <p>Taken are groups of plain columns and fields of structs, and counts, extremes and sums of
- * such; a mean is not, for which Spark then asks for a sum and a count. Columns that Spark knows by
- * another type than the table has (a schema that users declared, strings with a collation) stay
- * with Spark: a value that is cast may be another value's equal.
+ * such. A mean is not taken; Spark then requests a sum and a count. Spark may know a column by
+ * another type than the table has (a schema that users declared, strings with a collation). Such
+ * columns stay with Spark: a value that is cast may be another value's equal.
  */
 final class AggregateTranslator {
   private static final JsonNodeFactory NODES = JsonNodeFactory.instance;
@@ -40,7 +40,7 @@ final class AggregateTranslator {
     this.tableSchema = tableSchema;
   }
 
-  /** The question; empty if it holds anything that the indexes could not answer. */
+  /** The request; empty if it has anything that the indexes could not answer. */
   Optional<String> request(Aggregation aggregation) {
     ArrayNode groups = NODES.arrayNode();
     for (Expression group : aggregation.groupByExpressions()) {

@@ -17,7 +17,7 @@ import org.apache.spark.sql.types.VarcharType;
  *
  * <p>Parquet has none; Spark writes a schema of its own into footers, and its reader takes the
  * types of columns from there. So do we, where that schema says nothing else than the files do.
- * Texts with a collation are of another type than {@code STRING}, so that no filter on them, no
+ * Texts with a collation are of another type than {@code STRING}. So no filter on them, no
  * aggregate and no order is handed to the indexes.
  */
 final class Collations {

@@ -19,10 +19,10 @@ import org.apache.spark.unsafe.types.UTF8String;
  * An Arrow vector without children, read straight from its memory, as Spark's own vectors outside
  * of the heap are.
  *
- * <p>{@link org.apache.spark.sql.vectorized.ArrowColumnVector} asks an accessor for each value,
- * which checks each place twice and makes each decimal by way of two other numbers; a scan that
+ * <p>{@link org.apache.spark.sql.vectorized.ArrowColumnVector} calls an accessor for each value,
+ * which checks each place twice and makes each decimal by way of two other numbers. A scan that
  * reads everything was a quarter slower for it than Spark's own. Here, as in Spark's own vectors,
- * no place is checked: Spark asks for rows of the batch only. The memory belongs to the vector, and
+ * no place is checked: Spark reads rows of the batch only. The memory belongs to the vector, and
  * that to its stream.
  */
 final class FlatColumnVector extends ColumnVector {

@@ -29,8 +29,8 @@ record IndexStatistics(
     implements ColumnStatistics {
 
   /**
-   * Asks the indexes of every column that is read. Only the cost-based optimizer looks at columns,
-   * so that nothing is asked while {@code spark.sql.cbo.enabled} is off.
+   * Probes the indexes of every column that is read. Only the cost-based optimizer looks at
+   * columns, so that nothing is probed while {@code spark.sql.cbo.enabled} is off.
    */
   static Map<NamedReference, ColumnStatistics> of(
       NativeTable table, String filter, StructType columns) {

@@ -42,7 +42,7 @@ public final class LakemarkMetrics {
     }
   }
 
-  /** Rows that the indexes chose for sure. */
+  /** Exact rows: the indexes selected them for sure. */
   public static final class RowsExact extends CustomSumMetric {
     /** Made by Spark, by reflection. */
     public RowsExact() {}

@@ -26,8 +26,8 @@ import org.apache.spark.sql.types.StructType;
  * A planned scan. Everything was read from the index on the driver; tasks get row ranges.
  *
  * <p>When a join has read the keys of its other side, Spark hands them over, and the scan is
- * planned once more, of the same state of the table. The join goes on testing every row, so that it
- * is right to read more than the rows with these keys, be it because the indexes cannot tell or
+ * planned once more, of the same state of the table. The join goes on testing every row. So the
+ * scan may read more than the rows with these keys, be it because the indexes have no answer or
  * because reading is cheaper. Each set of keys takes the place of the one before: two parts of a
  * plan may share a scan.
  */
@@ -47,7 +47,7 @@ public final class LakemarkScan
    *
    * @param table all columns of the table
    * @param columns those that are read
-   * @param filterColumns the columns whose keys are worth telling
+   * @param filterColumns the columns whose keys are worth handing over
    * @param planner plans again when keys are known; empty if nothing is won
    */
   LakemarkScan(
@@ -86,7 +86,7 @@ public final class LakemarkScan
     now.rows().ifPresentOrElse(rows -> facts.put("rows", rows), () -> facts.putNull("rows"));
     ArrayNode learned = facts.put("rows_pending", now.rowsBuffered()).putArray("runtime_filters");
     JsonNode leaves = now.report().get("leaves");
-    // What Spark learned later comes after what was asked first.
+    // What Spark learned later comes after the filters of the first plan.
     for (int at = planned.report().get("leaves").size(); at < leaves.size(); at++) {
       learned.add(leaves.get(at).get("text"));
     }
@@ -130,7 +130,7 @@ public final class LakemarkScan
   }
 
   /**
-   * Said outright, because Spark would otherwise plan all partitions early just to ask each of
+   * Said outright, because Spark would otherwise plan all partitions early just to look at each of
    * them.
    */
   @Override

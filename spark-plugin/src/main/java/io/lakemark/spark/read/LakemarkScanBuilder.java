@@ -30,7 +30,7 @@ import org.apache.spark.sql.types.StructType;
  * <p>The table is pinned once for the whole query. A filter that the indexes answer for every row
  * is taken off Spark; otherwise the indexes only narrow what is read, and Spark evaluates all
  * filters again. Aggregates are answered here, whole, if no filter is left to Spark and the indexes
- * know every row. Pending rows, which are in no data file yet, are asked themselves.
+ * know every row. Buffered rows, which are in no data file yet, are tested themselves.
  */
 public final class LakemarkScanBuilder
     implements SupportsPushDownV2Filters,
@@ -119,7 +119,7 @@ public final class LakemarkScanBuilder
   }
 
   /**
-   * Asked only if no filter is left to Spark. Spark cuts at the limit itself; fewer splits are
+   * Called only if no filter is left to Spark. Spark cuts at the limit itself; fewer splits are
    * planned.
    */
   @Override
@@ -142,7 +142,7 @@ public final class LakemarkScanBuilder
     return true;
   }
 
-  /** Spark asks twice for the same aggregates; the indexes are asked once. */
+  /** Spark calls this twice for the same aggregates; the indexes are probed once. */
   @Override
   @SuppressWarnings("ReferenceEquality") // The same object comes again; equal ones may be others.
   public boolean supportCompletePushDown(Aggregation wanted) {
@@ -199,7 +199,7 @@ public final class LakemarkScanBuilder
     }
   }
 
-  /** Tells a statement that changes rows what it sees, if the table takes changes. */
+  /** Reports what it sees to a statement that changes rows, if the table takes changes. */
   private void tell(NativeTable pinned, UnknownColumns unknown) {
     if (change.isPresent()) {
       pinned
@@ -229,7 +229,7 @@ public final class LakemarkScanBuilder
                 .flatMap(learned -> pinned.planAgain(asked, wanted, learned)));
   }
 
-  /** The columns that are read whose values the indexes can be asked for. */
+  /** The columns that are read whose values the indexes can be probed for. */
   private List<String> filterColumns(ScanPlan plan) {
     return Arrays.stream(columns.fields())
         .filter(column -> PredicateTranslator.isComparable(column.dataType()))

@@ -85,20 +85,20 @@ public final class NativeTable implements AutoCloseable {
   }
 
   /**
-   * Whether the index alone tell which rows a filter chooses, so that nothing need be evaluated
+   * Whether the index alone says which rows a filter selects, so that nothing need be evaluated
    * again.
    */
   boolean isExact(String filter) {
     return handle.call(address -> NativeLibrary.isExact(address, filter));
   }
 
-  /** The number of rows that a filter chooses, if the index alone know it. */
+  /** The number of rows that a filter selects, if the index alone knows it. */
   OptionalLong count(String filter) {
     long rows = handle.call(address -> NativeLibrary.count(address, filter));
     return rows < 0 ? OptionalLong.empty() : OptionalLong.of(rows);
   }
 
-  /** Aggregates over the rows that a filter chooses, if the index alone know them. */
+  /** Aggregates over the rows that a filter selects, if the index alone knows them. */
   Optional<LakemarkLocalRows> aggregate(String filter, String request) {
     return handle.call(
         address -> {
@@ -113,7 +113,7 @@ public final class NativeTable implements AutoCloseable {
         });
   }
 
-  /** The rows that a filter may choose, cut into splits; only the first, if an order is given. */
+  /** The rows that a filter may select, cut into splits; only the first, if an order is given. */
   ScanPlan plan(String filter, PlanRequest rows, Optional<ObjectNode> top) {
     ObjectNode wanted = rows.json();
     top.ifPresent(first -> wanted.set("top", first));

@@ -6,7 +6,7 @@ import java.util.Optional;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * What a scan wants of the rows that a filter chooses.
+ * What a scan needs of the rows that a filter selects.
  *
  * @param columns the columns that are read
  * @param sizes of the splits

@@ -34,15 +34,15 @@ import org.apache.spark.sql.types.TimestampType;
 /**
  * Spark's filters to the JSON tree that {@code rust/jni/src/filter.rs} reads.
  *
- * <p>Only conditions whose meaning is the same in Spark and in an index are translated: comparisons
- * of a column, or of a field of a struct, with a literal of its own type, sets of such literals,
- * tests for null, prefixes of strings, and what AND, OR and NOT make of them. Floating-point
- * comparisons stay with Spark, because NaN and -0.0 have an order of Spark's own, and so do strings
- * with a collation. Anything else becomes {@code unknown}, for which the native side keeps every
- * row.
+ * <p>Only conditions whose meaning is the same in Spark and in an index are translated. These are
+ * comparisons of a column, or of a field of a struct, with a literal of its own type, sets of such
+ * literals, tests for null, prefixes of strings, and what AND, OR and NOT make of them.
+ * Floating-point comparisons stay with Spark, because NaN and -0.0 have an order of Spark's own. So
+ * do strings with a collation. Anything else becomes {@code unknown}, for which the native side
+ * keeps every row.
  */
 final class PredicateTranslator {
-  /** The filter that chooses every row. */
+  /** The filter that selects every row. */
   static final String ALL_ROWS = "{\"op\":\"true\"}";
 
   /** More values of a list are not worth their way to the indexes. */
@@ -86,7 +86,7 @@ final class PredicateTranslator {
     return known.length == 0 ? Optional.empty() : Optional.of(joint("and", known));
   }
 
-  /** Whether an index could tell anything about a filter. */
+  /** Whether an index could rule out rows by a filter. */
   boolean isUseful(Predicate predicate) {
     return isUseful(translate(predicate));
   }
@@ -95,7 +95,7 @@ final class PredicateTranslator {
     return switch (node.get("op").asText()) {
       case "unknown" -> false;
       case "not" -> isUseful((ObjectNode) node.get("child"));
-      // One known part narrows a conjunction; a disjunction with an unknown part chooses any row.
+      // One known part narrows a conjunction; a disjunction with an unknown part selects any row.
       case "and" -> anyChild(node);
       case "or" -> !anyChildIsUseless(node);
       default -> true;
@@ -150,12 +150,12 @@ final class PredicateTranslator {
     return node.orElseGet(() -> unknown(expression));
   }
 
-  /** The first rows of an order, as the indexes are asked for them; empty if they cannot know. */
+  /** The first rows of an order, as a request to the indexes; empty if they cannot know. */
   Optional<ObjectNode> first(SortOrder[] orders, int rows) {
     if (orders.length == 0) {
       return Optional.empty();
     }
-    // Rows that are equal in the first column are all read, so that the others need not be told.
+    // Rows that are equal in the first column are all read, so that the others need not be named.
     SortOrder order = orders[0];
     return column(order.expression())
         .filter(column -> isComparable(typeOf(column)))

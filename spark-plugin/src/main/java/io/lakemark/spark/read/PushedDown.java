@@ -8,11 +8,11 @@ import java.util.List;
  * What Spark gave to the scan of a table.
  *
  * @param table the table as plans name it
- * @param filters conditions that the indexes were asked; Spark tests them again unless it was told
- *     not to
+ * @param filters conditions that the indexes were probed for; Spark tests them again unless they
+ *     were taken off it
  * @param aggregates what is computed instead of rows
  * @param limit how many rows are enough; none if it is negative
- * @param top which rows come first, if only these are wanted; empty otherwise
+ * @param top which rows come first, if only these are selected; empty otherwise
  */
 record PushedDown(
     String table, List<String> filters, List<String> aggregates, int limit, String top) {

@@ -7,9 +7,9 @@ import java.util.Deque;
 /**
  * Tables whose scans were planned and may be planned once more when Spark knows the keys of a join.
  *
- * <p>Nobody tells when a query is over. A table is closed when the garbage collector finds that no
- * plan has it any more, and in any case when many others came after it: its scan is then read as it
- * was planned.
+ * <p>Nobody says when a query is over. A table is closed when the garbage collector finds that no
+ * plan has it any more. It is closed in any case when many others came after it; its scan is then
+ * read as it was planned.
  */
 final class RecentTables {
   /** So many stay open at most; each pins a list of data files. */

@@ -14,9 +14,9 @@ import org.apache.spark.sql.types.StructType;
 
 /**
  * What a reader of a table's own Parquet files may leave out, as the indexes know it. Such a reader
- * sees neither pending changes nor what migrations have not published.
+ * sees neither buffered changes nor what migrations have not published.
  *
- * @param missesBuffered whether the table has pending changes
+ * @param missesBuffered whether the table has buffered changes
  * @param missesUnpublished whether migrations wrote files that are not published
  * @param rowGroupsTotal row groups of all files whose row groups are known
  * @param rowGroupsSkipped how many of them need not be read
@@ -46,7 +46,7 @@ public record RowGroupSelection(
    *
    * @param columns the columns that the filters may name
    * @param predicates the filters
-   * @return what to ask; nothing if no index could tell anything about the filters
+   * @return the request; nothing if no index could rule out anything by the filters
    */
   public static Optional<String> request(StructType columns, List<Predicate> predicates) {
     PredicateTranslator translator = new PredicateTranslator(columns);
@@ -55,13 +55,12 @@ public record RowGroupSelection(
   }
 
   /**
-   * Asks the indexes of a table.
+   * Probes the indexes of a table.
    *
    * @param path the table's root
    * @param store where its indexes are, or null for {@code _lakemark/} beside the data
-   * @param request of {@link #request}; without one only what the reader misses is told
-   * @param columns the columns that the question may name, with the types that the reader gives
-   *     them
+   * @param request of {@link #request}; without one the answer says only what the reader misses
+   * @param columns the columns that the request may name, with the types that the reader gives them
    * @return the answer; it is empty for a Delta table, whose log says which files count
    */
   public static RowGroupSelection of(

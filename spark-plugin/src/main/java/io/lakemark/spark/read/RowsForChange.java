@@ -11,7 +11,7 @@ import org.apache.spark.sql.types.StructType;
  *
  * @param known the columns of the table as Spark knows them
  * @param exact those whose values it writes back, or names rows by: Spark may cut none of them
- * @param seen told of each state that a scan was planned with
+ * @param seen given each state that a scan was planned with
  */
 public record RowsForChange(StructType known, List<String> exact, Consumer<ReadState> seen) {
   /** The same for the native side. */

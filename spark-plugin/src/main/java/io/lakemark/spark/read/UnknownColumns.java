@@ -22,7 +22,7 @@ public record UnknownColumns(List<String> columns, List<String> fields) implemen
       "nothing was changed: let Spark load the schema again (REFRESH TABLE; a name of Spark's own"
           + " catalog has to be dropped and created again) and run the statement again";
 
-  /** As the native side tells it. */
+  /** As the native side gives it. */
   static UnknownColumns parse(JsonNode unknown) {
     return new UnknownColumns(texts(unknown.get("columns")), texts(unknown.get("fields")));
   }

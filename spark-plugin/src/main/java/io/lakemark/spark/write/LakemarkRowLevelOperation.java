@@ -18,8 +18,8 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * One {@code UPDATE}, {@code DELETE} or {@code MERGE}. Rows are found by a scan and named by their
- * key; a key that somebody changes after the scan was planned makes the statement a conflict.
+ * One {@code UPDATE}, {@code DELETE} or {@code MERGE}. A scan finds the rows, and their key names
+ * them. A key that somebody changes after the scan was planned makes the statement a conflict.
  */
 public final class LakemarkRowLevelOperation implements RowLevelOperation, SupportsDelta {
   private final LakemarkOptions table;
@@ -54,8 +54,8 @@ public final class LakemarkRowLevelOperation implements RowLevelOperation, Suppo
   }
 
   /**
-   * The key, if it is one column: Spark of 4.2 and later asks for the keys of the rows that match
-   * before it reads whole rows, and of several columns it could not tell the scan.
+   * The key, if it is one column: Spark of 4.2 and later requests the keys of the rows that match
+   * before it reads whole rows, and of several columns it could not hand them to the scan.
    */
   private Set<String> filterable() {
     return key.size() == 1 ? Set.copyOf(key) : Set.of();

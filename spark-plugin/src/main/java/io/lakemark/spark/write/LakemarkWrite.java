@@ -28,9 +28,9 @@ import org.apache.spark.sql.types.StructType;
  * The changes of one statement, on the driver.
  *
  * <p>Tasks stage their rows in the table's store, sorted by key. What the attempts staged that
- * Spark accepted is merged into one run, a part at a time, so that the driver never holds all of
- * it. It is one call, which is made as a whole or not at all; whatever failed, was tried again or
- * ran twice has left files that nobody names.
+ * Spark accepted is merged into one run, a part at a time, so that the driver never keeps all of it
+ * in memory. It is one call, which is made as a whole or not at all. Whatever failed, was tried
+ * again or ran twice has left files that nobody names.
  */
 public final class LakemarkWrite implements DeltaWrite, DeltaBatchWrite {
   private final LakemarkOptions table;
@@ -48,7 +48,7 @@ public final class LakemarkWrite implements DeltaWrite, DeltaBatchWrite {
   }
 
   /**
-   * A builder as Spark asks for one.
+   * A builder as Spark needs one.
    *
    * @param read what the statement has seen of the table by the time that its tasks have run, if
    *     what it does depends on that

@@ -16,7 +16,7 @@ import org.apache.spark.sql.types.StructType;
 /** The changes of one task: staged by operation, and nothing more until the driver names them. */
 final class LakemarkWriter implements DeltaWriter<InternalRow> {
   /**
-   * What a task tells the driver.
+   * What a task reports to the driver.
    *
    * @param staged its files, as the native side names them
    */

@@ -21,7 +21,7 @@ import org.apache.spark.sql.util.ArrowUtils;
  * of a plain type, which does not, is used.
  */
 public final class StagedSchema {
-  /** Moments are counted from 1970 in UTC, in whatever zone the session shows them. */
+  /** Timestamps are counted from 1970 in UTC, in whatever zone the session shows them. */
   private static final String ZONE = "UTC";
 
   private static final ArrowType MAP = new ArrowType.Map(false);
