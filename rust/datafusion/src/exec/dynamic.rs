@@ -50,6 +50,9 @@ const NEARLY_ALL: f64 = 0.85;
 /// To encode and to sort so many keys takes longer than to estimate by their number alone what a search for them would save.
 const MANY_KEYS: usize = 16_384;
 
+/// To read a row group with this share of its rows left out, or less, takes longer than to read all of it.
+const LEAST_DROPPED: f64 = 1.0 / 64.0;
+
 /// Nanoseconds to read a row and to look up that it has no match, and to search for a scattered key: measured with 100,000,000 rows, of which a
 /// packed tree has the keys.
 const READ_ROW: f64 = 10.0;
@@ -87,6 +90,8 @@ struct Kept {
     row_groups: Arc<[u32]>,
     /// Rows that may pass.
     rows: Arc<RowSet>,
+    /// The index gave the values of the other rows, so that none of these is read.
+    is_told: bool,
 }
 
 /// Rows that may pass, by file.
@@ -312,7 +317,7 @@ impl Narrowing {
         let left = snapshot.files().iter().enumerate().map(|(place, file)| {
             let row_groups: Arc<[u32]> = file.row_groups.as_deref()?.into();
             let rows = Arc::new(RowSet::empty(row_groups.iter().sum()));
-            Some((file.meta.location.clone(), Kept { place, row_groups, rows }))
+            Some((file.meta.location.clone(), Kept { place, row_groups, rows, is_told: true }))
         });
         let (files, known) = (left.collect::<Option<_>>()?, KnownFiles::of(snapshot));
         Some(Self { files, known, report: ProbeReport::default(), rows: 0, row_groups: 0, told: Vec::new() })
@@ -327,7 +332,7 @@ impl Narrowing {
             if let FileProbe::Known { row_groups, certain, uncertain } = found {
                 let is_told = answered.get(place) == Some(&true);
                 let read = if is_told { uncertain } else { certain.or(&uncertain) };
-                let kept = Kept { place, row_groups: row_groups.into(), rows: Arc::new(read) };
+                let kept = Kept { place, row_groups: row_groups.into(), rows: Arc::new(read), is_told };
                 files.insert(file.meta.location.clone(), kept);
             }
         }
@@ -367,7 +372,7 @@ impl Narrowing {
                 };
                 // A file that is cut into byte ranges comes once for each of them, with the same rows.
                 if file.range.take().is_none() || ranged.insert(file.object_meta.location.clone()) {
-                    let (plan, dropped) = narrowed(planned, &kept.row_groups, &kept.rows);
+                    let (plan, dropped) = narrowed(planned, &kept);
                     self.rows += dropped.0;
                     self.row_groups += dropped.1;
                     let pages = self.known.pages_of(kept.place, &file.object_meta, &kept.row_groups, footers);
@@ -396,12 +401,15 @@ impl Narrowing {
 }
 
 /// What is left of a plan by these rows, and how many rows and row groups are not.
-fn narrowed(planned: ParquetAccessPlan, row_groups: &[u32], kept: &RowSet) -> (ParquetAccessPlan, (u64, u64)) {
-    let mut left = Vec::with_capacity(row_groups.len());
+fn narrowed(planned: ParquetAccessPlan, kept: &Kept) -> (ParquetAccessPlan, (u64, u64)) {
+    let mut left = Vec::with_capacity(kept.row_groups.len());
     let (mut rows, mut groups, mut start) = (0, 0, 0u32);
-    for (access, length) in planned.into_inner().into_iter().zip(row_groups) {
+    for (access, length) in planned.into_inner().into_iter().zip(kept.row_groups.iter()) {
         let end = start.saturating_add(*length);
-        let (access, dropped) = intersect(access, &kept.slice(start, end));
+        let of_group = kept.rows.slice(start, end);
+        // Nobody has to leave these rows out: whoever has the filter does.
+        let is_worth = kept.is_told || (*length - of_group.len()) as f64 >= f64::from(*length) * LEAST_DROPPED;
+        let (access, dropped) = if is_worth { intersect(access, &of_group) } else { (access, 0) };
         rows += dropped;
         groups += u64::from(access == RowGroupAccess::Skip && dropped > 0);
         left.push(access);
