@@ -366,3 +366,17 @@ async fn keys_are_not_searched_for_where_few_rows_are_enough() {
     let Ran { plan, rows: count } = ran(&session, "SELECT t.id, t.s FROM d JOIN t ON t.id = d.did LIMIT 2").await;
     assert_eq!((sum(&plan, "dynamic_rows_pruned"), count), (4 * FILE_ROWS - 2, 2));
 }
+
+#[tokio::test]
+async fn row_groups_of_which_hardly_a_row_is_left_out_are_read_whole() {
+    let folder = folder(4);
+    indexed(folder.path(), "key", &["id"]).await;
+    // The bounds of nearly all keys leave out two rows and one.
+    let keys: Vec<i64> = (2..3_999).collect();
+    let session = with_dimension(folder.path(), &vec![None; keys.len()], &keys).await;
+    let (plan, count) = ran(&session, "SELECT t.id, t.s FROM d JOIN t ON t.id = d.did").await;
+    assert_eq!((sum(&plan, "dynamic_rows_pruned"), count), (0, 3_997));
+    // Rows whose values the index gives are not read besides, however few they are.
+    let counted = rows(&session, "SELECT count(*) FROM d JOIN t ON t.id = d.did").await;
+    assert_eq!(counted, ["3997"]);
+}

@@ -17,6 +17,9 @@ use crate::read::access::{FileAccess, ReadFile, selection, share};
 use crate::read::known::KnownFiles;
 use crate::read::reader::Footers;
 
+/// To read a row group with this share of its rows left out, or less, takes longer than to read all of it.
+const LEAST_DROPPED: f64 = 1.0 / 64.0;
+
 /// What is left of a file.
 #[derive(Clone)]
 struct Kept {
@@ -26,6 +29,8 @@ struct Kept {
     row_groups: Arc<[u32]>,
     /// Rows that may pass.
     rows: Arc<RowSet>,
+    /// The index gives the values of the other rows, so that none of these is read.
+    is_index_only: bool,
 }
 
 /// Rows that may pass, by file.
@@ -72,7 +77,7 @@ impl Narrowing {
         let left = snapshot.files().iter().enumerate().map(|(place, file)| {
             let row_groups: Arc<[u32]> = file.row_groups.as_deref()?.into();
             let rows = Arc::new(RowSet::empty(row_groups.iter().sum()));
-            Some((file.meta.location.clone(), Kept { place, row_groups, rows }))
+            Some((file.meta.location.clone(), Kept { place, row_groups, rows, is_index_only: true }))
         });
         let (files, known) = (left.collect::<Option<_>>()?, KnownFiles::of(snapshot));
         Some(Self { files, known, report: ProbeReport::default(), rows: 0, row_groups: 0, told: Vec::new() })
@@ -85,9 +90,9 @@ impl Narrowing {
         let mut files = HashMap::new();
         for (place, (file, found)) in snapshot.files().iter().zip(probe.files).enumerate() {
             if let FileProbe::Known { row_groups, certain, uncertain } = found {
-                let is_told = answered.get(place) == Some(&true);
-                let read = if is_told { uncertain } else { certain.or(&uncertain) };
-                let kept = Kept { place, row_groups: row_groups.into(), rows: Arc::new(read) };
+                let is_index_only = answered.get(place) == Some(&true);
+                let read = if is_index_only { uncertain } else { certain.or(&uncertain) };
+                let kept = Kept { place, row_groups: row_groups.into(), rows: Arc::new(read), is_index_only };
                 files.insert(file.meta.location.clone(), kept);
             }
         }
@@ -132,7 +137,7 @@ impl Narrowing {
                 };
                 // A file that is cut into byte ranges comes once for each of them, with the same rows.
                 if file.range.take().is_none() || ranged.insert(file.object_meta.location.clone()) {
-                    let narrowed = narrowed(plan, &kept.row_groups, &kept.rows);
+                    let narrowed = narrowed(plan, &kept);
                     self.rows += narrowed.rows;
                     self.row_groups += narrowed.row_groups;
                     let pages = self.known.pages_of(kept.place, &file.object_meta, &kept.row_groups, footers);
@@ -162,12 +167,15 @@ impl Narrowing {
 }
 
 /// What is left of a plan by these rows.
-fn narrowed(planned: ParquetAccessPlan, row_groups: &[u32], kept: &RowSet) -> NarrowedPlan {
-    let mut left = Vec::with_capacity(row_groups.len());
+fn narrowed(planned: ParquetAccessPlan, kept: &Kept) -> NarrowedPlan {
+    let mut left = Vec::with_capacity(kept.row_groups.len());
     let (mut rows, mut groups, mut start) = (0, 0, 0u32);
-    for (access, length) in planned.into_inner().into_iter().zip(row_groups) {
+    for (access, length) in planned.into_inner().into_iter().zip(kept.row_groups.iter()) {
         let end = start.saturating_add(*length);
-        let part = intersect(access, &kept.slice(start, end));
+        let of_group = kept.rows.slice(start, end);
+        // Nobody has to leave these rows out: whoever has the filter does.
+        let is_worth = kept.is_index_only || (*length - of_group.len()) as f64 >= f64::from(*length) * LEAST_DROPPED;
+        let part = if is_worth { intersect(access, &of_group) } else { NarrowedGroup { access, dropped: 0 } };
         rows += part.dropped;
         groups += u64::from(part.access == RowGroupAccess::Skip && part.dropped > 0);
         left.push(part.access);
