@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import catalogue
 import house
 import java
-import suites
 from modules import absolute, bare, circles, paths, read, unfolded
 
 RUST = Path(__file__).parents[2] / "rust"
@@ -92,6 +92,6 @@ def test_the_house_is_drawn_as_it_is() -> None:
 
 
 def test_the_suites_are_listed_as_they_are() -> None:
-    listed = suites.PAGE.read_text(encoding="utf-8")
-    assert listed == suites.page(), "the suites changed: run `python tests/structure/suites.py`"
+    listed = catalogue.PAGE.read_text(encoding="utf-8")
+    assert listed == catalogue.page(), "the suites changed: run `python tests/structure/catalogue.py`"
     assert "|  |" not in listed, "a suite has no head"

@@ -1,6 +1,6 @@
 """Lists the test suites and what each of them holds, from their heads.
 
-`python tests/structure/suites.py` writes `tests/README.md`; a test compares it with the suites.
+`python tests/structure/catalogue.py` writes `tests/README.md`; a test compares it with the suites.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FOLDERS = {
 }
 HEAD = """# The tests
 
-Written by `tests/structure/suites.py` from the heads of the suites.
+Written by `tests/structure/catalogue.py` from the heads of the suites.
 A test's name is a sentence that says what is expected; `grep -rn WORD rust/*/tests tests` finds the test of a promise.
 
 """
