@@ -18,12 +18,14 @@ def source(name: str) -> str:
 
 
 def known_options(name: str) -> set[str]:
-    """The set of options that a class says it knows, constants by their values."""
+    """The set of options that a class says it knows, constants by their values, with those of another class."""
     text = source(name)
     constants = dict(re.findall(r'String (\w+) = "([\w.]+)"', text))
-    (listed,) = re.findall(r"KNOWN =\s+(?:Set|List)\.of\(([^)]*)\)", text)
-    words = [word.strip() for word in listed.split(",")]
-    return {constants[word] if word in constants else word.strip('"') for word in words}
+    (said,) = re.findall(r"KNOWN =\s+([^;]*);", text)
+    lists = re.findall(r"(?:List|Stream)\.of\(([^)]*)\)", said)
+    words = [word.strip() for listed in lists for word in listed.split(",")]
+    others = {option for other in re.findall(r"(\w+)\.KNOWN", said) for option in known_options(other)}
+    return others | {constants[word] if word in constants else word.strip('"') for word in words}
 
 
 def test_settings_of_sessions_and_processes_are_on_the_page() -> None:

@@ -48,10 +48,6 @@ impl Table {
         self.0.location()
     }
 
-    fn store(&self) -> Option<&str> {
-        self.0.store_location()
-    }
-
     fn schema(&self, py: Python<'_>) -> PyResult<Schema> {
         let table = Arc::clone(&self.0);
         wait(py, move || async move { Ok(Schema(table.snapshot().await?.schema())) })

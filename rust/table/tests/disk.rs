@@ -293,7 +293,7 @@ async fn a_commit_whose_answer_is_lost_is_a_commit() {
         for (failure, stride) in kinds {
             let (mut at, mut failed) = (1, 0);
             // Beyond the last one nothing fails.
-            while on_bad_disk(is_delta, failure(at), &mut problems).await.0 {
+            while on_bad_disk(is_delta, failure(at), &mut problems).await.failed {
                 failed += 1;
                 at += stride;
             }

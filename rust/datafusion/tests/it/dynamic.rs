@@ -374,7 +374,7 @@ async fn row_groups_of_which_hardly_a_row_is_left_out_are_read_whole() {
     // The bounds of nearly all keys leave out two rows and one.
     let keys: Vec<i64> = (2..3_999).collect();
     let session = with_dimension(folder.path(), &vec![None; keys.len()], &keys).await;
-    let (plan, count) = ran(&session, "SELECT t.id, t.s FROM d JOIN t ON t.id = d.did").await;
+    let Ran { plan, rows: count } = ran(&session, "SELECT t.id, t.s FROM d JOIN t ON t.id = d.did").await;
     assert_eq!((sum(&plan, "dynamic_rows_pruned"), count), (0, 3_997));
     // Rows whose values the index gives are not read besides, however few they are.
     let counted = rows(&session, "SELECT count(*) FROM d JOIN t ON t.id = d.did").await;

@@ -32,7 +32,7 @@ use crate::snapshot::{BaseTable, Snapshot};
 use crate::store::Store;
 use crate::store::kind::{files_per_segment, precision_of, zones_of};
 use crate::store::locks::BuildLock;
-use crate::store::segment_cursor::{SegmentCursor, MovedRows, read_rows, remapped};
+use crate::store::segment_cursor::{MovedRows, SegmentCursor, read_rows, remapped};
 use crate::store::segments::{Damage, ReadCounter, Segment};
 use crate::store::transaction::{BuiltSegments, Edit, commit};
 

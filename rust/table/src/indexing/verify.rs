@@ -27,7 +27,7 @@ use crate::snapshot::Snapshot;
 use crate::snapshot::identity::is_same_data;
 use crate::storage::location::StorePlace;
 use crate::store::Store;
-use crate::store::segment_cursor::{SegmentCursor, MovedRows, read_rows, remapped};
+use crate::store::segment_cursor::{MovedRows, SegmentCursor, read_rows, remapped};
 use crate::store::segments::{Damage, ReadCounter, Segment};
 use zones::compare_zones;
 

@@ -156,7 +156,7 @@ fn checked(file: &File, location: &Path, wanted: &[Range<u64>], listed: Option<&
 }
 
 fn get_all(path: &FsPath, location: &Path, wanted: &[Range<u64>], listed: Option<&str>) -> Result<Vec<Bytes>> {
-    let (file, _) = open(path).map_err(|error| unopened(location, error))?;
+    let OpenedFile { file, .. } = open(path).map_err(|error| unopened(location, error))?;
     checked(&file, location, wanted, listed)
 }
 

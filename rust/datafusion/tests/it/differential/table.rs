@@ -351,7 +351,7 @@ async fn mark(rng: &mut StdRng, columns: &[Column], folder: &Path, empty: bool) 
         let spec = IndexSpec {
             columns: vec![column.path()],
             name: Some(format!("index_{number}")),
-            kind: IndexKind::of_encoding(encoding).name().into(),
+            kind: Some(IndexKind::of_encoding(encoding)),
             options: options.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
         };
         table.create_index(spec, false).await.unwrap();
@@ -377,7 +377,7 @@ async fn mark_several(seed: u64, columns: &[Column], folder: &Path) -> Vec<Strin
         let spec = IndexSpec {
             columns: chosen.iter().map(|column| column.path()).collect(),
             name: Some(format!("several_{number}")),
-            kind: pick(&mut dice, &["key", "auto"]).to_string(),
+            kind: *pick(&mut dice, &[Some(IndexKind::Key), None]),
             options: [("files_per_segment".to_owned(), pick(&mut dice, &["1", "2", "16"]).to_string())].into(),
         };
         table.create_index(spec, false).await.unwrap();

@@ -3,7 +3,7 @@
 use lakemark_index::bitmap::ValueRows;
 use lakemark_index::zones::LoadedZones;
 
-use super::{SegmentCursor, MovedRows};
+use super::{MovedRows, SegmentCursor};
 use crate::store::segments::{Damage, ReadCounter, Segment};
 
 /// Compares stored zones with a segment that was derived from the data and has its values; `places` says where stored rows are among

@@ -97,7 +97,8 @@ public final class LakemarkTable
   public Transform[] partitioning() {
     JsonNode columns = Maintenance.run(options, "describe", Map.of()).get("partition_columns");
     List<Transform> partitioning = new ArrayList<>();
-    columns.forEach(column -> partitioning.add(Expressions.identity(LakemarkScan.quoted(column.asText()))));
+    columns.forEach(
+        column -> partitioning.add(Expressions.identity(LakemarkScan.quoted(column.asText()))));
     return partitioning.toArray(new Transform[0]);
   }
 

@@ -56,8 +56,7 @@ public record LakemarkChange(
 
   /** Options in lower case, as {@link CaseInsensitiveStringMap} has them. */
   private static final List<String> KNOWN =
-      Stream.concat(
-              LakemarkOptions.KNOWN.stream(), Stream.of(OPERATION, APPLICATION, NUMBER))
+      Stream.concat(LakemarkOptions.KNOWN.stream(), Stream.of(OPERATION, APPLICATION, NUMBER))
           .toList();
 
   /**
