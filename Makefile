@@ -92,7 +92,8 @@ endef
 
 audit: ## licences, sources and known advisories of the crates that we depend on (cargo-deny; advisories come from the network)
 	$(call tool,cargo-deny,0.19.0)
-	cd rust && $(TOOLS)/bin/cargo-deny --locked check
+	cd rust && $(TOOLS)/bin/cargo-deny --locked --offline check licenses bans sources
+	cd rust && $(TOOLS)/bin/cargo-deny --locked check advisories
 
 test: ## every test: Rust, Python, Java, Spark, README
 	@rm -f $(LAKEMARK_CACHE)/parts
