@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakemark import _pictures
 from lakemark._pictures import Part
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [
     "BuildReport",
@@ -67,6 +70,17 @@ class _Described:
 
     __slots__ = ()
     _description: Description
+
+    @classmethod
+    def from_json(cls, values: str, description: str, text: str) -> Self:
+        """Makes a report from the JSON forms of its values and its description, and its text."""
+        fields = {**cls._read(json.loads(values)), "_description": Description.from_json(description, text)}
+        return cls(**fields)
+
+    @staticmethod
+    def _read(said: dict[str, Any]) -> dict[str, Any]:
+        """The attributes, of what the JSON form has."""
+        return said
 
     def _bars(self) -> str:
         """What a notebook draws below the facts."""
@@ -154,11 +168,6 @@ class CompactReport(_Described):
     seconds: float
     _description: Description = field(repr=False, compare=False, kw_only=True)
 
-    @classmethod
-    def from_json(cls, values: str, description: str, text: str) -> CompactReport:
-        """Makes a report from the JSON forms of its values and its description, and its text."""
-        return cls(**json.loads(values), _description=Description.from_json(description, text))
-
 
 @dataclass(frozen=True, slots=True)
 class BuildReport(_Described):
@@ -194,13 +203,9 @@ class BuildReport(_Described):
     seconds: float
     _description: Description = field(repr=False, compare=False, kw_only=True)
 
-    @classmethod
-    def from_json(cls, values: str, description: str, text: str) -> BuildReport:
-        """Makes a report from the JSON forms of its values and its description, and its text."""
-        said = json.loads(values)
-        for name in ("declined", "false_statistics"):
-            said[name] = _findings(said[name])
-        return cls(**said, _description=Description.from_json(description, text))
+    @staticmethod
+    def _read(said: dict[str, Any]) -> dict[str, Any]:
+        return {**said, **{name: _findings(said[name]) for name in ("declined", "false_statistics")}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,10 +252,8 @@ class VerifyReport(_Described):
     false_statistics: list[Finding]
     _description: Description = field(repr=False, compare=False, kw_only=True)
 
-    @classmethod
-    def from_json(cls, values: str, description: str, text: str) -> VerifyReport:
-        """Makes a report from the JSON forms of its values and its description, and its text."""
-        said = json.loads(values)
+    @staticmethod
+    def _read(said: dict[str, Any]) -> dict[str, Any]:
         verdicts = [
             IndexVerdict(
                 name=verdict["name"],
@@ -260,7 +263,7 @@ class VerifyReport(_Described):
             )
             for verdict in said["indexes"]
         ]
-        return cls(verdicts, _findings(said["false_statistics"]), _description=Description.from_json(description, text))
+        return {"indexes": verdicts, "false_statistics": _findings(said["false_statistics"])}
 
     @property
     def ok(self) -> bool:
@@ -318,12 +321,9 @@ class VacuumReport(_Described):
     seconds: float
     _description: Description = field(repr=False, compare=False, kw_only=True)
 
-    @classmethod
-    def from_json(cls, values: str, description: str, text: str) -> VacuumReport:
-        """Makes a report from the JSON forms of its values and its description, and its text."""
-        said = json.loads(values)
-        removed = [Waste(**waste) for waste in said.pop("removed")]
-        return cls(**said, removed=removed, _description=Description.from_json(description, text))
+    @staticmethod
+    def _read(said: dict[str, Any]) -> dict[str, Any]:
+        return {**said, "removed": [Waste(**waste) for waste in said["removed"]]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -521,19 +521,15 @@ class TableInfo(_Described):
     _description: Description = field(repr=False, compare=False, kw_only=True)
 
     @classmethod
-    def from_json(cls, report: tuple[str, str, str], updates: tuple[str, str, str] | None) -> TableInfo:
-        """Makes a report, and that on updates, from the JSON forms of values and description, and the text."""
-        values, description, text = report
-        said = json.loads(values)
-        return cls(
-            **{
-                **said,
-                "columns": [ColumnInfo(**column) for column in said["columns"]],
-                "indexes": [Index.from_dict(index) for index in said["indexes"]],
-                "updates": None if updates is None else UpdatesInfo.from_json(*updates),
-            },
-            _description=Description.from_json(description, text),
-        )
+    def of(cls, report: tuple[str, str, str], updates: tuple[str, str, str] | None) -> TableInfo:
+        """Makes a report with that on updates, each from its JSON forms and its text."""
+        known = None if updates is None else UpdatesInfo.from_json(*updates)
+        return replace(cls.from_json(*report), updates=known)
+
+    @staticmethod
+    def _read(said: dict[str, Any]) -> dict[str, Any]:
+        columns = [ColumnInfo(**column) for column in said["columns"]]
+        return {**said, "columns": columns, "indexes": [Index.from_dict(index) for index in said["indexes"]]}
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain Python values, the same as the shell's `info --format json`."""
@@ -640,11 +636,6 @@ class PublishReport(_Described):
     seconds: float
     _description: Description = field(repr=False, compare=False, kw_only=True)
 
-    @classmethod
-    def from_json(cls, values: str, description: str, text: str) -> PublishReport:
-        """Makes a report from the JSON forms of its values and its description, and its text."""
-        return cls(**json.loads(values), _description=Description.from_json(description, text))
-
 
 @dataclass(frozen=True, slots=True)
 class MigrateReport(_Described):
@@ -668,11 +659,6 @@ class MigrateReport(_Described):
     delta_version: int | None
     seconds: float
     _description: Description = field(repr=False, compare=False, kw_only=True)
-
-    @classmethod
-    def from_json(cls, values: str, description: str, text: str) -> MigrateReport:
-        """Makes a report from the JSON forms of its values and its description, and its text."""
-        return cls(**json.loads(values), _description=Description.from_json(description, text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -724,12 +710,9 @@ class UpdatesInfo(_Described):
     merged_bytes: int
     _description: Description = field(repr=False, compare=False, kw_only=True)
 
-    @classmethod
-    def from_json(cls, values: str, description: str, text: str) -> UpdatesInfo:
-        """Makes a report from the JSON forms of its values and its description, and its text."""
-        said = json.loads(values)
-        key, runs = tuple(said.pop("key")), [RunInfo(**run) for run in said.pop("runs")]
-        return cls(**said, key=key, runs=runs, _description=Description.from_json(description, text))
+    @staticmethod
+    def _read(said: dict[str, Any]) -> dict[str, Any]:
+        return {**said, "key": tuple(said["key"]), "runs": [RunInfo(**run) for run in said["runs"]]}
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain Python values, the same as in the shell's `info --format json`."""

@@ -151,7 +151,7 @@ class Table:
 
     def info(self) -> TableInfo:
         """Describes the table: counts its rows, measures its files and indexes."""
-        return TableInfo.from_json(*self._inner.info())
+        return TableInfo.of(*self._inner.info())
 
     @property
     def key(self) -> tuple[str, ...] | None:
