@@ -174,15 +174,15 @@ pub struct VacuumReport {
 
 impl Report for VacuumReport {
     fn describe(&self) -> Description {
-        let removed = self.removed.iter().map(|waste| format!("{}: {}", waste.path, bytes(waste.bytes)));
-        let removed = removed.take(if self.dry_run { usize::MAX } else { 0 });
+        let named = self.removed.iter().filter(|_| self.dry_run);
+        let named = named.map(|waste| format!("{}: {}", waste.path, bytes(waste.bytes)));
         Description::titled(if self.dry_run { "would remove" } else { "removed" })
             .fact("files", count(self.removed.len() as u64))
             .fact("bytes", bytes(self.bytes))
             .fact("manifests kept", count(self.manifests_kept))
             .fact("segments kept", count(self.segments_kept))
             .fact("time", time(self.seconds))
-            .notes(removed)
+            .notes(named)
     }
 }
 
