@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import measure
@@ -27,7 +28,6 @@ import lakemark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     Ask = Callable[[str], Any]
 
@@ -96,6 +96,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--results", type=Path, default=measure.RESULTS)
     given = parser.parse_args()
     many, large = CACHE / "planning-tables", CACHE / f"planning-{given.files}"
     names = [f"t{number}" for number in range(TABLES)]
@@ -108,14 +109,16 @@ def main() -> None:
         "one value": (large, "SELECT sum(v) FROM t WHERE id = 17"),
         "a join": (large, "SELECT sum(t.v) FROM t JOIN d ON t.id = d.id"),
     }
-    shown = []
+    taken = {}
     for name, (folder, sql) in asked.items():
         asks = asks_of(folder)
         if folder == large:
             asks[LISTING] = lambda _: look(large / "t")
-        times = timed(asks, f"EXPLAIN {sql}", given.rounds)
-        shown.append((name, *(f"{times[way]:.2f}" if way in times else "" for way in WAYS)))
+        taken[name] = timed(asks, f"EXPLAIN {sql}", given.rounds)
+    shown = [(name, *(f"{times[way]:.2f}" if way in times else "" for way in WAYS)) for name, times in taken.items()]
     measure.print_table(("plan, ms", *WAYS), shown)
+    result = {"files": given.files, "rounds": given.rounds, "machine": measure.machine(), "milliseconds": taken}
+    print(f"written: {measure.write_json(given.results, f'planning-{given.files}', result)}")
 
 
 if __name__ == "__main__":

@@ -259,8 +259,14 @@ def ratio(costs: Mapping[str, list[measure.Cost]], way: str) -> float:
 
 def is_slower(costs: Mapping[str, list[measure.Cost]], way: str) -> bool:
     """Whether it took longer than the engine may beside itself."""
-    pairs = list(zip(costs[way], costs[ENGINE], strict=True))
-    return statistics.median(m.wall_seconds - e.wall_seconds * SLOWER_SHARE for m, e in pairs) > SLOWER_SECONDS
+    mine, engine = ([cost.wall_seconds for cost in costs[name]] for name in (way, ENGINE))
+    return is_longer(mine, engine)
+
+
+def is_longer(mine: Sequence[float], base: Sequence[float]) -> bool:
+    """Whether rounds took longer than those of what they are compared with, pair by pair, by the median."""
+    pairs = zip(mine, base, strict=True)
+    return statistics.median(one - other * SLOWER_SHARE for one, other in pairs) > SLOWER_SECONDS
 
 
 def summary(costs: Mapping[str, list[measure.Cost]]) -> dict[str, Any]:
