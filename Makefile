@@ -84,14 +84,8 @@ style: setup
 	$(VENV)/bin/mypy
 	$(MVN) --quiet spotless:check
 
-# Compiled once into the cache; the second word is the version.
-define tool
-[ "$$($(TOOLS)/bin/$(1) --version 2>/dev/null | awk '{ print $$2 }')" = $(2) ] \
-  || CARGO_TARGET_DIR=$(LAKEMARK_CACHE)/target-tools cargo install $(1) --locked --version $(2) --root $(TOOLS)
-endef
-
 audit: ## licences, sources and known advisories of the crates that we depend on (cargo-deny; advisories come from the network)
-	$(call tool,cargo-deny,0.19.0)
+	.ci/tool cargo-deny 0.19.0
 	cd rust && $(TOOLS)/bin/cargo-deny --locked --offline check licenses bans sources
 	cd rust && $(TOOLS)/bin/cargo-deny --locked check advisories
 
@@ -179,7 +173,7 @@ bench-joins: native-release ### joins of 10,000 and of 1,000,000 keys with ROWS=
 bench-planning: native-release ### plans over 24 tables and over 10,000 files beside DataFusion's own tables
 	$(BENCH)/planning.py
 
-bench-updates: native-release ### scans of ROWS=2000000 with pending updates, commits, migration, beside delta-rs, Lance and DuckDB
+bench-updates: native-release ### scans of ROWS=2000000 with buffered updates, commits, migration, beside delta-rs, Lance and DuckDB
 	$(BENCH)/updates.py --rows $(ROWS)
 
 bench-updates-figures: native-release ### the figures of MaSM on ROWS=2000000 (100000000 are its 10 GB), beside rewriting by delta-rs
@@ -264,7 +258,7 @@ stress-spark: native jar ### SCANS=10000 scans that may leak nothing, SECONDS=30
 # In a copy of what is committed, with the golden files beside it.
 MUTANTS := $(LAKEMARK_CACHE)/mutants
 stress-mutants: ### SHARD=1/16: changes postings, leaves, keys, row sets and zone searches one place at a time; a test has to notice (cargo-mutants)
-	$(call tool,cargo-mutants,27.0.0)
+	.ci/tool cargo-mutants 27.0.0
 	@rm -rf $(MUTANTS)/source
 	git clone --quiet . $(MUTANTS)/source
 	cd $(MUTANTS)/source/rust && PATH=$(TOOLS)/bin:$$PATH CARGO_TARGET_DIR=$(MUTANTS)/target CARGO_INCREMENTAL=1 \
