@@ -242,10 +242,10 @@ def index_reads(folder: Path, kind: str, columns: list[str], keys: list[tuple[in
     rows = table.indexes[0].rows
     wheres = [" AND ".join(f"{column} = {value}" for column, value in zip(columns, key, strict=True)) for key in keys]
     table.explain(wheres[0])
-    reports = [table.explain(where, use_cache=False) for where in wheres]
+    reports = [table.explain(where, selection_cache=False) for where in wheres]
     return {
         "reads": statistics.mean(report.index_reads for report in reports),
-        "bytes": statistics.mean(report.index_bytes for report in reports),
+        "bytes": statistics.mean(report.index_bytes_read for report in reports),
         "rows_left": statistics.mean(measure.rows_to_read(report, rows) for report in reports),
     }
 

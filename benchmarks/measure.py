@@ -148,7 +148,7 @@ def rows_to_read(report: ExplainReport, rows: int) -> float:
 
     A file of which every row may pass is reported as scanned, and not by its rows.
     """
-    return report.rows_certain + report.rows_uncertain + report.files_unknown * rows / report.files_total
+    return report.rows_exact + report.rows_rechecked + report.files_scanned * rows / report.files_total
 
 
 def medians(costs: Mapping[str, list[list[Cost]]], chosen: Sequence[int]) -> dict[str, dict[str, float]]:

@@ -174,10 +174,10 @@ def queries() -> Iterator[Query]:
             yield Query(column, share, 2, 10, f"SELECT i0, s0 FROM t WHERE {where} LIMIT 10")
 
 
-def open_session(folder: Path, *, use_index: bool, use_cache: bool) -> lakemark.Session:
+def open_session(folder: Path, *, use_index: bool, selection_cache: bool) -> lakemark.Session:
     """A session that knows the table."""
     session = lakemark.Session()
-    session.sql(f"SET lakemark.use_cache = {str(use_cache).lower()}")
+    session.sql(f"SET lakemark.selection_cache = {str(selection_cache).lower()}")
     session.sql(f"SET lakemark.use_index = {str(use_index).lower()}")
     session.sql(f"CREATE EXTERNAL TABLE t STORED AS LAKEMARK LOCATION '{folder}'")
     return session
@@ -189,9 +189,11 @@ def choice(session: lakemark.Session, query: Query) -> str:
     return "scan" if "scan_is_cheaper" in plan else "marks"
 
 
-def ask_all(folder: Path, rounds: int, asked: Iterable[Query], *, use_cache: bool) -> list[dict[str, Any]]:
+def ask_all(folder: Path, rounds: int, asked: Iterable[Query], *, selection_cache: bool) -> list[dict[str, Any]]:
     """Runs every query in every round, with the indexes and without."""
-    sessions = {name: open_session(folder, use_index=name == "on", use_cache=use_cache) for name in ("on", "off")}
+    sessions = {
+        name: open_session(folder, use_index=name == "on", selection_cache=selection_cache) for name in ("on", "off")
+    }
     results = []
     for query in asked:
         answers = {name: session.sql(query.sql).to_arrow() for name, session in sessions.items()}
@@ -303,7 +305,10 @@ def main() -> None:
     create_indexes(folder)
     asked = drawn_queries(given.random) if given.random else queries()
     results = ask_all(
-        folder, given.rounds, (query for query in asked if given.filter in query.filter), use_cache=not given.random
+        folder,
+        given.rounds,
+        (query for query in asked if given.filter in query.filter),
+        selection_cache=not given.random,
     )
     slower = [result for result in results if result["slower_seconds"]]
     profile = os.environ.get("LAKEMARK_PROFILE", "dev")

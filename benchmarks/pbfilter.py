@@ -144,13 +144,13 @@ def is_segment(name: str) -> bool:
 
 def lookups(table: lakemark.Table, keys: list[str], rows: int, zone_rows: int) -> dict[str, float]:
     """Reads and bytes of the index, and the zones left to be read, on average."""
-    table.explain(f"key = '{keys[0]}'", use_cache=False)
-    reports = [table.explain(f"key = '{key}'", use_cache=False) for key in keys]
+    table.explain(f"key = '{keys[0]}'", selection_cache=False)
+    reports = [table.explain(f"key = '{key}'", selection_cache=False) for key in keys]
     reads = statistics.mean(report.index_reads for report in reports)
     zones = statistics.mean(math.ceil(measure.rows_to_read(report, rows) / zone_rows) for report in reports)
     return {
         "index_reads": reads,
-        "index_bytes": statistics.mean(report.index_bytes for report in reports),
+        "index_bytes": statistics.mean(report.index_bytes_read for report in reports),
         "zones_read": zones,
         "reads": reads + zones,
     }

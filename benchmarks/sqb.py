@@ -1,11 +1,11 @@
 """The Set Query Benchmark: `make bench NAME=sqb [ROWS=10000000]`.
 
 Writes table BENCH, builds bitmap indexes on its thirteen columns, and runs the benchmark's 75 counts. They run as SQL
-text of Lakemark, also where it may not remember the rows that it found before (`SET lakemark.use_cache = false`) and
-where the indexes are switched off. They run by its counting call (`Table.count`), and by its peers (`sqb_peers.py`).
-Same process, same rows, interleaved rounds, warm. All must give equal answers. Reported are medians of the rounds, the
-size of every index, and how far Lakemark is from what the machine allows (`limits.py`), warm and cold. There Lakemark
-remembers no rows, so that every count reads the index, from the page cache or from disk.
+text of Lakemark, by its counting call (`Table.count`), and by its peers (`sqb_peers.py`). The SQL text runs once more
+where Lakemark may not remember the rows that it found before (`SET lakemark.selection_cache = false`), and where the
+indexes are switched off. Same process, same rows, interleaved rounds, warm. All must give equal answers. Reported are
+medians of the rounds, the size of every index, and how far Lakemark is from what the machine allows (`limits.py`),
+warm and cold. There Lakemark remembers no rows, so that every count reads the index, from the page cache or from disk.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def store_bytes(folder: Path) -> int:
 def engines_of_lakemark(folder: Path) -> dict[str, Callable[[str], int]]:
     """Lakemark by each of its ways: each takes the SQL text and returns the count."""
     indexed, forgetful, unindexed = lakemark.connect(), lakemark.connect(), lakemark.connect()
-    forgetful.sql("SET lakemark.use_cache = false")
+    forgetful.sql("SET lakemark.selection_cache = false")
     unindexed.sql("SET lakemark.use_index = false")
     for session in (indexed, forgetful, unindexed):
         session.table(folder, name="bench")
@@ -87,7 +87,7 @@ def engines_of_lakemark(folder: Path) -> dict[str, Callable[[str], int]]:
         "lakemark, indexes off": lambda sql: unindexed.sql(sql).to_arrow().column("n")[0].as_py(),
         # Without SQL around the condition, as with Lance.
         "lakemark, count()": lambda sql: counting.count(sql.split(" WHERE ", 1)[1]),
-        "lakemark, count(), cache off": lambda sql: counting.count(sql.split(" WHERE ", 1)[1], use_cache=False),
+        "lakemark, count(), cache off": lambda sql: counting.count(sql.split(" WHERE ", 1)[1], selection_cache=False),
     }
 
 
@@ -98,12 +98,12 @@ def engines(folder: Path) -> dict[str, Callable[[str], int]]:
 
 def work_of(table: lakemark.Table, condition: str) -> limits.Work:
     """What a count of the condition takes of the index, directories aside."""
-    table.explain(condition, count=True, use_cache=False)
-    report = table.explain(condition, count=True, use_cache=False)
+    table.explain(condition, count=True, selection_cache=False)
+    report = table.explain(condition, count=True, selection_cache=False)
     # The directory alone answers one condition: no row is looked at.
     leaves = report.leaves if len(report.leaves) > 1 else []
     values = sum(limits.values_of(leaf.rows or 0, report.rows_total) for leaf in leaves)
-    return limits.Work(report.index_bytes, report.index_reads, values)
+    return limits.Work(report.index_bytes_read, report.index_reads, values)
 
 
 def cold_rounds(folder: Path, ask: Callable[[str], int], queries: dict[str, str], rounds: int) -> list[list[float]]:

@@ -103,10 +103,10 @@ def build(folder: Path, store: Path, encoding: str) -> tuple[lakemark.Table, dic
 
 def read_of(table: lakemark.Table, condition: str, *, count: bool = True) -> Read:
     """What is read for a condition when nothing is remembered but directories that were opened before."""
-    report = table.explain(condition, count=count, use_cache=False)
-    if report.files_unknown:
+    report = table.explain(condition, count=count, selection_cache=False)
+    if report.files_scanned:
         raise AssertionError(f"not every file is covered: {condition}")
-    return Read(report.index_bytes, report.index_reads)
+    return Read(report.index_bytes_read, report.index_reads)
 
 
 def directories(table: lakemark.Table) -> dict[str, Read]:
@@ -156,7 +156,7 @@ def session_of(table: lakemark.Table) -> Callable[[str], Any]:
     """Runs SQL on the table, with no rows remembered."""
     session = lakemark.connect()
     session.register("bench", table)
-    session.sql("SET lakemark.use_cache = false")
+    session.sql("SET lakemark.selection_cache = false")
     return lambda sql: session.sql(sql).to_arrow()["n"][0].as_py()
 
 
@@ -176,7 +176,7 @@ def run(rows: int, rounds: int) -> dict[str, Any]:
         )
 
     def counting(table: lakemark.Table) -> Any:  # noqa: ANN401 - a function
-        return lambda condition: table.count(condition, use_cache=False)
+        return lambda condition: table.count(condition, selection_cache=False)
 
     engines = {encoding: counting(table) for encoding, table in tables.items()}
     _, costs = measure.interleave(engines, list(conditions.values()), rounds)

@@ -153,11 +153,11 @@ def factors(tree: Tree, size: int, rows: int) -> dict[str, Any]:
 
 def searched(column: Column, table: lakemark.Table, tree: Tree, keys: list[int]) -> dict[str, float]:
     """Reads of the index, and zones that are read in vain, on average over the keys."""
-    table.explain(f"{column.name} = {keys[0]}", use_cache=False)
-    reports = [table.explain(f"{column.name} = {key}", use_cache=False) for key in keys]
+    table.explain(f"{column.name} = {keys[0]}", selection_cache=False)
+    reports = [table.explain(f"{column.name} = {key}", selection_cache=False) for key in keys]
     result = {
         "index_reads": statistics.mean(report.index_reads for report in reports),
-        "index_bytes": statistics.mean(report.index_bytes for report in reports),
+        "index_bytes": statistics.mean(report.index_bytes_read for report in reports),
     }
     if tree.zone_rows is not None:
         rows = len(column.values)
@@ -181,7 +181,7 @@ def ranges(column: Column, table: lakemark.Table, random: np.random.Generator, e
             passing = int(np.searchsorted(column.sorted, high) - np.searchsorted(column.sorted, low))
             if table.count(condition) != passing:
                 raise AssertionError(f"{condition} has {passing} rows")
-            report = table.explain(condition, use_cache=False)
+            report = table.explain(condition, selection_cache=False)
             read.append(measure.rows_to_read(report, rows) / passing)
         result[f"{share:g}"] = statistics.mean(read)
     return result

@@ -127,7 +127,7 @@ def scan_metrics(folder: Path, query: str, plan: str, use_index: bool) -> tuple[
         # The count came from the index alone: there is no scan in the plan.
         groups = sum(pq.ParquetFile(path).metadata.num_row_groups for path in folder.glob("*.parquet"))
         return f"{groups} of {groups}", f"{total} of {total}"
-    return f"{metric(plan, 'row_groups_pruned')} of {groups_total}", f"{total - chosen} of {total}"
+    return f"{metric(plan, 'row_groups_pruned_index')} of {groups_total}", f"{total - chosen} of {total}"
 
 
 def pages(folder: Path, predicate: str) -> tuple[int, int]:

@@ -30,7 +30,7 @@ for table in "$@"; do
   if "$LAKEMARK" index build "$table"; then
     echo "$(date -u +%FT%TZ) $table: up to date after $(($(date +%s) - started)) s" >&2
   else
-    echo "$(date -u +%FT%TZ) $table: the build failed; the marks are as they were" >&2
+    echo "$(date -u +%FT%TZ) $table: the build failed; the indexes are as they were" >&2
     failed=1
   fi
 done

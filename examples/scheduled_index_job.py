@@ -17,7 +17,7 @@ cron, every quarter of an hour on one machine (`pip install "lakemark[spark]"` b
 Airflow, with the provider `apache-airflow-providers-apache-spark`; retries are safe::
 
     SparkSubmitOperator(
-        task_id="lakemark_marks",
+        task_id="lakemark_indexes",
         application="/opt/jobs/scheduled_index_job.py",
         application_args=["/data/lake/flights", "--index", "dest", "--compact", "--vacuum", "7d"],
         retries=2,
@@ -71,7 +71,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def connect(catalog: str) -> SparkSession:
     """A session with the connector: from the package, or as spark-submit's --jars gave it."""
-    builder = SparkSession.builder.appName("lakemark-marks")
+    builder = SparkSession.builder.appName("lakemark-indexes")
     try:
         builder = lakemark.spark.configure(builder, catalog=catalog)
     except lakemark.NotFoundError:

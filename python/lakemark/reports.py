@@ -358,14 +358,14 @@ class ExplainReport:
         coverage: Share of the data files for which the indexes narrowed anything or had the whole answer.
         files_total: Data files of the table.
         files_pruned: Data files that need not be opened.
-        files_unknown: Data files that are scanned as if there were no indexes.
+        files_scanned: Data files that are scanned as if there were no indexes.
         row_groups_total: Row groups of the files that are not unknown.
         row_groups_pruned: Row groups among them that need not be read.
         rows_total: Rows of the files that are not unknown.
-        rows_certain: Exact rows: they are in the answer without a test.
-        rows_uncertain: Rows to be rechecked: they must be read and tested.
+        rows_exact: Exact rows: they are in the answer without a test.
+        rows_rechecked: Rows to be rechecked: they must be read and tested.
         index_reads: Reads of the store.
-        index_bytes: Bytes of these reads.
+        index_bytes_read: Bytes of these reads.
         seconds: Wall time.
     """
 
@@ -373,14 +373,14 @@ class ExplainReport:
     coverage: float
     files_total: int
     files_pruned: int
-    files_unknown: int
+    files_scanned: int
     row_groups_total: int
     row_groups_pruned: int
     rows_total: int
-    rows_certain: int
-    rows_uncertain: int
+    rows_exact: int
+    rows_rechecked: int
     index_reads: int
-    index_bytes: int
+    index_bytes_read: int
     seconds: float
     _text: str
 
@@ -412,8 +412,8 @@ class ExplainReport:
             for leaf in self.leaves
         ]
         columns = [("condition", ""), ("index", ""), ("encoding", ""), ("not answered because", ""), ("rows", "")]
-        known_files = self.files_total - self.files_pruned - self.files_unknown
-        neither = self.rows_total - self.rows_certain - self.rows_uncertain
+        known_files = self.files_total - self.files_pruned - self.files_scanned
+        neither = self.rows_total - self.rows_exact - self.rows_rechecked
         return (
             _pictures.html_table(columns, rows, more=False)
             + _pictures.bar(
@@ -421,7 +421,7 @@ class ExplainReport:
                 [
                     Part("skipped", self.files_pruned, _SKIPPED),
                     Part("read in part", known_files, _KNOWN),
-                    Part("scanned", self.files_unknown, _READ),
+                    Part("scanned", self.files_scanned, _READ),
                 ],
             )
             + _pictures.bar(
@@ -435,11 +435,11 @@ class ExplainReport:
                 "rows",
                 [
                     Part("skipped", neither, _SKIPPED),
-                    Part("certain", self.rows_certain, _KNOWN),
-                    Part("to test", self.rows_uncertain, _READ),
+                    Part("exact", self.rows_exact, _KNOWN),
+                    Part("to recheck", self.rows_rechecked, _READ),
                 ],
             )
-            + f"<p>{self.index_reads:,} reads of the store, {_pictures.human_bytes(self.index_bytes)}, "
+            + f"<p>{self.index_reads:,} reads of the store, {_pictures.human_bytes(self.index_bytes_read)}, "
             f"{self.seconds * 1000:.1f} ms</p>"
         )
 
@@ -454,8 +454,8 @@ class Snapshot:
         files: Data files, relative to the table.
         bytes: Bytes of the data files.
         rows: Rows of the data files, deleted ones included, where the indexes know them for every file.
-        rows_hidden: Rows of the data files that deletion vectors or buffered updates delete or replace.
-        rows_pending: Buffered rows, which are in no data file yet.
+        rows_deleted: Rows of the data files that deletion vectors or buffered updates delete or replace.
+        rows_buffered: Buffered rows, which are in no data file yet.
         key: Columns of the key; none if the table takes no updates.
         sequence: Sequence number of the last change; none if the table takes no updates.
         partition_columns: Columns whose values are constant per file.
@@ -467,8 +467,8 @@ class Snapshot:
     files: list[str]
     bytes: int
     rows: int | None
-    rows_hidden: int
-    rows_pending: int
+    rows_deleted: int
+    rows_buffered: int
     key: tuple[str, ...] | None
     sequence: int | None
     partition_columns: list[str]
@@ -643,7 +643,7 @@ class MigrateReport(_Described):
 
     Attributes:
         rows: Buffered rows that are in the data files now.
-        rows_hidden: Rows of data files that these rows replaced, and rows that were deleted.
+        rows_replaced: Rows of data files that these rows replaced, and rows that were deleted.
         files_replaced: Data files that were replaced.
         files_written: Data files that were written.
         bytes_written: Their bytes.
@@ -652,7 +652,7 @@ class MigrateReport(_Described):
     """
 
     rows: int
-    rows_hidden: int
+    rows_replaced: int
     files_replaced: int
     files_written: int
     bytes_written: int
@@ -671,8 +671,8 @@ class UpdatesInfo(_Described):
         buffer_bytes: Bytes of the buffer, which is the log on the disk.
         buffer_limit: Bytes at which it becomes a run: as many as give a run of S pages or more.
         buffer_keys: Keys that changes in the buffer are about.
-        rows_pending: Buffered rows, which scans add to those of the data files.
-        rows_hidden: Rows of the data files that scans leave out, those of deletion vectors included.
+        rows_buffered: Buffered rows, which scans add to those of the data files.
+        rows_deleted: Rows of the data files that scans leave out, those of deletion vectors included.
         base_rows: Rows of the data files, as far as the indexes know them.
         cache_bytes: Bytes of the runs.
         cache_limit: Bytes that runs may take before changes are refused.
@@ -693,8 +693,8 @@ class UpdatesInfo(_Described):
     buffer_bytes: int
     buffer_limit: int
     buffer_keys: int
-    rows_pending: int
-    rows_hidden: int
+    rows_buffered: int
+    rows_deleted: int
     base_rows: int
     cache_bytes: int
     cache_limit: int

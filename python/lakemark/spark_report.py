@@ -39,7 +39,7 @@ class SparkScan:
         splits: Tasks that read; none if the indexes answered.
         rows: Rows that they give, where the indexes know.
         bytes: Bytes of the columns that they read, roughly.
-        rows_pending: Buffered rows among them.
+        rows_buffered: Buffered rows among them.
         indexes: What the indexes said, with their numbers; none if they answered themselves.
     """
 
@@ -54,7 +54,7 @@ class SparkScan:
     splits: int
     rows: int | None
     bytes: int
-    rows_pending: int
+    rows_buffered: int
     index_report: ExplainReport | None = field(default=None)
 
     @classmethod
@@ -72,8 +72,8 @@ class SparkScan:
 
     def _pairs(self) -> list[tuple[str, str]]:
         rows = "unknown before they are read" if self.rows is None else f"{self.rows:,}"
-        pending = f", {self.rows_pending:,} of them pending" if self.rows_pending else ""
-        read = f"{rows} in {self.splits:,} tasks, about {_pictures.human_bytes(self.bytes)}{pending}"
+        buffered = f", {self.rows_buffered:,} of them buffered" if self.rows_buffered else ""
+        read = f"{rows} in {self.splits:,} tasks, about {_pictures.human_bytes(self.bytes)}{buffered}"
         pairs = [
             ("filters pushed", ", ".join(self.filters_pushed)),
             ("filters that Spark tests", ", ".join(self.filters_left)),

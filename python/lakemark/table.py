@@ -314,7 +314,7 @@ class Table:
         """
         self._inner.flush()
 
-    def repair(self, pending: Literal["keep", "discard"]) -> bool:
+    def repair(self, buffered: Literal["keep", "discard"]) -> bool:
         """Decides what becomes of buffered changes where the store and the Delta table do not belong together any more.
 
         That is so where the store was put back from a backup, the table was made anew in the same place, or its log was
@@ -322,19 +322,19 @@ class Table:
         together, and where nothing is buffered, nothing is raised and there is nothing to decide.
 
         Args:
-            pending: `keep` lets the changes that the store has count over what the table has of their keys; `discard`
+            buffered: `keep` lets the changes that the store has count over what the table has of their keys; `discard`
                 forgets them.
 
         Returns:
             Whether there was something to decide.
 
         Raises:
-            InvalidInputError: The table has no key, or `pending` is neither.
+            InvalidInputError: The table has no key, or `buffered` is neither.
             ConflictError: A migration of the table is running.
         """
-        if pending not in ("keep", "discard"):
-            raise InvalidInputError(f"pending is {pending!r}; give 'keep' or 'discard'")
-        return self._inner.repair(pending == "keep")
+        if buffered not in ("keep", "discard"):
+            raise InvalidInputError(f"buffered is {buffered!r}; give 'keep' or 'discard'")
+        return self._inner.repair(buffered == "keep")
 
     def migrate(
         self,
@@ -381,7 +381,7 @@ class Table:
         >>> table = lakemark.Table(getfixture("flights"), key="flight")
         >>> table.delete([1, 2, 3]).rows
         3
-        >>> table.migrate().rows_hidden
+        >>> table.migrate().rows_replaced
         3
         >>> table.publish().files_published
         1
@@ -644,18 +644,18 @@ class Table:
             )
         )
 
-    def count(self, filter: str | None = None, *, use_index: bool = True, use_cache: bool = True) -> int:
+    def count(self, filter: str | None = None, *, use_index: bool = True, selection_cache: bool = True) -> int:
         """Counts rows, from the index alone where it is exact.
 
         Args:
             filter: A SQL condition; all rows without one.
             use_index: Whether the indexes are used; the number is the same without.
-            use_cache: Whether rows that the indexes found before may be taken from memory.
+            selection_cache: Whether rows that the indexes found before may be taken from memory.
 
         Returns:
             How many rows there are for which it is true.
         """
-        return self._inner.count(filter, use_index, use_cache)
+        return self._inner.count(filter, use_index, selection_cache)
 
     def group_count(self, columns: str | Sequence[str], filter: str | None = None, *, use_index: bool = True) -> Rows:
         """Counts the rows of each value of a column, from the index alone where they know every row.
@@ -733,7 +733,7 @@ class Table:
         return self._inner.count_distinct(column, filter, use_index)
 
     def explain(
-        self, filter: str | None = None, *, count: bool = False, use_index: bool = True, use_cache: bool = True
+        self, filter: str | None = None, *, count: bool = False, use_index: bool = True, selection_cache: bool = True
     ) -> ExplainReport:
         """Reports what the indexes say about a condition, and what would be left to read.
 
@@ -741,12 +741,12 @@ class Table:
             filter: A SQL condition.
             count: Whether to report on `count(filter)`, which needs less of the indexes than a scan does.
             use_index: Whether the indexes are used.
-            use_cache: Whether rows that the indexes found before may be taken from memory, which reads nothing.
+            selection_cache: Whether rows that the indexes found before may be taken from memory, which reads nothing.
 
         Returns:
             A report: text by `str()`, values by `to_dict()`, a picture in a notebook.
         """
-        return ExplainReport.from_json(*self._inner.explain(filter, count, use_index, use_cache))
+        return ExplainReport.from_json(*self._inner.explain(filter, count, use_index, selection_cache))
 
     def __datafusion_table_provider__(self, session: object) -> object:
         return self._inner.__datafusion_table_provider__(session)

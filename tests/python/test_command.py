@@ -39,7 +39,7 @@ def test_explain_as_json_is_what_the_library_says(indexed: Judged) -> None:
     done = command("explain", indexed.folder, "city = 'Oslo'", "--format", "json")
     assert done.returncode == 0, done.stderr
     printed = json.loads(done.stdout)
-    for key in ("rows_certain", "rows_uncertain", "files_total", "row_groups_pruned"):
+    for key in ("rows_exact", "rows_rechecked", "files_total", "row_groups_pruned"):
         assert printed[key] == getattr(indexed.table.explain("city = 'Oslo'"), key)
 
 

@@ -39,10 +39,10 @@ def test_quickstart_notebook_runs_from_top_to_bottom() -> None:
     ids = range(200_000)
     zurich = [n for n in ids if n * 31 % 5 == 3 and n * 7919 % 9973 != 42]
     assert names["count"] == len(zurich)
-    assert names["report"].rows_certain + names["report"].rows_uncertain > 0
+    assert names["report"].rows_exact + names["report"].rows_rechecked > 0
     assert names["found"].num_rows == sum(1 for n in ids if n * 7919 % 9973 == 42 and n * 37 % 100_003 / 4 > 100)
     assert sorted(names["by_key"].to_arrow()["id"].to_pylist()) == [17, 199_999]
-    assert (names["searched"].index_reads, names["searched"].index_bytes) == (1, 4096)
+    assert (names["searched"].index_reads, names["searched"].index_bytes_read) == (1, 4096)
     assert names["before"] == 40_000 + 20
 
 
@@ -51,7 +51,7 @@ def test_lookup_notebook_shows_the_reads_of_one_flight_and_one_customer() -> Non
     kinds = {index.column: index.kind for index in names["table"].indexes}
     assert kinds == {"flight": "bloom_tree", "customer": "key", "token": "summary"}
     customers = names["bookings_of"].to_arrow()["customer"].to_pylist()
-    assert customers == [4711] * names["one_customer"].rows_certain
+    assert customers == [4711] * names["one_customer"].rows_exact
     assert names["one_token"].files_pruned + 1 >= names["FILES"]
 
 

@@ -64,7 +64,7 @@ def test_ctrl_c_in_a_build_raises_and_the_committed_state_still_answers(large: l
     assert report.files <= 30
     assert [index.coverage for index in large.indexes] == [1.0, 1.0]
     assert large.count("id = 77") == 30
-    assert large.explain("id = 77").rows_certain == 30
+    assert large.explain("id = 77").rows_exact == 30
 
 
 def test_other_threads_run_while_a_build_does(large: lakemark.Table) -> None:

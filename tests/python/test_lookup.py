@@ -80,7 +80,7 @@ def test_keys_of_several_columns_are_tuples(plain: Judged) -> None:
     assert found([f"{city},{number}" for city, number in keys]) == expected
     report = plain.table.explain(f"id = {number} AND city = '{city}'")
     assert [leaf.index for leaf in report.leaves] == ["city_id_key"]
-    assert (report.rows_certain, report.rows_uncertain) == (plain.table.count(f"id = {number}"), 0)
+    assert (report.rows_exact, report.rows_rechecked) == (plain.table.count(f"id = {number}"), 0)
     with pytest.raises(lakemark.InvalidInputError, match="tuples of one length"):
         plain.table.lookup([(city, number), city])
     with pytest.raises(lakemark.InvalidInputError, match="a value for each of these columns: keys of 3 values"):

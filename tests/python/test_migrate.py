@@ -54,7 +54,7 @@ def test_a_delta_table_gets_one_commit_that_plain_delta_rs_reads(tmp_path: Path,
     assert by_id(deltalake.DeltaTable(str(tmp_path)).to_pyarrow_table()) == expected
     info = table.updates
     assert info is not None
-    assert (info.rows_pending, info.rows_hidden, info.runs) == (0, 0, [])
+    assert (info.rows_buffered, info.rows_deleted, info.runs) == (0, 0, [])
     # The indexes cover the new files.
     assert table.count("v = 200") == 1
     assert all(index.coverage == 1.0 for index in table.indexes)
@@ -122,7 +122,7 @@ def test_nothing_is_migrated_below_the_threshold_or_without_a_key(tmp_path: Path
     assert deltalake.DeltaTable(str(tmp_path)).version() == 0
     with pytest.raises(lakemark.InvalidInputError, match="above 0, up to 1"):
         table.migrate(0)
-    assert table.migrate().rows_hidden == 1
+    assert table.migrate().rows_replaced == 1
     assert table.count() == ROWS - 1
 
 
@@ -141,7 +141,7 @@ def test_a_table_of_which_every_row_is_deleted_can_be_opened_and_filled_again(tm
     table = lakemark.Table(tmp_path, key="id")
     columns = table.scan().to_arrow().schema
     table.delete(list(range(ROWS)))
-    assert table.migrate().rows_hidden == ROWS
+    assert table.migrate().rows_replaced == ROWS
     for _ in range(2):
         table = lakemark.Table(tmp_path)
         assert (table.count(), table.scan().to_arrow().schema) == (0, columns)
@@ -150,7 +150,7 @@ def test_a_table_of_which_every_row_is_deleted_can_be_opened_and_filled_again(tm
         assert by_id(lakemark.Table(tmp_path).scan().to_arrow()) == by_id(rows(7, 2))
         assert table.lookup([8]).to_arrow().num_rows == 1
         table.delete([7, 8])
-        assert table.migrate().rows_hidden == 2
+        assert table.migrate().rows_replaced == 2
 
 
 def test_progress_and_the_threshold_of_a_migration_that_begins_by_itself(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_progress_and_the_threshold_of_a_migration_that_begins_by_itself(tmp_pat
     table.delete([1, 2])
     told: list[tuple[int, int]] = []
     report = table.migrate(progress=lambda done, total: told.append((done, total)))
-    assert report.rows_hidden == 2
+    assert report.rows_replaced == 2
     # The last that is told is the build of the index of the key.
     assert told[-1] == (ROWS - 2, ROWS - 2)
     with pytest.raises(lakemark.InvalidInputError, match="such as 50%"):

@@ -124,7 +124,7 @@ def test_a_table_in_a_bucket_is_indexed_and_queried(
         assert (index.files_covered, index.coverage, index.rows) == (FILES, 1.0, 4000)
     check(table, plain)
     report = table.explain("city = 'Oslo'")
-    assert (report.coverage, report.rows_certain) == (1.0, plain.count("city = 'Oslo'"))
+    assert (report.coverage, report.rows_exact) == (1.0, plain.count("city = 'Oslo'"))
     # Each of three indexes was declared and built once.
     kept = bucket.keys("orders/_lakemark/")
     assert sum(key.endswith(".lmm") for key in kept) == (0 if local_store else 6)

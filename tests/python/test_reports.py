@@ -30,16 +30,16 @@ def test_explain_says_which_index_answered_what(indexed: Judged) -> None:
     assert by_column["city"].rows == indexed.count("city = 'Oslo'")
     assert by_column["amount"].index is None
     assert by_column["amount"].reason == "no_index"
-    assert (report.rows_total, report.rows_certain) == (4000, 0)
-    assert report.rows_uncertain == indexed.count("city = 'Oslo'")
+    assert (report.rows_total, report.rows_exact) == (4000, 0)
+    assert report.rows_rechecked == indexed.count("city = 'Oslo'")
     assert report.files_total == 4
     assert report.index_reads > 0
-    assert report.index_bytes > 0
+    assert report.index_bytes_read > 0
 
 
 def test_explain_counts_what_is_skipped(indexed: Judged) -> None:
     report = indexed.table.explain("id BETWEEN 1000 AND 1099")
-    assert report.rows_certain == 100
+    assert report.rows_exact == 100
     assert report.files_pruned == 3
     assert report.row_groups_total - report.row_groups_pruned == 1
     assert report.coverage == 1.0
@@ -49,28 +49,28 @@ def test_explain_of_a_count_reads_less_than_of_a_scan_and_nothing_is_read_of_wha
     indexed: Judged,
 ) -> None:
     condition = "city = 'Oslo'"
-    indexed.table.explain(condition, use_cache=False)  # opens the segments
-    scan, count = (indexed.table.explain(condition, count=count, use_cache=False) for count in (False, True))
-    assert scan.rows_certain == count.rows_certain == indexed.count(condition)
-    assert 0 < count.index_bytes < scan.index_bytes
+    indexed.table.explain(condition, selection_cache=False)  # opens the segments
+    scan, count = (indexed.table.explain(condition, count=count, selection_cache=False) for count in (False, True))
+    assert scan.rows_exact == count.rows_exact == indexed.count(condition)
+    assert 0 < count.index_bytes_read < scan.index_bytes_read
     both = "city = 'Oslo' AND id < 2000"
     expected = indexed.count(both)
     for _ in range(2):
-        assert indexed.table.count(both) == indexed.table.count(both, use_cache=False) == expected
-    assert indexed.table.explain(both, count=True).index_bytes == 0
-    assert indexed.table.explain(both, count=True, use_cache=False).index_bytes > 0
+        assert indexed.table.count(both) == indexed.table.count(both, selection_cache=False) == expected
+    assert indexed.table.explain(both, count=True).index_bytes_read == 0
+    assert indexed.table.explain(both, count=True, selection_cache=False).index_bytes_read > 0
 
 
 def test_explain_without_indexes_scans_everything(plain: Judged) -> None:
     report = plain.table.explain("city = 'Oslo'")
-    assert (report.coverage, report.files_total, report.files_unknown) == (0.0, 4, 4)
+    assert (report.coverage, report.files_total, report.files_scanned) == (0.0, 4, 4)
     assert report.leaves[0].reason == "no_index"
 
 
 def test_explain_as_values_and_as_json(indexed: Judged) -> None:
     report = indexed.table.explain("city = 'Oslo' OR id < 7")
     values = report.to_dict()
-    assert values["rows_certain"] == indexed.count("city = 'Oslo' OR id < 7")
+    assert values["rows_exact"] == indexed.count("city = 'Oslo' OR id < 7")
     assert [leaf["column"] for leaf in values["leaves"]] == ["city", "id"]
     assert "_text" not in values
     assert json.loads(json.dumps(values)) == values
@@ -88,11 +88,11 @@ def test_explain_draws_what_was_skipped(indexed: Judged) -> None:
     assert "by_id" in html
     pictures = svgs(html)
     assert [picture.get("aria-label") for picture in pictures] == ["files", "row groups", "rows"]
-    skipped, certain, to_test = pictures[2]
+    skipped, exact, to_recheck = pictures[2]
     assert float(skipped.get("width", 0)) == pytest.approx(480 * 3900 / 4000, abs=0.1)
-    assert float(certain.get("width", 0)) == pytest.approx(480 * 100 / 4000, abs=0.1)
-    assert float(to_test.get("width", 1)) == 0
-    assert [title.text for title in pictures[2].iter("title")][1] == "certain: 100 of 4,000"
+    assert float(exact.get("width", 0)) == pytest.approx(480 * 100 / 4000, abs=0.1)
+    assert float(to_recheck.get("width", 1)) == 0
+    assert [title.text for title in pictures[2].iter("title")][1] == "exact: 100 of 4,000"
 
 
 def test_text_from_a_predicate_is_escaped_in_pictures(indexed: Judged) -> None:

@@ -74,7 +74,7 @@ def test_count_without_a_condition_counts_every_row(indexed: Judged) -> None:
 def test_a_data_file_that_was_written_over_with_its_time_set_back_is_seen(indexed: Judged) -> None:
     expected = indexed.count("city = 'Oslo' AND id < 2000")
     report = indexed.table.explain("city = 'Oslo' AND id < 2000")
-    assert (report.rows_certain, report.rows_uncertain) == (expected, 0)
+    assert (report.rows_exact, report.rows_rechecked) == (expected, 0)
     assert indexed.table.count("city = 'Oslo' AND id < 2000") == expected
     for path in indexed.folder.glob("*.parquet"):
         times = path.stat()
@@ -237,7 +237,7 @@ def test_snapshot_describes_the_pinned_state(indexed: Judged) -> None:
     snapshot = indexed.table.snapshot
     assert sorted(snapshot.files) == [f"part-{n}.parquet" for n in range(4)]
     assert snapshot.bytes == sum(path.stat().st_size for path in indexed.folder.glob("*.parquet"))
-    assert (snapshot.delta_version, snapshot.rows_hidden, snapshot.partition_columns) == (None, 0, [])
+    assert (snapshot.delta_version, snapshot.rows_deleted, snapshot.partition_columns) == (None, 0, [])
     assert snapshot.rows == 4000
     assert snapshot.manifest is not None
     assert snapshot.manifest > 0
@@ -258,7 +258,7 @@ def test_indexes_can_live_elsewhere_and_the_table_stays_clean(plain: Judged, tmp
     table.create_index("city", using="bitmap", progress=False)
     assert not (plain.folder / "_lakemark").exists()
     assert list((tmp_path / "marks").glob("marks/*.lmx"))
-    assert table.explain("city = 'Oslo'").rows_certain == plain.count("city = 'Oslo'")
+    assert table.explain("city = 'Oslo'").rows_exact == plain.count("city = 'Oslo'")
     assert lakemark.Table(plain.folder).indexes == []
 
 

@@ -394,7 +394,7 @@ def test_updates_are_told_as_values_text_and_pictures(folder: Path) -> None:
     table.update([{"id": 1, "name": "one"}, {"id": 100, "name": "two"}])
     info = table.updates
     assert info is not None
-    assert (info.key, info.sequence, info.rows_pending, info.rows_hidden) == (("id",), 7, 601, 1)
+    assert (info.key, info.sequence, info.rows_buffered, info.rows_deleted) == (("id",), 7, 601, 1)
     assert (info.buffer_keys, info.rows_written, info.base_rows) == (2, 600, 10)
     assert sum(run.rows for run in info.runs) == 600
     assert sum(run.bytes for run in info.runs) == info.cache_bytes
@@ -404,14 +404,14 @@ def test_updates_are_told_as_values_text_and_pictures(folder: Path) -> None:
     assert json.loads(json.dumps(values)) == values
     assert values["runs"][0]["rows"] == info.runs[0].rows
     text = str(info)
-    assert "pending rows:      601, 1 rows of data files hidden" in text
+    assert "buffered rows:     601, 1 rows of data files deleted" in text
     assert f"{info.writes_per_update:.2f} of at most 1.75" in text
     html = info._repr_html_()
     assert [html.count(f"<b>{title}</b>") for title in ("buffer", "cache", "writes per update", "runs")] == [1] * 4
-    assert "pending rows" in str(table.info())
-    assert "pending rows" in table.info()._repr_html_()
+    assert "buffered rows" in str(table.info())
+    assert "buffered rows" in table.info()._repr_html_()
     snapshot = table.snapshot
-    assert (snapshot.rows_hidden, snapshot.rows_pending, snapshot.sequence) == (1, 601, 7)
+    assert (snapshot.rows_deleted, snapshot.rows_buffered, snapshot.sequence) == (1, 601, 7)
 
 
 def test_the_command_tells_the_same(stock: lakemark.Table) -> None:

@@ -136,7 +136,7 @@ def test_a_moment_in_sql_is_the_newest_version_until_then(tmp_path: Path) -> Non
             assert found.to_arrow().to_pylist() == [{"n": expected}]
     with pytest.raises(lakemark.SnapshotExpiredError, match=r"no version that is so old; the oldest .* is 1 of 20"):
         session.sql("SELECT count(*) FROM t TIMESTAMP AS OF '2020-01-01'")
-    with pytest.raises(lakemark.InvalidInputError, match="is no moment such as"):
+    with pytest.raises(lakemark.InvalidInputError, match="is no timestamp such as"):
         session.sql("SELECT count(*) FROM t TIMESTAMP AS OF 'yesterday'")
 
 

@@ -45,7 +45,7 @@ def test_rows_are_those_of_the_condition(plain: Judged, kind: str) -> None:
 def test_a_key_that_is_not_there_reads_no_data(plain: Judged, kind: str) -> None:
     plain.table.create_index("id", using=kind, fpp=1e-9, progress=False)
     report = plain.table.explain("id = 123456789")
-    assert (report.files_pruned, report.rows_certain, report.rows_uncertain) == (report.files_total, 0, 0)
+    assert (report.files_pruned, report.rows_exact, report.rows_rechecked) == (report.files_total, 0, 0)
     assert plain.table.lookup([17, 123456789], COLUMNS).to_arrow()["id"].to_pylist() == [17]
 
 

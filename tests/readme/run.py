@@ -18,7 +18,7 @@ EXPECTED = {
     "shell": ["200000", "\n200\n", "shop_bitmap", "shop,last", "7,"],
     "python": ["200\n50\n", "shop_bitmap", "0 | 200"],
     "spark": ["200\n", "|"],
-    "updates": ["declared the key (id)", "| 2    | 1 ", "\n202\n", "key: ", "pending rows: "],
+    "updates": ["declared the key (id)", "| 2    | 1 ", "\n202\n", "key: ", "buffered rows: "],
 }
 IN_THE_SHELL = {"shell", "updates"}
 

@@ -622,21 +622,21 @@ def test_pending_changes_are_not_seen_and_told_of_once(spark: SparkSession, fast
             if not flushed:
                 table.flush()
         assert session.read.parquet(str(folder)).where("id = 17").count() == 1
-        told = [line for line in lines() if "pending changes" in line]
+        told = [line for line in lines() if "buffered changes" in line]
     assert len(told) == 1
     assert str(folder) in told[0]
     assert "CALL lm.system.migrate" in told[0]
     assert skipped(session.read.parquet(str(folder)).where("id = 17")) == (19, 20)
 
 
-def test_a_scan_without_a_filter_tells_of_pending_changes_too(
+def test_a_scan_without_a_filter_tells_of_buffered_changes_too(
     spark: SparkSession, fast: SparkSession, tmp_path: Path
 ) -> None:
     folder = write_folder(tmp_path / "t", files=1)
     lakemark.Table(folder, key="id").delete([17])
     with logged(spark) as lines:
         assert fast.read.parquet(str(folder)).count() == 1000
-    assert sum("pending changes" in line for line in lines()) == 1
+    assert sum("buffered changes" in line for line in lines()) == 1
 
 
 def test_a_folder_that_was_migrated_and_not_published(spark: SparkSession, fast: SparkSession, tmp_path: Path) -> None:
@@ -652,7 +652,7 @@ def test_a_folder_that_was_migrated_and_not_published(spark: SparkSession, fast:
         for condition in conditions:
             ours, theirs = (one.read.parquet(str(folder)).where(condition) for one in (fast, spark))
             assert collected(ours) == collected(theirs), condition
-    assert [sum(word in line for line in lines()) for word in ("not published", "pending changes")] == [1, 0]
+    assert [sum(word in line for line in lines()) for word in ("not published", "buffered changes")] == [1, 0]
     assert fast.read.parquet(str(folder)).where("id = 18").count() == 1
     assert skipped(fast.read.parquet(str(folder)).where("id = 2500")) is not None
     table.publish()

@@ -47,11 +47,11 @@ def test_a_scan_tells_files_row_groups_indexes_and_filters(spark: SparkSession, 
     assert [text for text in scan.filters_left if "amount" in text] == ["(amount IS NOT NULL)", "(amount > 100.0D)"]
     assert scan.index_report is not None
     indexes = scan.index_report
-    assert (indexes.files_total, indexes.files_pruned, indexes.files_unknown) == (3, 1, 1)
+    assert (indexes.files_total, indexes.files_pruned, indexes.files_scanned) == (3, 1, 1)
     assert (indexes.row_groups_total, indexes.row_groups_pruned) == (20, 19)
     leaf = next(leaf for leaf in indexes.leaves if leaf.column == "k")
     assert (leaf.index, leaf.encoding, leaf.reason) == ("k_bitmap", "equality", "file_not_covered")
-    assert (scan.rows, scan.splits, scan.rows_pending, scan.limit) == (1089, 2, 0, None)
+    assert (scan.rows, scan.splits, scan.rows_buffered, scan.limit) == (1089, 2, 0, None)
     assert scan.to_dict()["index_report"]["files_total"] == 3
     drawn = str(report)
     assert drawn.startswith(f"scan of lakemark {folder}\n")
@@ -123,8 +123,8 @@ def test_pending_rows_and_limits_are_told(spark: SparkSession, tmp_path: Path) -
     lakemark.Table(folder, key="id").upsert(rows(5000, 5020))
     frame = spark.read.format("lakemark").load(str(folder)).where("k >= 0").limit(3)
     (scan,) = lakemark.spark.explain(frame).scans
-    assert (scan.limit, scan.rows_pending) == (3, 18)
-    assert "18 of them pending" in str(scan)
+    assert (scan.limit, scan.rows_buffered) == (3, 18)
+    assert "18 of them buffered" in str(scan)
 
 
 def test_without_a_scan_of_ours_it_says_what_to_do(spark: SparkSession, folder: Path) -> None:

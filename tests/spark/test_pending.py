@@ -38,7 +38,7 @@ UPDATED = range(1500, 1540)
 DELETED = (*range(700, 720), 5001, 5002, 101)
 HIDDEN_BY_VECTOR = [0, 3, 5, 77]
 
-# Certain without pending updates, and in words that Spark and our session share.
+# Exact without buffered updates, and in words that Spark and our session share.
 CONDITIONS = (
     "k = 7",
     "k <> 7",
@@ -177,7 +177,7 @@ def test_all_rows(ours: DataFrame, expected: DataFrame, changed: tuple[str, lake
     assert set(found) == ids(changed[0])
     assert ours.columns == expected.columns
     assert same_rows(ours, expected)
-    assert f"rows pending: {changed[1].info().updates.rows_pending}" in plan_of(ours)
+    assert f"buffered rows: {changed[1].info().updates.rows_buffered}" in plan_of(ours)
 
 
 def test_a_changed_row_has_its_changes_and_nothing_else(
@@ -222,8 +222,8 @@ def test_filters_and_aggregates_stay_with_the_indexes(ours: DataFrame) -> None:
     assert not is_counted(ours.where("tiny = 5"))
     assert "BatchScan" not in plan_of(ours.groupBy("city").count())
     # Of the pending rows only those that the filter chooses are read.
-    assert "rows pending" not in plan_of(ours.where("id = 700"))
-    assert "rows pending: 1" in plan_of(ours.where("id = 5003"))
+    assert "buffered rows" not in plan_of(ours.where("id = 700"))
+    assert "buffered rows: 1" in plan_of(ours.where("id = 5003"))
 
 
 def test_queries_give_what_our_session_gives(
@@ -313,7 +313,7 @@ def test_rows_that_are_only_deleted_leave_everything_to_the_indexes(spark: Spark
     assert is_counted(ours.where("k = 7"))
     assert not has_filter(ours.where("k = 7"))
     assert ours.where("k = 7").count() == count - 2
-    assert "rows pending" not in plan_of(ours)
+    assert "buffered rows" not in plan_of(ours)
 
 
 def test_a_store_elsewhere_and_the_index_off(spark: SparkSession, tmp_path: Path) -> None:

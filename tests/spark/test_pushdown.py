@@ -211,4 +211,4 @@ def test_metrics_reach_spark(ours: DataFrame) -> None:
     frame.collect()
     names = scan.metrics().keySet().mkString(",")
     assert "rowGroupsSkipped" in names
-    assert "rowsCertain" in names
+    assert "rowsExact" in names

@@ -53,7 +53,7 @@ PROMISES = {
         "tests that count reads by a layer around the store (`layer.rs`), `test_pushdown.py`"
     ),
     "an error says what to do, and nothing is lost": (
-        "`bad_input.rs`, `refused.rs`, `test_exceptions.py`, `test_errors.py`"
+        "`bad_input.rs`, `unsupported.rs`, `test_exceptions.py`, `test_errors.py`"
     ),
     "documents are true": ("`test_examples.py`, `tests/readme`, the examples of each crate's page"),
 }

@@ -6,11 +6,11 @@ use lakemark_table::advise::{Advice, Proposal};
 use lakemark_table::{CancelFlag, IndexKind, IndexSpec, Report, Table};
 
 use crate::args::{AdviseArgs, TextFormat};
-use crate::ask::open;
 use crate::failure::Failure;
 use crate::maintain::run_build;
 use crate::output;
 use crate::progress::CtrlC;
+use crate::queries::open;
 
 pub(crate) async fn advise(args: AdviseArgs) -> Result<(), Failure> {
     let cancel = CancelFlag::new();

@@ -43,7 +43,7 @@ pub enum Verb {
     Lookup(LookupArgs),
     /// Show which indexes answer a predicate, what is skipped, and why not more
     Explain(ExplainArgs),
-    /// Show what Lakemark knows about a table: files, rows, columns, pending updates, indexes, coverage
+    /// Show what Lakemark knows about a table: files, rows, columns, buffered updates, indexes, coverage
     Info(InfoArgs),
     /// List the versions of a table that can be asked for with --version: commits of a Delta table, manifests of others
     #[command(after_help = HISTORY_EXAMPLES)]
@@ -63,12 +63,12 @@ pub enum Verb {
     /// Remove the rows whose keys a file has
     #[command(after_help = CHANGE_EXAMPLES)]
     Delete(ChangeArgs),
-    /// Write the buffer of pending updates to a run now, and not only when it is full
+    /// Write the buffer of updates to a run now, and not only when it is full
     Flush(FlushArgs),
-    /// Decide what becomes of pending updates whose store does not belong to the Delta table any more
+    /// Decide what becomes of buffered updates whose store does not belong to the Delta table any more
     #[command(after_help = REPAIR_NOTE)]
     Repair(RepairArgs),
-    /// Fold pending rows into the data files: by one commit of a Delta table, or into the store of a folder
+    /// Compact buffered rows into the table's files: by one commit of a Delta table, or into the store of a folder
     #[command(after_help = MIGRATE_EXAMPLES)]
     Migrate(MigrateArgs),
     /// Remove old manifests, index files and runs that nobody needs any more, and with them old versions; the data stays as it is
@@ -152,12 +152,12 @@ pub struct CreateArgs {
     pub no_build: bool,
     /// How the build runs.
     #[command(flatten)]
-    pub tuning: Tuning,
+    pub tuning: TuningArgs,
 }
 
 /// How a build runs.
 #[derive(Debug, Default, Args)]
-pub struct Tuning {
+pub struct TuningArgs {
     /// Memory for unfinished parts of the build, e.g. 512M or 2G; a quarter of the machine's if it is left out
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory: Option<u64>,
@@ -186,7 +186,7 @@ pub struct AdviseArgs {
     pub json: bool,
     /// How the build runs.
     #[command(flatten)]
-    pub tuning: Tuning,
+    pub tuning: TuningArgs,
     /// How the advice is printed
     #[arg(long, value_enum, default_value_t = TextFormat::Text)]
     pub format: TextFormat,
@@ -214,7 +214,7 @@ pub struct CompactArgs {
     pub index: Option<String>,
     /// How the build runs.
     #[command(flatten)]
-    pub tuning: Tuning,
+    pub tuning: TuningArgs,
     /// How the report is printed
     #[arg(long, value_enum, default_value_t = TextFormat::Text)]
     pub format: TextFormat,
@@ -347,12 +347,12 @@ pub struct KeyArgs {
     /// Column of the key; several are separated by commas
     #[arg(long, value_name = "COL[,COL]", value_delimiter = ',', required = true)]
     pub on: Vec<String>,
-    /// Option of pending updates; may be given several times
+    /// Option of buffered updates; may be given several times
     #[arg(long = "with", value_name = "KEY=VALUE", value_parser = key_value)]
     pub options: Vec<KeyValue>,
     /// How the index is built.
     #[command(flatten)]
-    pub tuning: Tuning,
+    pub tuning: TuningArgs,
 }
 
 /// `lakemark insert`, `upsert`, `update` and `delete`.
@@ -397,13 +397,13 @@ pub struct RepairArgs {
     pub at: TableArgs,
     /// `keep` lets them count over what the table has of their keys, `discard` forgets them
     #[arg(long, value_enum)]
-    pub pending: PendingChoice,
+    pub buffered: RepairChoice,
 }
 
-/// What becomes of pending updates.
+/// What becomes of buffered updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PendingChoice {
-    /// They stay pending
+pub enum RepairChoice {
+    /// They stay in the buffer
     Keep,
     /// They are forgotten
     Discard,
@@ -415,7 +415,7 @@ pub struct MigrateArgs {
     /// The table.
     #[command(flatten)]
     pub at: TableArgs,
-    /// How much of what is pending, above 0 up to 1: the rows with the lowest keys first
+    /// How much of what is buffered, above 0 up to 1: the rows with the lowest keys first
     #[arg(long, value_name = "SHARE", value_parser = share, default_value = "1")]
     pub fraction: f64,
     /// Do nothing while less of the cache than this is full, such as 50%

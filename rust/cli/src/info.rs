@@ -4,9 +4,9 @@ use lakemark_datafusion::table_info;
 use lakemark_table::Report;
 
 use crate::args::{InfoArgs, TextFormat};
-use crate::ask::open_at;
 use crate::failure::Failure;
 use crate::output;
+use crate::queries::open_at;
 
 pub(crate) async fn info(args: InfoArgs) -> Result<(), Failure> {
     let table = open_at(&args.at, args.version).await?;

@@ -1,8 +1,8 @@
 //! Rows for changes, from a file or a pipe. Formats without types of their own are read in the types of the table, by the
 //! names of their columns.
 
-mod fitted;
 mod json;
+mod typed;
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -81,13 +81,13 @@ fn csv_rows(bytes: &[u8], table: &SchemaRef) -> Result<RecordBatch, ArrowError> 
         return Err(ArrowError::CsvError("it is empty; its first line names the columns".to_owned()));
     }
     let names = header.fields().iter().map(|field| field.name().trim().to_owned());
-    let schema = Arc::new(Schema::new(names.map(|name| typed(name, table)).collect::<Vec<_>>()));
+    let schema = Arc::new(Schema::new(names.map(|name| csv_field(name, table)).collect::<Vec<_>>()));
     let reader = csv::ReaderBuilder::new(Arc::clone(&schema)).with_header(true).build(bytes)?;
     concat_batches(&schema, &reader.collect::<Result<Vec<_>, _>>()?)
 }
 
 /// The column of that name as text can be read: in the table's type, or as text that is cast later.
-fn typed(name: String, table: &SchemaRef) -> Field {
+fn csv_field(name: String, table: &SchemaRef) -> Field {
     let of = table.field_with_name(&name).map(|field| field.data_type().clone());
     // The reader would cut decimals and the time that stands behind a date, and take large numbers for infinite ones.
     let readable = |of: &DataType| of.is_integer() || matches!(of, DataType::Boolean);
@@ -98,7 +98,7 @@ fn typed(name: String, table: &SchemaRef) -> Field {
 fn json_rows(file: &str, bytes: &[u8], table: &SchemaRef, operation: Operation) -> Result<RecordBatch, Failure> {
     let objects = json::objects(bytes).map_err(|error| unreadable(file, &error))?;
     let fitted = objects.into_iter().enumerate().map(|(row, object)| {
-        fitted::row(&object, table)
+        typed::row(&object, table)
             .map_err(|misfit| Failure::Error(format!("row {row} of {file} has {}", misfit.text())))
     });
     let rows = fitted.collect::<Result<Vec<_>, _>>()?;

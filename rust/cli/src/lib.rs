@@ -14,7 +14,6 @@
 
 mod advise;
 pub mod args;
-mod ask;
 mod execute;
 pub mod failure;
 mod info;
@@ -23,6 +22,7 @@ mod maintain;
 pub mod output;
 mod progress;
 mod prompt;
+mod queries;
 mod shell;
 pub mod statements;
 mod updates;
@@ -75,9 +75,9 @@ async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Some(Verb::Index(IndexVerb::List(list))) => maintain::list(list).await,
         Some(Verb::Index(IndexVerb::Drop(drop))) => maintain::drop_index(drop).await,
         Some(Verb::Index(IndexVerb::Verify(verify))) => maintain::verify(verify).await,
-        Some(Verb::Count(count)) => ask::count(count).await,
-        Some(Verb::Lookup(lookup)) => ask::lookup(lookup).await,
-        Some(Verb::Explain(explain)) => ask::explain(explain).await,
+        Some(Verb::Count(count)) => queries::count(count).await,
+        Some(Verb::Lookup(lookup)) => queries::lookup(lookup).await,
+        Some(Verb::Explain(explain)) => queries::explain(explain).await,
         Some(Verb::Key(key)) => updates::key(key).await,
         Some(Verb::Insert(change)) => updates::change(Operation::Insert, change).await,
         Some(Verb::Upsert(change)) => updates::change(Operation::Upsert, change).await,

@@ -11,12 +11,12 @@ use lakemark_table::{
 };
 
 use crate::args::{
-    BuildArgs, CompactArgs, CreateArgs, DropArgs, HistoryArgs, KeyValue, ListArgs, Tuning, VacuumArgs, VerifyArgs,
+    BuildArgs, CompactArgs, CreateArgs, DropArgs, HistoryArgs, KeyValue, ListArgs, TuningArgs, VacuumArgs, VerifyArgs,
 };
-use crate::ask::open;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::{Bar, CtrlC};
+use crate::queries::open;
 
 pub(crate) async fn create(args: CreateArgs) -> Result<(), Failure> {
     let cancel = CancelFlag::new();
@@ -69,7 +69,7 @@ pub(crate) async fn build(args: BuildArgs) -> Result<(), Failure> {
 pub(crate) async fn run_build(
     table: &Table,
     index: Option<String>,
-    tuning: &Tuning,
+    tuning: &TuningArgs,
     cancel: CancelFlag,
 ) -> Result<BuildReport, Failure> {
     run_with(table, build_options(index, tuning, cancel)).await
@@ -86,7 +86,7 @@ async fn run_with(table: &Table, options: BuildOptions) -> Result<BuildReport, F
     })
 }
 
-pub(crate) fn build_options(index: Option<String>, tuning: &Tuning, cancel: CancelFlag) -> BuildOptions {
+pub(crate) fn build_options(index: Option<String>, tuning: &TuningArgs, cancel: CancelFlag) -> BuildOptions {
     BuildOptions {
         memory_bytes: tuning.memory,
         threads: tuning.threads.map(std::num::NonZeroUsize::get),

@@ -1,6 +1,7 @@
 //! Writes results to stdout: rows as a table, JSON or CSV, and reports as text or JSON.
 
 use std::io::{self, BufWriter, Write};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -51,7 +52,7 @@ pub async fn rows(mut stream: SendableRecordBatchStream, format: Format, max_row
     }
     let mut writer = RowWriter::new(format, schema, max_rows);
     while let Some(batch) = stream.next().await {
-        if writer.write(batch?)? == Wanted::Enough {
+        if writer.write(batch?)?.is_break() {
             break;
         }
     }
@@ -61,24 +62,19 @@ pub async fn rows(mut stream: SendableRecordBatchStream, format: Format, max_row
 /// Writes rows that are at hand.
 pub fn batch(batch: RecordBatch, format: Format) -> Result<(), Failure> {
     let mut writer = RowWriter::new(format, batch.schema(), 0);
-    writer.write(batch)?;
+    // There is only this batch.
+    let _ = writer.write(batch)?;
     writer.finish()
-}
-
-#[derive(PartialEq)]
-enum Wanted {
-    More,
-    Enough,
 }
 
 /// JSON and CSV are written as rows arrive; a table waits for all of them, because its widths do.
 struct RowWriter {
-    kind: Kind,
+    kind: RowFormat,
     /// Set once the reader of our output is gone.
     closed: Arc<AtomicBool>,
 }
 
-enum Kind {
+enum RowFormat {
     Table { batches: Vec<RecordBatch>, schema: SchemaRef, rows: usize, max_rows: usize },
     Json(Box<json::Writer<Out, JsonArray>>),
     Csv { writer: Box<csv::Writer<Out>>, schema: SchemaRef, rows: usize },
@@ -91,35 +87,38 @@ impl RowWriter {
         let kind = match format {
             Format::Table => {
                 let max_rows = if max_rows == 0 { usize::MAX } else { max_rows };
-                Kind::Table { batches: Vec::new(), schema, rows: 0, max_rows }
+                RowFormat::Table { batches: Vec::new(), schema, rows: 0, max_rows }
             }
-            Format::Json => Kind::Json(Box::new(json::WriterBuilder::new().with_explicit_nulls(true).build(out))),
-            Format::Csv => {
-                Kind::Csv { writer: Box::new(csv::WriterBuilder::new().with_header(true).build(out)), schema, rows: 0 }
-            }
+            Format::Json => RowFormat::Json(Box::new(json::WriterBuilder::new().with_explicit_nulls(true).build(out))),
+            Format::Csv => RowFormat::Csv {
+                writer: Box::new(csv::WriterBuilder::new().with_header(true).build(out)),
+                schema,
+                rows: 0,
+            },
         };
         Self { kind, closed }
     }
 
-    fn write(&mut self, batch: RecordBatch) -> Result<Wanted, Failure> {
+    /// Breaks when no further row would be shown.
+    fn write(&mut self, batch: RecordBatch) -> Result<ControlFlow<()>, Failure> {
         if batch.num_rows() == 0 {
-            return Ok(Wanted::More);
+            return Ok(ControlFlow::Continue(()));
         }
         match &mut self.kind {
-            Kind::Table { batches, rows, max_rows, .. } => {
+            RowFormat::Table { batches, rows, max_rows, .. } => {
                 *rows += batch.num_rows();
                 batches.push(batch);
                 // One row too many says that there are more.
-                return Ok(if *rows > *max_rows { Wanted::Enough } else { Wanted::More });
+                return Ok(if *rows > *max_rows { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
             }
-            Kind::Json(writer) => writer.write(&batch).map_err(failure)?,
-            Kind::Csv { writer, rows, .. } => {
+            RowFormat::Json(writer) => writer.write(&batch).map_err(failure)?,
+            RowFormat::Csv { writer, rows, .. } => {
                 *rows += batch.num_rows();
                 writer.write(&batch).map_err(failure)?;
             }
         }
         self.reader_is_there()?;
-        Ok(Wanted::More)
+        Ok(ControlFlow::Continue(()))
     }
 
     fn reader_is_there(&self) -> Result<(), Failure> {
@@ -128,7 +127,7 @@ impl RowWriter {
 
     fn finish(self) -> Result<(), Failure> {
         match self.kind {
-            Kind::Table { mut batches, schema, rows, max_rows } => {
+            RowFormat::Table { mut batches, schema, rows, max_rows } => {
                 let cut = rows.saturating_sub(max_rows);
                 if let Some(last) = batches.pop() {
                     batches.push(last.slice(0, last.num_rows().saturating_sub(cut)));
@@ -143,13 +142,13 @@ impl RowWriter {
                 }
                 Ok(())
             }
-            Kind::Json(mut writer) => {
+            RowFormat::Json(mut writer) => {
                 writer.finish().map_err(failure)?;
                 let mut out = writer.into_inner();
                 out.write_all(b"\n")?;
                 Ok(out.flush()?)
             }
-            Kind::Csv { mut writer, schema, rows } => {
+            RowFormat::Csv { mut writer, schema, rows } => {
                 if rows == 0 {
                     // The header is written with the first batch, so that no rows need an empty one.
                     writer.write(&RecordBatch::new_empty(schema)).map_err(failure)?;

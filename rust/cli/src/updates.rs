@@ -10,10 +10,10 @@ use lakemark_table::{
 };
 use serde_json::json;
 
-use crate::args::{ChangeArgs, FlushArgs, KeyArgs, MigrateArgs, PendingChoice, RepairArgs, TextFormat, Tuning};
-use crate::ask::open;
+use crate::args::{ChangeArgs, FlushArgs, KeyArgs, MigrateArgs, RepairArgs, RepairChoice, TextFormat, TuningArgs};
 use crate::failure::Failure;
 use crate::progress::{Bar, CtrlC};
+use crate::queries::open;
 use crate::{input, maintain, output};
 
 pub(crate) async fn key(args: KeyArgs) -> Result<(), Failure> {
@@ -31,7 +31,7 @@ async fn declare(
     table: &Arc<Table>,
     columns: &[String],
     options: &BTreeMap<String, String>,
-    tuning: &Tuning,
+    tuning: &TuningArgs,
 ) -> Result<bool, Failure> {
     let cancel = CancelFlag::new();
     let _listening = CtrlC::sets(cancel.clone())?;
@@ -44,7 +44,7 @@ pub(crate) async fn change(operation: Operation, args: ChangeArgs) -> Result<(),
     // Read before a key is declared: a file that cannot be read changes nothing at all.
     let rows = input::rows(&args.file, &table.snapshot().await?.schema(), operation).await?;
     if let Some(key) = &args.key {
-        declare(&table, key, &BTreeMap::new(), &Tuning { quiet: args.quiet, ..Tuning::default() }).await?;
+        declare(&table, key, &BTreeMap::new(), &TuningArgs { quiet: args.quiet, ..TuningArgs::default() }).await?;
     }
     let transaction = args.txn_app_id.zip(args.txn_version);
     let transaction = transaction.map(|(application, version)| Transaction { application, version });
@@ -55,7 +55,7 @@ pub(crate) async fn change(operation: Operation, args: ChangeArgs) -> Result<(),
     let written = written?;
     let number = |number: u64| -> ArrayRef { Arc::new(UInt64Array::from(vec![number])) };
     let row = RecordBatch::try_from_iter([("rows", number(written.rows)), ("sequence", number(written.sequence))])
-        .map_err(|error| Failure::Error(format!("the change was made and cannot be told of: {error}")))?;
+        .map_err(|error| Failure::Error(format!("the change was made and cannot be reported: {error}")))?;
     output::batch(row, args.format)
 }
 
@@ -76,14 +76,14 @@ pub(crate) async fn flush(args: FlushArgs) -> Result<(), Failure> {
 
 pub(crate) async fn repair(args: RepairArgs) -> Result<(), Failure> {
     let table = open(&args.at).await?;
-    let pending = match args.pending {
-        PendingChoice::Keep => RepairAction::Keep,
-        PendingChoice::Discard => RepairAction::Discard,
+    let action = match args.buffered {
+        RepairChoice::Keep => RepairAction::Keep,
+        RepairChoice::Discard => RepairAction::Discard,
     };
-    match (table.repair(pending).await?, args.pending) {
+    match (table.repair(action).await?, args.buffered) {
         (false, _) => output::text("nothing to repair: store and table belong together"),
-        (true, PendingChoice::Keep) => output::text("the pending updates are kept, and count over what the table has"),
-        (true, PendingChoice::Discard) => output::text("the pending updates are discarded"),
+        (true, RepairChoice::Keep) => output::text("the buffered updates are kept, and count over what the table has"),
+        (true, RepairChoice::Discard) => output::text("the buffered updates are discarded"),
     }
 }
 

@@ -10,7 +10,7 @@ extensions_options! {
         /// Whether scans may use indexes; without them every file is scanned.
         pub use_index: bool, default = true
         /// Whether rows that an index found before may be taken from memory (at most 256 MiB a process).
-        pub use_cache: bool, default = true
+        pub selection_cache: bool, default = true
         /// Whether texts are views inside of plans that join, group or compare rows, as they are in the engine's own tables.
         pub use_views: bool, default = true
         /// Whether indexes are asked for the keys of a join's build side (at most 1,048,576 rows and 64 MiB).

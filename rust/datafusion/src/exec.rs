@@ -5,9 +5,9 @@
 //! Invariant: an operator gives the same rows with an index and without. A filter that comes while a query runs removes only rows that no
 //! operator above would keep.
 
-pub(crate) mod aggregate;
 pub(crate) mod build_keys;
-pub(crate) mod dynamic;
-pub(crate) mod facts;
+pub(crate) mod dynamic_filters;
+pub(crate) mod index_aggregate;
 pub(crate) mod index_only;
 pub(crate) mod scan;
+pub(crate) mod scan_probe;

@@ -22,13 +22,13 @@ mod read;
 mod sql;
 
 pub use api::advise::{advise, advise_session};
+pub use api::aggregates::{count_distinct, group_count, min_max, sum_mean};
 pub use api::info::table_info;
 pub use api::lookup::{RowsWithSchema, lookup};
 pub use api::query::{QueryOptions, count, explain, explain_count, filter_of, scan};
-pub use api::summaries::{count_distinct, group_count, min_max, sum_mean};
 pub use config::LakemarkOptions;
 pub use error::{from_engine, to_engine};
-pub use exec::aggregate::{IndexAggregateExec, IndexAggregates};
+pub use exec::index_aggregate::{IndexAggregateExec, IndexAggregates};
 pub use exec::scan::LakemarkScanExec;
 pub use expr::translate::translate;
 pub use lakemark_table::{Error, ErrorKind, Result};

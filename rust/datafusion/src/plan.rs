@@ -4,8 +4,8 @@
 //!
 //! Invariant: a statement sees one state of each table.
 
-pub(crate) mod pending;
-pub(crate) mod pins;
+pub(crate) mod buffered_count;
 pub(crate) mod provider;
 pub(crate) mod rules;
 pub(crate) mod scan;
+pub(crate) mod statement_snapshots;

@@ -6,9 +6,9 @@
 
 pub(crate) mod access;
 pub(crate) mod damage;
-pub(crate) mod gaps;
-pub(crate) mod held;
-pub(crate) mod known;
+pub(crate) mod memory_gauge;
+pub(crate) mod planning_cache;
+pub(crate) mod read_cost;
 pub(crate) mod reader;
-pub(crate) mod reading;
+pub(crate) mod row_filter;
 pub(crate) mod statistics;

@@ -6,10 +6,10 @@
 
 pub(crate) mod dml;
 pub(crate) mod factory;
+pub(crate) mod fast_path;
 pub(crate) mod parameters;
 pub(crate) mod schema;
 pub(crate) mod session;
-pub(crate) mod shortcut;
 pub(crate) mod statement;
 pub(crate) mod unreadable;
 pub(crate) mod versions;

@@ -55,7 +55,7 @@ impl KeyFilter {
     pub(crate) fn decode(rows: u32, input: &mut ByteReader<'_>) -> Result<Self> {
         let tag = input.u8()?;
         if tag != TAG {
-            return Err(FormatError::invalid("the byte behind the runs of a resolution", tag, TAG));
+            return Err(FormatError::invalid("the byte behind the runs of a position map", tag, TAG));
         }
         let count = input.count("the number of key columns", 1)?;
         let types = (0..count).map(|_| KeyType::decode(input)).collect::<Result<_>>()?;

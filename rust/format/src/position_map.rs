@@ -98,7 +98,7 @@ impl PositionMap {
     }
 
     fn decode_body(id: [u8; 16], body: &[u8]) -> Result<Self> {
-        let mut input = ByteReader::new("the resolution", body);
+        let mut input = ByteReader::new("the position map", body);
         let mut lists = PositionLists { room: MAX_RESOLVED_ROWS };
         let run = input.array()?;
         let rows = input.varint_u32("the rows of a run")?;
@@ -232,5 +232,5 @@ fn check_total(rows: u64, limit: u32) -> Result<()> {
     if rows <= u64::from(limit) {
         return Ok(());
     }
-    Err(FormatError::TooLong { what: "the rows of all lists of a resolution", got: rows, limit: u64::from(limit) })
+    Err(FormatError::TooLong { what: "the rows of all lists of a position map", got: rows, limit: u64::from(limit) })
 }

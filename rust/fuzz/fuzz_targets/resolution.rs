@@ -29,7 +29,7 @@ fn decode(bytes: &[u8]) {
     for run in &resolution.runs {
         check(&run.replaced, run.rows);
     }
-    let again = resolution.encode().expect("a resolution that was read");
+    let again = resolution.encode().expect("a position map that was read");
     assert_eq!(PositionMap::decode(&again), Ok(resolution));
 }
 

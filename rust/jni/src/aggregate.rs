@@ -15,9 +15,9 @@ use lakemark_format::column;
 use lakemark_table::{GroupCountRequest, MinMax, MinMaxRequest, Probe, field_of};
 use serde::Deserialize;
 
-use crate::answer::Chosen;
 use crate::error::{NativeError, Result};
 use crate::filter;
+use crate::filter_result::SelectedBuffer;
 use crate::handle::Pinned;
 use crate::plan::probe;
 use crate::types::spark_type;
@@ -33,14 +33,14 @@ const SUM_DIGITS: u8 = 10;
 
 /// The aggregate that Spark requests.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Question {
+pub(crate) struct SparkAggregate {
     /// Columns and fields by which rows are grouped; one group of all rows if there are none.
     groups: Vec<String>,
-    measures: Vec<Measure>,
+    measures: Vec<SparkMeasure>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Measure {
+struct SparkMeasure {
     function: Function,
     /// None for `count_all`.
     column: Option<String>,
@@ -58,20 +58,20 @@ enum Function {
 }
 
 /// One row per group: its values, then the measures in their order. None if the indexes do not know all of it.
-pub(crate) async fn answer(pinned: &Pinned, filter: &str, question: &Question) -> Result<Option<RecordBatch>> {
-    let Some(mut groups) = Groups::new(pinned, question)? else { return Ok(None) };
-    let answer = probe(pinned, filter).await?;
-    let Some(rows) = answer.certain_rows() else { return Ok(None) };
-    let answered = match question.groups.is_empty() {
-        true => groups.add_all_rows(rows) && groups.ask_columns(pinned, filter, &answer.files).await?,
-        false => groups.ask_groups(pinned, filter, &answer.files).await?,
+pub(crate) async fn answer(pinned: &Pinned, filter: &str, aggregate: &SparkAggregate) -> Result<Option<RecordBatch>> {
+    let Some(mut groups) = GroupStates::new(pinned, aggregate)? else { return Ok(None) };
+    let result = probe(pinned, filter).await?;
+    let Some(rows) = result.exact_row_count() else { return Ok(None) };
+    let answered = match aggregate.groups.is_empty() {
+        true => groups.add_all_rows(rows) && groups.ask_columns(pinned, filter, &result.files).await?,
+        false => groups.ask_groups(pinned, filter, &result.files).await?,
     };
-    if answered && groups.add_pending(pinned, &answer.pending).await? { groups.finish() } else { Ok(None) }
+    if answered && groups.add_buffered(pinned, &result.buffered).await? { groups.finish() } else { Ok(None) }
 }
 
 /// Groups while they are put together.
-struct Groups<'a> {
-    question: &'a Question,
+struct GroupStates<'a> {
+    aggregate: &'a SparkAggregate,
     keys: Codec,
     /// By measure, for those that keep values.
     values: Vec<Option<Codec>>,
@@ -88,9 +88,9 @@ enum State {
     Sum(Option<i128>),
 }
 
-impl<'a> Groups<'a> {
+impl<'a> GroupStates<'a> {
     /// None if a column has no type that Spark and the index order alike.
-    fn new(pinned: &Pinned, question: &'a Question) -> Result<Option<Self>> {
+    fn new(pinned: &Pinned, aggregate: &'a SparkAggregate) -> Result<Option<Self>> {
         let schema = pinned.snapshot.schema();
         let typed = |name: &String| -> Result<Option<DataType>> {
             let Some(field) = field_of(&schema, name) else { return Ok(None) };
@@ -98,12 +98,12 @@ impl<'a> Groups<'a> {
             if known { spark_type(name, field.data_type()).map(Some) } else { Ok(None) }
         };
         let mut keys = Vec::new();
-        for name in &question.groups {
+        for name in &aggregate.groups {
             let Some(data_type) = typed(name)? else { return Ok(None) };
             keys.push(data_type);
         }
         let mut values = Vec::new();
-        for Measure { function, column } in &question.measures {
+        for SparkMeasure { function, column } in &aggregate.measures {
             let Some(name) = column else {
                 values.push(None);
                 continue;
@@ -116,7 +116,7 @@ impl<'a> Groups<'a> {
             values.push(Some(Codec::new(vec![data_type])?));
         }
         let keys = Codec::new(keys)?;
-        Ok(Some(Self { question, keys, values, places: HashMap::new(), states: Vec::new() }))
+        Ok(Some(Self { aggregate, keys, values, places: HashMap::new(), states: Vec::new() }))
     }
 
     /// The one group of all rows, which is there also if no row is.
@@ -124,7 +124,7 @@ impl<'a> Groups<'a> {
         let Some(states) = self.group(Box::default()) else { return false };
         let Ok(rows) = i64::try_from(rows) else { return false };
         let Some(states) = self.states.get_mut(states) else { return false };
-        for (state, measure) in states.iter_mut().zip(&self.question.measures) {
+        for (state, measure) in states.iter_mut().zip(&self.aggregate.measures) {
             if let (State::Rows(count), Function::CountAll) = (state, measure.function) {
                 *count = rows;
             }
@@ -134,11 +134,11 @@ impl<'a> Groups<'a> {
 
     /// Answers one column after the other; false as soon as one is not known.
     async fn ask_columns(&mut self, pinned: &Pinned, filter: &str, probe: &Probe) -> Result<bool> {
-        let question = self.question;
+        let aggregate = self.aggregate;
         let columns: BTreeSet<&String> =
-            question.measures.iter().filter_map(|measure| measure.column.as_ref()).collect();
+            aggregate.measures.iter().filter_map(|measure| measure.column.as_ref()).collect();
         for column in columns {
-            let of_column = question.measures.iter().filter(|measure| measure.column.as_ref() == Some(column));
+            let of_column = aggregate.measures.iter().filter(|measure| measure.column.as_ref() == Some(column));
             let extremes = |function| matches!(function, Function::Min | Function::Max);
             let by_bounds =
                 of_column.clone().all(|measure| extremes(measure.function) || measure.function == Function::Count);
@@ -165,26 +165,26 @@ impl<'a> Groups<'a> {
 
     /// The columns of groups and measures.
     fn columns(&self) -> BTreeSet<&'a String> {
-        let measured = self.question.measures.iter().filter_map(|measure| measure.column.as_ref());
-        self.question.groups.iter().chain(measured).collect()
+        let measured = self.aggregate.measures.iter().filter_map(|measure| measure.column.as_ref());
+        self.aggregate.groups.iter().chain(measured).collect()
     }
 
     /// Whether only sums and the number of rows with a value are requested of a column.
     fn is_summed(&self, column: &String) -> bool {
         let mut of_column =
-            self.question.measures.iter().filter(|measure| measure.column.as_ref() == Some(column)).peekable();
-        !self.question.groups.contains(column)
+            self.aggregate.measures.iter().filter(|measure| measure.column.as_ref() == Some(column)).peekable();
+        !self.aggregate.groups.contains(column)
             && of_column.peek().is_some()
             && of_column.all(|measure| matches!(measure.function, Function::Sum | Function::Count))
     }
 
     /// Adds buffered rows, which a filter selected; false if they are too many.
-    async fn add_pending(&mut self, pinned: &Pinned, chosen: &Chosen) -> Result<bool> {
+    async fn add_buffered(&mut self, pinned: &Pinned, buffered: &SelectedBuffer) -> Result<bool> {
         let columns = self.columns();
-        if chosen.row_count() == 0 || columns.is_empty() {
+        if buffered.row_count() == 0 || columns.is_empty() {
             return Ok(true);
         }
-        let Some(batches) = chosen.values(pinned, &columns).await? else { return Ok(false) };
+        let Some(batches) = buffered.values(pinned, &columns).await? else { return Ok(false) };
         for batch in batches {
             let column = |name: &String| batch.column_by_name(name).cloned();
             if !self.add(&column, &vec![1; batch.num_rows()])? {
@@ -224,17 +224,17 @@ impl<'a> Groups<'a> {
 
     /// Adds values that so many rows hold; false if groups or values become too many, or a number too large.
     fn add(&mut self, column: &dyn Fn(&String) -> Option<ArrayRef>, rows: &[u64]) -> Result<bool> {
-        let keys: Vec<ArrayRef> = self.question.groups.iter().filter_map(column).collect();
+        let keys: Vec<ArrayRef> = self.aggregate.groups.iter().filter_map(column).collect();
         let keys = self.keys.encode(&keys, rows.len())?;
         let places: Option<Vec<usize>> = keys.into_iter().map(|key| self.group(key)).collect();
         let Some(places) = places else { return Ok(false) };
-        for (number, measure) in self.question.measures.iter().enumerate() {
+        for (number, measure) in self.aggregate.measures.iter().enumerate() {
             let array = measure.column.as_ref().and_then(column);
-            if array.is_none() && (measure.column.is_some() || self.question.groups.is_empty()) {
+            if array.is_none() && (measure.column.is_some() || self.aggregate.groups.is_empty()) {
                 continue;
             }
             let codec = self.values.get_mut(number).and_then(Option::as_mut);
-            let Some(values) = Values::of(measure.function, array, codec, rows.len())? else { return Ok(false) };
+            let Some(values) = MeasureValues::of(measure.function, array, codec, rows.len())? else { return Ok(false) };
             for (row, (place, rows)) in places.iter().zip(rows).enumerate() {
                 let state = self.states.get_mut(*place).and_then(|states| states.get_mut(number));
                 let Some(state) = state else { return Err(NativeError::internal("a group has no such measure")) };
@@ -248,7 +248,7 @@ impl<'a> Groups<'a> {
 
     fn add_bounds(&mut self, column: &String, bounds: &MinMax) -> Result<()> {
         for part in bounds.columns.iter().flatten() {
-            for (number, measure) in self.question.measures.iter().enumerate() {
+            for (number, measure) in self.aggregate.measures.iter().enumerate() {
                 if measure.column.as_ref() != Some(column) {
                     continue;
                 }
@@ -256,7 +256,7 @@ impl<'a> Groups<'a> {
                 let bound = if measure.function == Function::Min { &part.least } else { &part.greatest };
                 match (measure.function, self.values.get_mut(number).and_then(Option::as_mut)) {
                     (Function::Min | Function::Max, codec @ Some(_)) => {
-                        if let Some(values) = Values::of(measure.function, Some(Arc::clone(bound)), codec, 1)? {
+                        if let Some(values) = MeasureValues::of(measure.function, Some(Arc::clone(bound)), codec, 1)? {
                             state.add(measure.function, &values, 0, 1);
                         }
                     }
@@ -280,7 +280,7 @@ impl<'a> Groups<'a> {
             if next == MAX_GROUPS {
                 return None;
             }
-            self.states.push(self.question.measures.iter().map(|measure| State::before(measure.function)).collect());
+            self.states.push(self.aggregate.measures.iter().map(|measure| State::before(measure.function)).collect());
         }
         Some(place)
     }
@@ -289,12 +289,12 @@ impl<'a> Groups<'a> {
         let mut keys: Vec<(&[u8], usize)> = self.places.iter().map(|(key, place)| (key.as_ref(), *place)).collect();
         keys.sort_unstable();
         let mut columns = self.keys.decode(keys.iter().map(|(key, _)| Some(*key)))?;
-        let names = self.question.groups.iter().map(|name| column::display(name));
+        let names = self.aggregate.groups.iter().map(|name| column::display(name));
         let mut fields: Vec<Field> =
             names.zip(&columns).map(|(name, array)| Field::new(name, array.data_type().clone(), true)).collect();
         for (number, codec) in self.values.iter().enumerate() {
             let states = keys.iter().filter_map(|(_, place)| self.states.get(*place)?.get(number));
-            let Some(measure) = self.question.measures.get(number) else { continue };
+            let Some(measure) = self.aggregate.measures.get(number) else { continue };
             let Some(told) = finished(measure.function, states, codec.as_ref())? else { return Ok(None) };
             fields.push(Field::new(format!("measure_{number}"), told.values.data_type().clone(), told.nullable));
             columns.push(told.values);
@@ -305,14 +305,14 @@ impl<'a> Groups<'a> {
 }
 
 /// The values of a measure's column, as the measure needs them.
-enum Values {
+enum MeasureValues {
     Rows,
     Held(Vec<bool>),
     Encoded(Vec<Option<Box<[u8]>>>),
     Numbers(Vec<Option<i128>>),
 }
 
-impl Values {
+impl MeasureValues {
     fn of(function: Function, array: Option<ArrayRef>, codec: Option<&mut Codec>, rows: usize) -> Result<Option<Self>> {
         let (Some(array), Some(codec)) = (array, codec) else { return Ok(Some(Self::Rows)) };
         let array = codec.cast(&array, 0)?;
@@ -346,26 +346,26 @@ impl State {
     }
 
     /// Adds one value that so many rows hold; none if a number grows too large, or different values become too many.
-    fn add(&mut self, function: Function, values: &Values, row: usize, rows: u64) -> Option<()> {
+    fn add(&mut self, function: Function, values: &MeasureValues, row: usize, rows: u64) -> Option<()> {
         match (self, values) {
-            (Self::Rows(count), Values::Rows) => *count = count.checked_add(i64::try_from(rows).ok()?)?,
-            (Self::Rows(count), Values::Held(held)) => {
+            (Self::Rows(count), MeasureValues::Rows) => *count = count.checked_add(i64::try_from(rows).ok()?)?,
+            (Self::Rows(count), MeasureValues::Held(held)) => {
                 if *held.get(row)? {
                     *count = count.checked_add(i64::try_from(rows).ok()?)?;
                 }
             }
-            (Self::Values(known), Values::Encoded(encoded)) => {
+            (Self::Values(known), MeasureValues::Encoded(encoded)) => {
                 known.extend(encoded.get(row)?.clone());
                 return (known.len() <= MAX_VALUES).then_some(());
             }
-            (Self::Best(best), Values::Encoded(encoded)) => {
+            (Self::Best(best), MeasureValues::Encoded(encoded)) => {
                 let Some(value) = encoded.get(row)? else { return Some(()) };
                 let better = best.as_ref().is_none_or(|best| (value < best) == (function == Function::Min));
                 if better {
                     *best = Some(value.clone());
                 }
             }
-            (Self::Sum(sum), Values::Numbers(numbers)) => {
+            (Self::Sum(sum), MeasureValues::Numbers(numbers)) => {
                 let Some(value) = numbers.get(row)? else { return Some(()) };
                 *sum = Some(sum.unwrap_or(0).checked_add(value.checked_mul(i128::from(rows))?)?);
             }

@@ -12,9 +12,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::error::{NativeError, Result};
-use crate::maintain::Tuning;
+use crate::maintain::BuildTuning;
 use crate::runtime::block_on;
-use crate::tables::Named;
+use crate::table_cache::TableRef;
 
 /// How often a task looks whether Spark has given it up.
 const ASK_EVERY: Duration = Duration::from_millis(100);
@@ -22,7 +22,7 @@ const ASK_EVERY: Duration = Duration::from_millis(100);
 /// The driver's request for a build.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Request {
+pub(crate) struct BuildRequest {
     /// The only index to build; all of them if none is given.
     index: Option<String>,
     /// Whether every segment is compared with the data first.
@@ -33,8 +33,8 @@ pub(crate) struct Request {
 }
 
 /// Builds what the declared indexes lack, and gives the report in JSON; `job` is an `io.lakemark.spark.jni.TaskRunner`.
-pub(crate) fn build(env: &mut Env<'_>, table: &Named, request: Request, job: &JObject<'_>) -> Result<Value> {
-    let Request { index, verify, workers } = request;
+pub(crate) fn build(env: &mut Env<'_>, table: &TableRef, request: BuildRequest, job: &JObject<'_>) -> Result<Value> {
+    let BuildRequest { index, verify, workers } = request;
     let options = BuildOptions { index, verify, ..BuildOptions::default() };
     let table = block_on(table.open())??;
     let plan = block_on(table.plan_build(&options, workers))??;
@@ -96,9 +96,9 @@ fn give_up(table: &Arc<Table>, parts: &[BuildPart], error: NativeError) -> Resul
 
 /// Runs a task; `is_unwanted` says whether Spark has given it up.
 pub(crate) fn run(
-    table: &Named,
+    table: &TableRef,
     task: &[u8],
-    tuning: Tuning,
+    tuning: BuildTuning,
     mut is_unwanted: impl FnMut() -> Result<bool>,
 ) -> Result<Vec<u8>> {
     let task = BuildTask::from_bytes(task)?;

@@ -20,15 +20,15 @@ use crate::error::{NativeError, Result, Throw};
 use crate::handle::{self, Pinned};
 use crate::maintain;
 use crate::plan;
-use crate::read::PieceReader;
+use crate::read::InputReader;
 use crate::read_points;
 use crate::row_groups;
 use crate::runtime::block_on;
-use crate::split::{Piece, ScanSpec};
+use crate::split::{ScanSpec, SplitInput};
 use crate::staging;
-use crate::stores::remember_stores;
+use crate::store_cache::remember_stores;
 use crate::stream::{Batches, Exported, Once, Panicking};
-use crate::tables::Named;
+use crate::table_cache::TableRef;
 use crate::types::spark_schema;
 
 fn optional(env: &Env<'_>, text: &JString<'_>) -> Result<Option<String>> {
@@ -36,8 +36,8 @@ fn optional(env: &Env<'_>, text: &JString<'_>) -> Result<Option<String>> {
 }
 
 /// The newest state of the table at a path.
-fn newest(env: &Env<'_>, path: &JString<'_>, store: &JString<'_>) -> Result<Named> {
-    Ok(Named { location: path.try_to_string(env)?, store: optional(env, store)?, version: None })
+fn newest(env: &Env<'_>, path: &JString<'_>, store: &JString<'_>) -> Result<TableRef> {
+    Ok(TableRef { location: path.try_to_string(env)?, store: optional(env, store)?, version: None })
 }
 
 /// `String version()`: the release of this library.
@@ -62,16 +62,16 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_openTable<'l>(
 ) -> jlong {
     env.with_env(|env| -> Result<jlong> {
         let (location, store) = (path.try_to_string(env)?, optional(env, &store)?);
-        let pinned = block_on(pin(Named { location, store, version: u64::try_from(version).ok() }, use_index))??;
+        let pinned = block_on(pin(TableRef { location, store, version: u64::try_from(version).ok() }, use_index))??;
         remember_stores(&pinned.location, pinned.store.as_deref(), &pinned.snapshot);
         Ok(handle::give(pinned))
     })
     .resolve::<Throw>()
 }
 
-async fn pin(named: Named, use_index: bool) -> Result<Pinned> {
+async fn pin(named: TableRef, use_index: bool) -> Result<Pinned> {
     let snapshot = named.open().await?.snapshot().await?;
-    let Named { location, store, .. } = named;
+    let TableRef { location, store, .. } = named;
     collations::refuse_in_delta(&location, &snapshot)?;
     Ok(Pinned { location, store, snapshot, use_index, probed: Arc::default() })
 }
@@ -118,7 +118,7 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_readPoint<'l>(
     .resolve::<Throw>()
 }
 
-/// `boolean isCertain(long table, String filter)`: whether the indexes alone say which rows the filter selects.
+/// `boolean isExact(long table, String filter)`: whether the indexes alone say which rows the filter selects.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_isExact<'l>(
     mut env: EnvUnowned<'l>,
@@ -129,7 +129,7 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_isExact<'l>(
     env.with_env(|env| -> Result<jboolean> {
         let filter = filter.try_to_string(env)?;
         let pinned = handle::get(table)?;
-        block_on(plan::is_certain(&pinned, &filter))?
+        block_on(plan::is_exact(&pinned, &filter))?
     })
     .resolve::<Throw>()
 }
@@ -151,73 +151,73 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_count<'l>(
     .resolve::<Throw>()
 }
 
-/// `void aggregate(long table, String filter, String question, long outStream)`: one row per group as an Arrow C stream, which has no
-/// column if the indexes do not know them; `question` is the JSON of an [`aggregate::Question`].
+/// `void aggregate(long table, String filter, String request, long outStream)`: one row per group as an Arrow C stream, which has no
+/// column if the indexes do not know them; `request` is the JSON of an [`aggregate::SparkAggregate`].
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_aggregate<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     table: jlong,
     filter: JString<'l>,
-    question: JString<'l>,
+    request: JString<'l>,
     out_stream: jlong,
 ) {
     env.with_env(|env| -> Result<()> {
         let filter = filter.try_to_string(env)?;
-        let question: aggregate::Question = serde_json::from_str(&question.try_to_string(env)?)?;
+        let request: aggregate::SparkAggregate = serde_json::from_str(&request.try_to_string(env)?)?;
         let pinned = handle::get(table)?;
-        let answer = block_on(async move { aggregate::answer(&pinned, &filter, &question).await })??;
-        export(Once::new(answer), out_stream)
+        let groups = block_on(async move { aggregate::answer(&pinned, &filter, &request).await })??;
+        export(Once::new(groups), out_stream)
     })
     .resolve::<Throw>()
 }
 
-/// `byte[] plan(long table, String filter, String wanted)`: the splits, as [`plan::Plan::encode`] writes them; `wanted` is the JSON of a
-/// [`plan::Wanted`].
+/// `byte[] plan(long table, String filter, String request)`: the splits, as [`plan::SparkPlan::encode`] writes them; `request` is the JSON
+/// of a [`plan::PlanRequest`].
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_plan<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     table: jlong,
     filter: JString<'l>,
-    wanted: JString<'l>,
+    request: JString<'l>,
 ) -> JByteArray<'l> {
     env.with_env(|env| -> Result<JByteArray<'l>> {
         let filter = filter.try_to_string(env)?;
-        let wanted: plan::Wanted = serde_json::from_str(&wanted.try_to_string(env)?)?;
+        let request: plan::PlanRequest = serde_json::from_str(&request.try_to_string(env)?)?;
         let pinned = handle::get(table)?;
-        let plan = block_on(plan::plan(&pinned, &filter, wanted))??;
+        let plan = block_on(plan::plan(&pinned, &filter, request))??;
         Ok(env.byte_array_from_slice(&plan.encode()?)?)
     })
     .resolve::<Throw>()
 }
 
-/// `long openPiece(String scan, String piece, byte[] attachment, long outStream)`: the record batches of a piece of a split, as an Arrow C
+/// `long openInput(String scan, String input, byte[] attachment, long outStream)`: the record batches of an input of a split, as an Arrow C
 /// stream, and the bytes of memory that reading them takes at most, roughly.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_openInput<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     scan: JString<'l>,
-    piece: JString<'l>,
+    input: JString<'l>,
     attachment: JByteArray<'l>,
     out_stream: jlong,
 ) -> jlong {
     env.with_env(|env| -> Result<jlong> {
         let scan: ScanSpec = serde_json::from_str(&scan.try_to_string(env)?)?;
-        let piece: Piece = serde_json::from_str(&piece.try_to_string(env)?)?;
+        let input: SplitInput = serde_json::from_str(&input.try_to_string(env)?)?;
         let attachment = env.convert_byte_array(&attachment)?;
-        let reader = block_on(PieceReader::open(&scan, &piece, &attachment))??;
-        let held = jlong::try_from(reader.bytes_held()).unwrap_or(jlong::MAX);
+        let reader = block_on(InputReader::open(&scan, &input, &attachment))??;
+        let memory = jlong::try_from(reader.memory_bytes()).unwrap_or(jlong::MAX);
         export(reader, out_stream)?;
-        Ok(held)
+        Ok(memory)
     })
     .resolve::<Throw>()
 }
 
 /// `String rowGroups(String path, String storeOrNull, String filterOrNull, String columns)`: what a reader of the table's own files may
-/// leave out, as the JSON of a [`row_groups::Answer`]; `columns` is a JSON object of the columns that the filter may name and their types
-/// in Spark.
+/// leave out, as the JSON of a [`row_groups::RowGroupSelection`]; `columns` is a JSON object of the columns that the filter may name and
+/// their types in Spark.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_rowGroups<'l>(
     mut env: EnvUnowned<'l>,
@@ -231,17 +231,17 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_rowGroups<'l>(
         let table = newest(env, &path, &store)?;
         let filter = optional(env, &filter)?;
         let columns: BTreeMap<String, String> = serde_json::from_str(&columns.try_to_string(env)?)?;
-        let answer = block_on(async move {
+        let selection = block_on(async move {
             let table = table.open().await?;
             row_groups::answer(&table, filter.as_deref(), &columns).await
         })??;
-        Ok(env.new_string(serde_json::to_string(&answer)?)?)
+        Ok(env.new_string(serde_json::to_string(&selection)?)?)
     })
     .resolve::<Throw>()
 }
 
-/// `String maintain(String path, String storeOrNull, String request)`: does what a [`maintain::Request`] in JSON says, and gives a report
-/// in JSON.
+/// `String maintain(String path, String storeOrNull, String request)`: does what a [`maintain::MaintenanceRequest`] in JSON says, and
+/// gives a report in JSON.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_maintain<'l>(
     mut env: EnvUnowned<'l>,
@@ -252,7 +252,7 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_maintain<'l>(
 ) -> JString<'l> {
     env.with_env(|env| -> Result<JString<'l>> {
         let table = newest(env, &path, &store)?;
-        let request: maintain::Request = serde_json::from_str(&request.try_to_string(env)?)?;
+        let request: maintain::MaintenanceRequest = serde_json::from_str(&request.try_to_string(env)?)?;
         let report = block_on(async move {
             let table = table.open().await?;
             maintain::answer(&table, request).await
@@ -263,7 +263,7 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_maintain<'l>(
 }
 
 /// `String build(String path, String storeOrNull, String request, BuildJob job)`: builds indexes by a job of Spark's, and gives the report
-/// in JSON; `request` is the JSON of a [`build::Request`].
+/// in JSON; `request` is the JSON of a [`build::BuildRequest`].
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_build<'l>(
     mut env: EnvUnowned<'l>,
@@ -275,7 +275,7 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_build<'l>(
 ) -> JString<'l> {
     env.with_env(|env| -> Result<JString<'l>> {
         let table = newest(env, &path, &store)?;
-        let request: build::Request = serde_json::from_str(&request.try_to_string(env)?)?;
+        let request: build::BuildRequest = serde_json::from_str(&request.try_to_string(env)?)?;
         let report = build::build(env, &table, request, &job)?;
         Ok(env.new_string(report.to_string())?)
     })
@@ -283,7 +283,7 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_build<'l>(
 }
 
 /// `byte[] buildTask(String path, String storeOrNull, byte[] task, String tuning, TaskContext context)`: does a task of a build and gives
-/// its part; `tuning` is the JSON of a [`maintain::Tuning`].
+/// its part; `tuning` is the JSON of a [`maintain::BuildTuning`].
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_buildTask<'l>(
     mut env: EnvUnowned<'l>,
@@ -296,7 +296,7 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_buildTask<'l>(
 ) -> JByteArray<'l> {
     env.with_env(|env| -> Result<JByteArray<'l>> {
         let table = newest(env, &path, &store)?;
-        let tuning: maintain::Tuning = serde_json::from_str(&tuning.try_to_string(env)?)?;
+        let tuning: maintain::BuildTuning = serde_json::from_str(&tuning.try_to_string(env)?)?;
         let task = env.convert_byte_array(&task)?;
         let is_unwanted = || Ok(env.call_method(&context, jni_str!("isInterrupted"), jni_sig!("()Z"), &[])?.z()?);
         let part = build::run(&table, &task, tuning, is_unwanted)?;

@@ -43,7 +43,7 @@ impl NativeError {
 
     /// The error as a C stream can carry it. Java finds the kind again by the marker.
     pub(crate) fn into_arrow(self) -> ArrowError {
-        ArrowError::ExternalError(Box::new(Marked(self)))
+        ArrowError::ExternalError(Box::new(TaggedError(self)))
     }
 }
 
@@ -56,15 +56,15 @@ impl fmt::Display for NativeError {
 impl std::error::Error for NativeError {}
 
 #[derive(Debug)]
-struct Marked(NativeError);
+struct TaggedError(NativeError);
 
-impl fmt::Display for Marked {
+impl fmt::Display for TaggedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[lakemark:{}] {}", self.0.kind, self.0.message)
     }
 }
 
-impl std::error::Error for Marked {}
+impl std::error::Error for TaggedError {}
 
 impl From<lakemark_table::Error> for NativeError {
     fn from(error: lakemark_table::Error) -> Self {

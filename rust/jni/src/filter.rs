@@ -36,10 +36,10 @@ const NAMED_VALUES: usize = 8;
 /// A node of the tree.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
-pub(crate) enum Node {
-    And { children: Vec<Node> },
-    Or { children: Vec<Node> },
-    Not { child: Box<Node> },
+pub(crate) enum FilterNode {
+    And { children: Vec<FilterNode> },
+    Or { children: Vec<FilterNode> },
+    Not { child: Box<FilterNode> },
     True,
     False,
     Unknown { text: String },
@@ -125,33 +125,41 @@ pub(crate) fn parse(json: &str, schema: &Schema) -> Result<Predicate> {
 }
 
 /// The predicate of a tree over a table's schema.
-pub(crate) fn predicate(node: Node, schema: &Schema) -> Predicate {
+pub(crate) fn predicate(node: FilterNode, schema: &Schema) -> Predicate {
     translate(node, schema).simplify()
 }
 
-fn translate(node: Node, schema: &Schema) -> Predicate {
-    let all = |nodes: Vec<Node>| nodes.into_iter().map(|node| translate(node, schema)).collect();
+fn translate(node: FilterNode, schema: &Schema) -> Predicate {
+    let all = |nodes: Vec<FilterNode>| nodes.into_iter().map(|node| translate(node, schema)).collect();
     match node {
-        Node::And { children } => Predicate::And(all(children)),
-        Node::Or { children } => Predicate::Or(all(children)),
-        Node::Not { child } => Predicate::Not(Box::new(translate(*child, schema))),
-        Node::True => Predicate::Const(Truth::True),
-        Node::False => Predicate::Const(Truth::False),
-        Node::Unknown { text } => Predicate::Unknown { reason: Reason::ExpressionNotSupported, text },
-        Node::IsNull { column } => {
+        FilterNode::And { children } => Predicate::And(all(children)),
+        FilterNode::Or { children } => Predicate::Or(all(children)),
+        FilterNode::Not { child } => Predicate::Not(Box::new(translate(*child, schema))),
+        FilterNode::True => Predicate::Const(Truth::True),
+        FilterNode::False => Predicate::Const(Truth::False),
+        FilterNode::Unknown { text } => Predicate::Unknown { reason: Reason::ExpressionNotSupported, text },
+        FilterNode::IsNull { column } => {
             let text = format!("{} IS NULL", display(&column));
             match field_of(schema, &column) {
                 Some(_) => Predicate::Leaf(Leaf { column, test: Test::IsNull, text }),
                 None => Predicate::Unknown { reason: Reason::ExpressionNotSupported, text },
             }
         }
-        Node::Eq { column, value } => compare(schema, column, "=", &value, KeyRanges::point),
-        Node::Lt { column, value } => compare(schema, column, "<", &value, |key| KeyRanges::less_than(key, false)),
-        Node::Le { column, value } => compare(schema, column, "<=", &value, |key| KeyRanges::less_than(key, true)),
-        Node::Gt { column, value } => compare(schema, column, ">", &value, |key| KeyRanges::greater_than(key, false)),
-        Node::Ge { column, value } => compare(schema, column, ">=", &value, |key| KeyRanges::greater_than(key, true)),
-        Node::StartsWith { column, value } => starts_with(schema, column, &value),
-        Node::In { column, values } => in_list(schema, column, values),
+        FilterNode::Eq { column, value } => compare(schema, column, "=", &value, KeyRanges::point),
+        FilterNode::Lt { column, value } => {
+            compare(schema, column, "<", &value, |key| KeyRanges::less_than(key, false))
+        }
+        FilterNode::Le { column, value } => {
+            compare(schema, column, "<=", &value, |key| KeyRanges::less_than(key, true))
+        }
+        FilterNode::Gt { column, value } => {
+            compare(schema, column, ">", &value, |key| KeyRanges::greater_than(key, false))
+        }
+        FilterNode::Ge { column, value } => {
+            compare(schema, column, ">=", &value, |key| KeyRanges::greater_than(key, true))
+        }
+        FilterNode::StartsWith { column, value } => starts_with(schema, column, &value),
+        FilterNode::In { column, values } => in_list(schema, column, values),
     }
 }
 

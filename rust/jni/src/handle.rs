@@ -9,8 +9,8 @@ use arrow::datatypes::SchemaRef;
 use jni::sys::jlong;
 use lakemark_table::Snapshot;
 
-use crate::answer::Answer;
 use crate::error::{NativeError, Result};
+use crate::filter_result::FilterResult;
 use crate::split::ScanSpec;
 
 /// A pinned table with the options of its queries.
@@ -40,7 +40,7 @@ pub(crate) struct CachedProbe {
     /// As Java sent it.
     pub(crate) filter: String,
     /// What is known of it.
-    pub(crate) answer: Arc<Answer>,
+    pub(crate) result: Arc<FilterResult>,
 }
 
 /// Gives the value to Java.

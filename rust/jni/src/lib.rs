@@ -13,29 +13,29 @@
 )]
 
 mod aggregate;
-mod ahead;
-mod answer;
+mod buffered;
 mod build;
 mod calls;
 mod collations;
-mod dynamic;
 mod error;
 mod exact;
 mod filter;
+mod filter_result;
 mod handle;
 mod maintain;
 mod nested;
-mod pack;
-mod pending;
 mod plan;
 mod read;
+mod read_ahead;
 mod read_points;
 mod row_groups;
 mod rows;
 mod runtime;
+mod runtime_filters;
 mod split;
+mod split_packing;
 mod staging;
-mod stores;
+mod store_cache;
 mod stream;
-mod tables;
+mod table_cache;
 mod types;

@@ -20,7 +20,7 @@ use crate::read_points;
 /// What is to be done.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
-pub(crate) enum Request {
+pub(crate) enum MaintenanceRequest {
     /// What the table is: how its files are known, and where its indexes are.
     Describe,
     Indexes,
@@ -28,7 +28,7 @@ pub(crate) enum Request {
     DropIndex {
         name: String,
     },
-    Compact(Tuning),
+    Compact(BuildTuning),
     Verify,
     Advise,
     Migrate {
@@ -39,7 +39,7 @@ pub(crate) enum Request {
     /// Decides what becomes of buffered changes whose store does not belong to the table any more.
     Repair {
         /// `keep` or `discard`.
-        pending: String,
+        buffered: String,
     },
     Vacuum {
         older_than_seconds: u64,
@@ -62,7 +62,7 @@ pub(crate) enum Request {
         options: BTreeMap<String, String>,
     },
     /// Makes the changes that tasks have staged.
-    Write(Call),
+    Write(StagedCall),
     DiscardStaged {
         staged: Vec<StagedRows>,
     },
@@ -70,7 +70,7 @@ pub(crate) enum Request {
 
 /// One call, of all that the tasks of a statement have staged.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Call {
+pub(crate) struct StagedCall {
     staged: Vec<StagedRows>,
     /// The state that the statement has read, if what it does depends on that.
     read: Option<u64>,
@@ -79,7 +79,7 @@ pub(crate) struct Call {
     txn_version: Option<u64>,
 }
 
-impl Call {
+impl StagedCall {
     async fn make(self, table: &Arc<Table>) -> Result<()> {
         let Self { staged, read, txn_app_id, txn_version } = self;
         let transaction = txn_app_id.zip(txn_version);
@@ -103,7 +103,7 @@ fn forgotten() -> NativeError {
 }
 
 fn repair_choice(given: &str) -> NativeError {
-    let text = format!("pending is {given:?}; give 'keep' or 'discard'");
+    let text = format!("buffered is {given:?}; give 'keep' or 'discard'");
     lakemark_table::Error::new(ErrorKind::InvalidInput, text).into()
 }
 
@@ -119,14 +119,14 @@ pub(crate) struct Declaration {
 
 /// How a compaction or a task of a build runs.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Tuning {
+pub(crate) struct BuildTuning {
     /// The only index; all of them if none is given.
     index: Option<String>,
     memory: Option<u64>,
     threads: Option<NonZeroUsize>,
 }
 
-impl Tuning {
+impl BuildTuning {
     pub(crate) fn options(self) -> BuildOptions {
         let Self { index, memory, threads } = self;
         BuildOptions { index, memory_bytes: memory, threads: threads.map(NonZeroUsize::get), ..BuildOptions::default() }
@@ -142,42 +142,42 @@ struct Description<'a> {
 }
 
 /// Does what a request says, and reports what was done.
-pub(crate) async fn answer(table: &Arc<Table>, request: Request) -> Result<Value> {
+pub(crate) async fn answer(table: &Arc<Table>, request: MaintenanceRequest) -> Result<Value> {
     Ok(match request {
-        Request::Describe => describe(table).await?,
-        Request::Indexes => serde_json::to_value(table.snapshot().await?.checked_indexes().await?)?,
-        Request::CreateIndex(declaration) => serde_json::to_value(create(table, declaration).await?)?,
-        Request::DropIndex { name } => serde_json::to_value(table.drop_index(&name, false).await?)?,
-        Request::Compact(tuning) => serde_json::to_value(table.compact(tuning.options()).await?)?,
-        Request::Verify => serde_json::to_value(table.verify().await?)?,
-        Request::Advise => serde_json::to_value(table.advise(None).await?)?,
-        Request::Migrate { fraction, threshold } => {
+        MaintenanceRequest::Describe => describe(table).await?,
+        MaintenanceRequest::Indexes => serde_json::to_value(table.snapshot().await?.checked_indexes().await?)?,
+        MaintenanceRequest::CreateIndex(declaration) => serde_json::to_value(create(table, declaration).await?)?,
+        MaintenanceRequest::DropIndex { name } => serde_json::to_value(table.drop_index(&name, false).await?)?,
+        MaintenanceRequest::Compact(tuning) => serde_json::to_value(table.compact(tuning.options()).await?)?,
+        MaintenanceRequest::Verify => serde_json::to_value(table.verify().await?)?,
+        MaintenanceRequest::Advise => serde_json::to_value(table.advise(None).await?)?,
+        MaintenanceRequest::Migrate { fraction, threshold } => {
             let options = MigrateOptions { fraction, threshold, progress: None };
             serde_json::to_value(table.migrate(options).await?)?
         }
-        Request::Publish => serde_json::to_value(table.publish().await?)?,
-        Request::Repair { pending } => {
-            let choice = match pending.as_str() {
+        MaintenanceRequest::Publish => serde_json::to_value(table.publish().await?)?,
+        MaintenanceRequest::Repair { buffered } => {
+            let choice = match buffered.as_str() {
                 "keep" => RepairAction::Keep,
                 "discard" => RepairAction::Discard,
-                _ => return Err(repair_choice(&pending)),
+                _ => return Err(repair_choice(&buffered)),
             };
             json!({ "repaired": table.repair(choice).await? })
         }
-        Request::Vacuum { older_than_seconds, dry_run, originals } => {
+        MaintenanceRequest::Vacuum { older_than_seconds, dry_run, originals } => {
             let options = VacuumOptions { older_than: Duration::from_secs(older_than_seconds), dry_run, originals };
             serde_json::to_value(table.vacuum(options).await?)?
         }
-        Request::History { limit } => serde_json::to_value(table.history(limit).await?)?,
-        Request::VersionAt { micros } => json!(table.version_at(micros).await?),
-        Request::Key => serde_json::to_value(table.key().await?)?,
-        Request::DeclareKey { columns, options } => {
+        MaintenanceRequest::History { limit } => serde_json::to_value(table.history(limit).await?)?,
+        MaintenanceRequest::VersionAt { micros } => json!(table.version_at(micros).await?),
+        MaintenanceRequest::Key => serde_json::to_value(table.key().await?)?,
+        MaintenanceRequest::DeclareKey { columns, options } => {
             let columns = as_named(table, columns).await?;
             let declared = table.declare_key(&columns, &options, BuildOptions::default()).await?;
             json!({ "key": columns, "declared": declared })
         }
-        Request::Write(call) => serde_json::to_value(call.make(table).await?)?,
-        Request::DiscardStaged { staged } => serde_json::to_value(table.discard_staged(&staged).await?)?,
+        MaintenanceRequest::Write(call) => serde_json::to_value(call.make(table).await?)?,
+        MaintenanceRequest::DiscardStaged { staged } => serde_json::to_value(table.discard_staged(&staged).await?)?,
     })
 }
 

@@ -26,16 +26,16 @@ use crate::error::{NativeError, Result};
 
 /// A column or a field as Spark's schemas say it in JSON.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Asked {
+pub(crate) struct RequestedField {
     pub(crate) name: String,
     #[serde(rename = "type")]
-    shape: Shape,
+    shape: FieldShape,
 }
 
 /// Which parts of a value are read.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum Shape {
+enum FieldShape {
     Parts(Parts),
     /// A type without fields inside.
     Whole(IgnoredAny),
@@ -44,36 +44,38 @@ enum Shape {
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 enum Parts {
-    Struct { fields: Vec<Asked> },
-    Array { element_type: Box<Shape> },
-    Map { key_type: Box<Shape>, value_type: Box<Shape> },
+    Struct { fields: Vec<RequestedField> },
+    Array { element_type: Box<FieldShape> },
+    Map { key_type: Box<FieldShape>, value_type: Box<FieldShape> },
 }
 
 /// The requested columns in the order of the request, with nothing inside but what is requested.
-pub(crate) fn asked_fields(have: &Fields, asked: &[Asked]) -> Result<Fields> {
-    fields_at(&[], have, asked)
+pub(crate) fn requested_fields(have: &Fields, requested: &[RequestedField]) -> Result<Fields> {
+    fields_at(&[], have, requested)
 }
 
 /// The same for the fields inside of what these names lead to.
-fn fields_at(way: &[&str], have: &Fields, asked: &[Asked]) -> Result<Fields> {
-    let field = |asked: &Asked| -> Result<FieldRef> {
-        let way = [way, &[asked.name.as_str()]].concat();
-        let Some(field) = named(have, &asked.name) else {
+fn fields_at(way: &[&str], have: &Fields, requested: &[RequestedField]) -> Result<Fields> {
+    let field = |requested: &RequestedField| -> Result<FieldRef> {
+        let way = [way, &[requested.name.as_str()]].concat();
+        let Some(field) = named(have, &requested.name) else {
             let (what, way) = (if way.len() == 1 { "column" } else { "field" }, way.join("."));
             return Err(NativeError::new(
                 ErrorKind::NotFound,
                 format!("the table has no {what} '{way}' any more; load it again"),
             ));
         };
-        with_parts(&way, field, &asked.shape)
+        with_parts(&way, field, &requested.shape)
     };
-    asked.iter().map(field).collect()
+    requested.iter().map(field).collect()
 }
 
-fn with_parts(way: &[&str], field: &FieldRef, shape: &Shape) -> Result<FieldRef> {
-    let Shape::Parts(parts) = shape else { return Ok(Arc::clone(field)) };
+fn with_parts(way: &[&str], field: &FieldRef, shape: &FieldShape) -> Result<FieldRef> {
+    let FieldShape::Parts(parts) = shape else { return Ok(Arc::clone(field)) };
     let data_type = match (field.data_type(), parts) {
-        (DataType::Struct(fields), Parts::Struct { fields: asked }) => DataType::Struct(fields_at(way, fields, asked)?),
+        (DataType::Struct(fields), Parts::Struct { fields: requested }) => {
+            DataType::Struct(fields_at(way, fields, requested)?)
+        }
         (DataType::List(item), Parts::Array { element_type }) => DataType::List(with_parts(way, item, element_type)?),
         (DataType::LargeList(item), Parts::Array { element_type }) => {
             DataType::LargeList(with_parts(way, item, element_type)?)
@@ -95,20 +97,20 @@ fn with_parts(way: &[&str], field: &FieldRef, shape: &Shape) -> Result<FieldRef>
 
 /// What a table has and a schema of Spark's lacks, which may be older than the table.
 #[derive(Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Unknown {
+pub(crate) struct UnknownColumns {
     columns: Vec<String>,
     /// Fields inside of columns that Spark has, with the way to them.
     fields: Vec<String>,
 }
 
-impl Unknown {
-    pub(crate) fn of(have: &Fields, known: &[Asked]) -> Self {
+impl UnknownColumns {
+    pub(crate) fn of(have: &Fields, known: &[RequestedField]) -> Self {
         let mut unknown = Self::default();
         unknown.add_fields(&[], have, known);
         unknown
     }
 
-    fn add_fields(&mut self, way: &[&str], have: &Fields, known: &[Asked]) {
+    fn add_fields(&mut self, way: &[&str], have: &Fields, known: &[RequestedField]) {
         for field in have {
             let way = [way, &[field.name().as_str()]].concat();
             match known.iter().find(|known| known.name == *field.name()) {
@@ -119,8 +121,8 @@ impl Unknown {
         }
     }
 
-    fn add(&mut self, way: &[&str], have: &DataType, known: &Shape) {
-        let Shape::Parts(parts) = known else { return };
+    fn add(&mut self, way: &[&str], have: &DataType, known: &FieldShape) {
+        let FieldShape::Parts(parts) = known else { return };
         match (have, parts) {
             (DataType::Struct(fields), Parts::Struct { fields: known }) => self.add_fields(way, fields, known),
             (DataType::Map(entries, _), Parts::Map { key_type, value_type }) => {
@@ -141,19 +143,19 @@ impl Unknown {
 
 /// The leaves of a file that have what is `wanted` of its columns.
 pub(crate) fn leaves(file: &Fields, wanted: &Schema) -> Vec<usize> {
-    let mut walk = Walk::default();
+    let mut walk = LeafWalk::default();
     walk.add_fields(file, wanted.fields());
     walk.found
 }
 
 /// A walk through the leaves of a file.
 #[derive(Default)]
-struct Walk {
+struct LeafWalk {
     next: usize,
     found: Vec<usize>,
 }
 
-impl Walk {
+impl LeafWalk {
     fn add_fields(&mut self, have: &Fields, wanted: &Fields) {
         for field in have {
             match named(wanted, field.name()) {
@@ -222,7 +224,7 @@ pub(crate) fn flattened(rows: &RecordBatch, names: &BTreeSet<&String>) -> Result
     for name in names {
         let Some(values) = values_of(rows, name)? else {
             let name = column::display(name);
-            return Err(NativeError::internal(format!("pending rows have no column '{name}'")));
+            return Err(NativeError::internal(format!("buffered rows have no column '{name}'")));
         };
         fields.push(Field::new(name.as_str(), values.data_type().clone(), true));
         columns.push(values);
@@ -297,18 +299,18 @@ mod tests {
         json!({"name": name, "type": "integer", "nullable": true, "metadata": {}})
     }
 
-    fn asked(columns: serde_json::Value) -> Result<Schema> {
-        let asked: Vec<Asked> = serde_json::from_value(columns).expect("a schema of Spark's");
-        asked_fields(&table(), &asked).map(Schema::new)
+    fn requested(columns: serde_json::Value) -> Result<Schema> {
+        let requested: Vec<RequestedField> = serde_json::from_value(columns).expect("a schema of Spark's");
+        requested_fields(&table(), &requested).map(Schema::new)
     }
 
     #[test]
-    fn only_the_asked_fields_are_left_in_the_asked_order() {
+    fn only_the_requested_fields_are_left_in_the_requested_order() {
         let tags = json!({"type": "array", "elementType": {"type": "struct", "fields": [leaf("by")]}});
         let notes = json!({
             "type": "map", "keyType": "string", "valueType": {"type": "struct", "fields": [leaf("by")]}
         });
-        let schema = asked(json!([
+        let schema = requested(json!([
             leaf("last"),
             part("place", &json!([part("point", &json!([leaf("y")]))])),
             {"name": "notes", "type": notes},
@@ -327,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_type_of_another_kind_is_the_whole_column() {
-        let schema = asked(json!([{"name": "place", "type": {"type": "udt", "sqlType": "integer"}}, leaf("tags")]));
+        let schema = requested(json!([{"name": "place", "type": {"type": "udt", "sqlType": "integer"}}, leaf("tags")]));
         let schema = schema.expect("columns of the table");
         assert_eq!(schema.field(0), table()[1].as_ref());
         assert_eq!(leaves(&table(), &schema), [1, 2, 3, 4, 5]);
@@ -335,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_field_that_the_table_lacks_is_an_error() {
-        let error = asked(json!([part("place", &json!([leaf("street")]))])).expect_err("no such field");
+        let error = requested(json!([part("place", &json!([leaf("street")]))])).expect_err("no such field");
         assert_eq!(error.kind, ErrorKind::NotFound);
         assert!(error.to_string().contains("the table has no field 'place.street' any more"), "{error}");
     }
@@ -349,21 +351,21 @@ mod tests {
             {"name": "tags", "type": {"type": "array", "elementType": of(&json!([leaf("name")]))}},
             {"name": "notes", "type": {"type": "map", "keyType": "string", "valueType": of(&json!([leaf("by")]))}},
         ]);
-        let known: Vec<Asked> = serde_json::from_value(known).expect("a schema of Spark's");
+        let known: Vec<RequestedField> = serde_json::from_value(known).expect("a schema of Spark's");
         let texts = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let fields = texts(&["place.city", "place.point.x", "tags.by", "notes.at"]);
-        assert_eq!(Unknown::of(&table(), &known), Unknown { columns: texts(&["last"]), fields });
-        let whole: Vec<Asked> =
+        assert_eq!(UnknownColumns::of(&table(), &known), UnknownColumns { columns: texts(&["last"]), fields });
+        let whole: Vec<RequestedField> =
             serde_json::from_value(json!(["id", "place", "tags", "notes", "last"].map(leaf))).expect("a schema");
-        assert_eq!(Unknown::of(&table(), &whole), Unknown::default());
+        assert_eq!(UnknownColumns::of(&table(), &whole), UnknownColumns::default());
     }
 
     #[test]
-    fn a_struct_without_any_asked_field_is_read_by_another() {
+    fn a_struct_without_any_requested_field_is_read_by_another() {
         let file = Fields::from(vec![flat("id"), of_fields("place", vec![flat("old"), flat("older")]), flat("last")]);
-        let schema = asked(json!([part("place", &json!([leaf("city")])), leaf("last")])).expect("columns");
+        let schema = requested(json!([part("place", &json!([leaf("city")])), leaf("last")])).expect("columns");
         assert_eq!(leaves(&file, &schema), [1, 3]);
-        let empty = asked(json!([part("place", &json!([]))])).expect("columns");
+        let empty = requested(json!([part("place", &json!([]))])).expect("columns");
         assert_eq!(leaves(&file, &empty), [1]);
         // A map is read with its values, and only if there is nothing cheaper.
         let place = |fields: Vec<Field>| Fields::from(vec![flat("id"), of_fields("place", fields), flat("last")]);

@@ -9,26 +9,26 @@ use lakemark_index::{Predicate, Truth};
 use lakemark_table::{DataFile, FileProbe, ProbeOptions, ProbeReport, RowSet, Snapshot, TopKRequest, field_of};
 use serde::{Deserialize, Serialize};
 
-use crate::answer::{Answer, Chosen};
-use crate::dynamic;
 use crate::error::{NativeError, Result};
 use crate::exact::may_be_cut;
 use crate::filter;
+use crate::filter_result::{FilterResult, SelectedBuffer};
 use crate::handle::{CachedProbe, Pinned};
-use crate::nested::{Asked, Unknown, asked_fields};
-use crate::pack::{Input, InputRows, Packing, PlannedSplit, SplitSizes};
-use crate::split::{Constant, Home, constants};
+use crate::nested::{RequestedField, UnknownColumns, requested_fields};
+use crate::runtime_filters;
+use crate::split::{Constant, StoreHome, constants};
+use crate::split_packing::{FileInput, FileInputRows, PlannedSplit, SplitPacker, SplitSizes};
 use crate::types::{spark_schema, spark_type};
 
 /// What Java requests of the rows that a filter selects.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Wanted {
+pub(crate) struct PlanRequest {
     /// The columns to give, in their order, with the fields of structs that are read.
-    columns: Vec<Asked>,
+    columns: Vec<RequestedField>,
     /// What Spark learned about the rows since the scan was planned first; Spark goes on testing it.
-    runtime: Option<filter::Node>,
+    runtime: Option<filter::FilterNode>,
     /// Spark sorts the rows and takes the first.
-    top: Option<Top>,
+    top: Option<SparkTopK>,
     sizes: SplitSizes,
     /// What the rows are read for, if they are to be changed.
     change: Option<ForChange>,
@@ -38,7 +38,7 @@ pub(crate) struct Wanted {
 #[derive(Debug, Deserialize)]
 struct ForChange {
     /// The columns of the table as Spark knows them.
-    known: Vec<Asked>,
+    known: Vec<RequestedField>,
     /// The columns whose values the statement writes back, or names rows by.
     exact: Vec<String>,
 }
@@ -54,14 +54,14 @@ impl ForChange {
 /// Which rows come first.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Top {
+struct SparkTopK {
     column: String,
     descending: bool,
     nulls_first: bool,
     rows: u64,
 }
 
-impl Top {
+impl SparkTopK {
     /// The same for the indexes, if the order of a column's values is the one that Spark sees.
     fn request(self, schema: &Schema) -> Option<TopKRequest> {
         let field = field_of(schema, &self.column)?;
@@ -75,124 +75,124 @@ impl Top {
 /// The answer to Java: what tasks get, and what the driver reports to Spark.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Plan {
+pub(crate) struct SparkPlan {
     /// A [`ScanSpec`], opaque to Java.
     scan: String,
     pub(crate) splits: Vec<PlannedSplit>,
     /// Buffered rows of the splits, which are in no data file yet.
-    pending_rows: u64,
+    buffered_rows: u64,
     /// Those of the columns of which the indexes know something.
     indexed_columns: Vec<String>,
     /// What the table has and Spark does not know, if the rows are to be changed.
-    unknown: Unknown,
+    unknown: UnknownColumns,
     report: ProbeReport,
     /// The same report for people.
     report_text: String,
 }
 
-impl Plan {
-    /// The plan for Java: the length of its JSON in four bytes, the JSON, the attachments of the pieces in their order.
+impl SparkPlan {
+    /// The plan for Java: the length of its JSON in four bytes, the JSON, the attachments of the inputs in their order.
     pub(crate) fn encode(&self) -> Result<Vec<u8>> {
         let json = serde_json::to_vec(self)?;
         let length = u32::try_from(json.len()).map_err(|_| NativeError::internal("a plan of more than 4 GiB"))?;
-        let pieces = self.splits.iter().flat_map(|split| &split.inputs);
-        let attached = pieces.map(|piece| piece.attachment.as_slice());
+        let inputs = self.splits.iter().flat_map(|split| &split.inputs);
+        let attached = inputs.map(|input| input.attachment.as_slice());
         Ok([&length.to_be_bytes()[..], &json].into_iter().chain(attached).collect::<Vec<_>>().concat())
     }
 }
 
 /// What is known of a filter; one probe serves all calls with the same filter.
-pub(crate) async fn probe(pinned: &Pinned, filter: &str) -> Result<Arc<Answer>> {
+pub(crate) async fn probe(pinned: &Pinned, filter: &str) -> Result<Arc<FilterResult>> {
     let known = pinned.probed.lock().unwrap_or_else(PoisonError::into_inner).clone();
     if let Some(known) = known
         && known.filter == filter
     {
-        return Ok(known.answer);
+        return Ok(known.result);
     }
     let predicate = filter::parse(filter, &pinned.snapshot.schema())?;
     let options = ProbeOptions { use_index: pinned.use_index, ..ProbeOptions::default() };
     let mut files = pinned.snapshot.probe(&predicate, &options).await?;
     // Buffered rows are tested here.
     files.buffered = None;
-    let answer = Arc::new(Answer { files, pending: Chosen::of(pinned, &predicate).await? });
+    let result = Arc::new(FilterResult { files, buffered: SelectedBuffer::of(pinned, &predicate).await? });
     let mut slot = pinned.probed.lock().unwrap_or_else(PoisonError::into_inner);
-    *slot = Some(CachedProbe { filter: filter.to_owned(), answer: Arc::clone(&answer) });
-    Ok(answer)
+    *slot = Some(CachedProbe { filter: filter.to_owned(), result: Arc::clone(&result) });
+    Ok(result)
 }
 
 /// Whether it is known exactly which rows a filter selects, so that Spark need not evaluate it.
-pub(crate) async fn is_certain(pinned: &Pinned, filter: &str) -> Result<bool> {
-    Ok(probe(pinned, filter).await?.certain_rows().is_some())
+pub(crate) async fn is_exact(pinned: &Pinned, filter: &str) -> Result<bool> {
+    Ok(probe(pinned, filter).await?.exact_row_count().is_some())
 }
 
 /// The number of rows for which a filter is true, if no data file is needed to know it.
 pub(crate) async fn count(pinned: &Pinned, filter: &str) -> Result<Option<u64>> {
     let predicate = filter::parse(filter, &pinned.snapshot.schema())?;
     if predicate != Predicate::Const(Truth::True) {
-        return Ok(probe(pinned, filter).await?.certain_rows());
+        return Ok(probe(pinned, filter).await?.exact_row_count());
     }
     // Without a filter nothing was promised to Spark yet, and the cheaper probe will do.
     let options = ProbeOptions { use_index: pinned.use_index, count_only: true, ..ProbeOptions::default() };
     let probe = pinned.snapshot.probe(&predicate, &options).await?;
     // Without a filter buffered rows need not be looked at to be counted.
-    let pending = probe.buffered_row_count();
-    Ok(probe.exact_rows_of_files().map(|rows| rows + pending))
+    let buffered = probe.buffered_row_count();
+    Ok(probe.exact_rows_of_files().map(|rows| rows + buffered))
 }
 
 /// Cuts the rows for which a filter is or may be true into splits.
-pub(crate) async fn plan(pinned: &Pinned, filter: &str, wanted: Wanted) -> Result<Plan> {
+pub(crate) async fn plan(pinned: &Pinned, filter: &str, request: PlanRequest) -> Result<SparkPlan> {
     let snapshot = &pinned.snapshot;
-    let asked = Schema::new(asked_fields(snapshot.schema().fields(), &wanted.columns)?);
-    let schema = Arc::new(spark_schema(&asked, &[])?);
-    let mut answer = probe(pinned, filter).await?;
-    if let Some(runtime) = wanted.runtime {
+    let requested = Schema::new(requested_fields(snapshot.schema().fields(), &request.columns)?);
+    let schema = Arc::new(spark_schema(&requested, &[])?);
+    let mut result = probe(pinned, filter).await?;
+    if let Some(runtime) = request.runtime {
         let table = snapshot.schema();
         let (filter, keys) = (filter::parse(filter, &table)?, filter::predicate(runtime, &table));
-        answer = Arc::new(dynamic::narrowed(pinned, &answer, filter, keys, &schema).await?);
+        result = Arc::new(runtime_filters::narrowed(pinned, &result, filter, keys, &schema).await?);
     }
-    if let Some(request) = wanted.top.filter(|_| pinned.use_index).and_then(|top| top.request(&snapshot.schema()))
-        && let Some(files) = snapshot.top_k(&answer.files, &request, &ProbeOptions::default()).await?
+    if let Some(top) = request.top.filter(|_| pinned.use_index).and_then(|top| top.request(&snapshot.schema()))
+        && let Some(files) = snapshot.top_k(&result.files, &top, &ProbeOptions::default()).await?
     {
-        answer = Arc::new(Answer { files, pending: answer.pending.clone() });
+        result = Arc::new(FilterResult { files, buffered: result.buffered.clone() });
     }
     let mut files = Vec::new();
-    for (file, found) in snapshot.files().iter().zip(&answer.files.files) {
+    for (file, found) in snapshot.files().iter().zip(&result.files.files) {
         let constants = partition_constants(snapshot, file, &schema)?;
         let rows = rows_of(file, found)?;
-        files.push(Input { home: Home::Table, meta: &file.meta, constants, rows });
+        files.push(FileInput { home: StoreHome::Table, meta: &file.meta, constants, rows });
     }
-    files.extend(answer.pending.files());
-    let mut packing = Packing::new(wanted.sizes, &files);
-    files.iter().try_for_each(|file| packing.add_file(file))?;
-    let change = wanted.change.as_ref();
+    files.extend(result.buffered.files());
+    let mut packer = SplitPacker::new(request.sizes, &files);
+    files.iter().try_for_each(|file| packer.add_file(file))?;
+    let change = request.change.as_ref();
     let exact = change.map(|change| change.exact(&snapshot.schema())).unwrap_or_default();
-    answer.pending.add_memory(&schema, &exact, &mut packing)?;
+    result.buffered.add_memory(&schema, &exact, &mut packer)?;
     let scan = pinned.scan_of(&schema)?.with_exact(exact);
-    Ok(Plan {
+    Ok(SparkPlan {
         scan: serde_json::to_string(&scan)?,
-        splits: packing.finish(),
-        pending_rows: answer.pending.row_count(),
-        unknown: change.map(|change| Unknown::of(snapshot.schema().fields(), &change.known)).unwrap_or_default(),
-        indexed_columns: wanted
+        splits: packer.finish(),
+        buffered_rows: result.buffered.row_count(),
+        unknown: change.map(|change| UnknownColumns::of(snapshot.schema().fields(), &change.known)).unwrap_or_default(),
+        indexed_columns: request
             .columns
             .into_iter()
             .map(|column| column.name)
             .filter(|name| pinned.use_index && snapshot.is_prunable(name))
             .collect(),
-        report: answer.files.report.clone(),
-        report_text: answer.files.report.to_string(),
+        report: result.files.report.clone(),
+        report_text: result.files.report.to_string(),
     })
 }
 
 /// The rows of a file that are read.
-fn rows_of<'a>(file: &'a DataFile, found: &'a FileProbe) -> Result<InputRows<'a>> {
+fn rows_of<'a>(file: &'a DataFile, found: &'a FileProbe) -> Result<FileInputRows<'a>> {
     match found {
         FileProbe::Unknown => Ok(match &file.row_groups {
-            Some(row_groups) => InputRows::Known { row_groups, chosen: live_rows(file, row_groups) },
-            None => InputRows::Unknown { deleted: file.deleted.as_deref() },
+            Some(row_groups) => FileInputRows::Known { row_groups, chosen: live_rows(file, row_groups) },
+            None => FileInputRows::Unknown { deleted: file.deleted.as_deref() },
         }),
         FileProbe::Known { row_groups, certain, uncertain } => {
-            Ok(InputRows::Known { row_groups, chosen: certain.or(uncertain) })
+            Ok(FileInputRows::Known { row_groups, chosen: certain.or(uncertain) })
         }
         FileProbe::Counted { .. } => Err(NativeError::internal("a plan was answered with a count")),
     }

@@ -1,4 +1,4 @@
-//! From a piece of a split to record batches, on an executor.
+//! From an input of a split to record batches, on an executor.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -17,66 +17,66 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, RowS
 use parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStreamBuilder};
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, RowGroupMetaData};
 
-use crate::ahead::RowGroups;
 use crate::error::{NativeError, Result, reading};
 use crate::exact::in_spark_type;
 use crate::nested;
-use crate::split::{FilePiece, Part, Piece, ScanSpec, of_ipc};
-use crate::stores::store_of;
+use crate::read_ahead::RowGroupReader;
+use crate::split::{FileRange, ScanSpec, SplitInput, SplitRange, of_ipc};
+use crate::store_cache::store_of;
 
 /// Rows of one batch, the size of Spark's own Parquet batches.
 const BATCH_ROWS: usize = 4096;
 /// What a page of a column takes at most if its writer said nothing else.
 const PAGE_BYTES: usize = 1 << 20;
 /// Where rows are that no file has.
-pub(crate) const IN_MEMORY: &str = "the pending rows in memory";
+pub(crate) const IN_MEMORY: &str = "the buffered rows in memory";
 
-/// The batches of one piece.
-pub(crate) struct PieceReader {
+/// The batches of one input.
+pub(crate) struct InputReader {
     path: String,
     schema: SchemaRef,
     /// Columns of which no value may be cut.
     exact: Vec<String>,
     constants: HashMap<String, ArrayRef>,
-    source: Source,
+    source: RowSource,
 }
 
-enum Source {
+enum RowSource {
     /// No column is stored in the file (or none is requested): only the number of rows is of interest.
     RowCount(u64),
     /// Columns of the file.
-    Columns(RowGroups),
-    /// Rows that came with the piece.
+    Columns(RowGroupReader),
+    /// Rows that came with the input.
     Rows(Option<RecordBatch>),
 }
 
-impl PieceReader {
-    /// Opens the file and finds the rows; `attachment` came with the piece.
-    pub(crate) async fn open(scan: &ScanSpec, piece: &Piece, attachment: &[u8]) -> Result<Self> {
-        match piece {
-            Piece::File(file) => Self::open_file(scan, file).await,
-            Piece::Memory => Ok(Self {
+impl InputReader {
+    /// Opens the file and finds the rows; `attachment` came with the input.
+    pub(crate) async fn open(scan: &ScanSpec, input: &SplitInput, attachment: &[u8]) -> Result<Self> {
+        match input {
+            SplitInput::File(file) => Self::open_file(scan, file).await,
+            SplitInput::Memory => Ok(Self {
                 path: IN_MEMORY.to_owned(),
                 schema: scan.schema()?,
                 // They were cast on the driver.
                 exact: Vec::new(),
                 constants: HashMap::new(),
-                source: Source::Rows(of_ipc(attachment)?.batch),
+                source: RowSource::Rows(of_ipc(attachment)?.batch),
             }),
         }
     }
 
-    async fn open_file(scan: &ScanSpec, piece: &FilePiece) -> Result<Self> {
+    async fn open_file(scan: &ScanSpec, file: &FileRange) -> Result<Self> {
         let schema = scan.schema()?;
-        let constants = piece.constants()?.into_iter().map(|constant| (constant.name, constant.value));
+        let constants = file.constants()?.into_iter().map(|constant| (constant.name, constant.value));
         let constants: HashMap<_, _> = constants.collect();
-        let path = piece.location.clone();
+        let path = file.location.clone();
         let no_columns = schema.fields().iter().all(|field| constants.contains_key(field.name()));
-        let source = match (&piece.part, no_columns) {
-            (Part::Known { count, .. }, true) => Source::RowCount(*count),
+        let source = match (&file.part, no_columns) {
+            (SplitRange::Known { count, .. }, true) => RowSource::RowCount(*count),
             _ => {
-                let input = reader_of(scan, piece).await?;
-                file_source(input, piece, &schema, &constants, no_columns).await?
+                let input = reader_of(scan, file).await?;
+                file_source(input, file, &schema, &constants, no_columns).await?
             }
         };
         Ok(Self { path, schema, exact: scan.exact.clone(), constants, source })
@@ -87,28 +87,28 @@ impl PieceReader {
     }
 
     /// Bytes of memory that reading takes at most, roughly.
-    pub(crate) fn bytes_held(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         match &self.source {
-            Source::RowCount(_) => 0,
-            Source::Columns(row_groups) => row_groups.bytes_held(),
-            Source::Rows(rows) => rows.as_ref().map_or(0, RecordBatch::get_array_memory_size),
+            RowSource::RowCount(_) => 0,
+            RowSource::Columns(row_groups) => row_groups.memory_bytes(),
+            RowSource::Rows(rows) => rows.as_ref().map_or(0, RecordBatch::get_array_memory_size),
         }
     }
 
     /// The next batch, with Spark's types and without offsets.
     pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
         match &mut self.source {
-            Source::RowCount(0) => Ok(None),
-            Source::RowCount(left) => {
+            RowSource::RowCount(0) => Ok(None),
+            RowSource::RowCount(left) => {
                 let rows = BATCH_ROWS.min(usize::try_from(*left).unwrap_or(BATCH_ROWS));
                 *left -= rows as u64;
                 self.complete(None, rows).map(Some)
             }
-            Source::Columns(row_groups) => match row_groups.next(&self.path).await? {
+            RowSource::Columns(row_groups) => match row_groups.next(&self.path).await? {
                 None => Ok(None),
                 Some(batch) => self.complete(Some(&batch), batch.num_rows()).map(Some),
             },
-            Source::Rows(rows) => {
+            RowSource::Rows(rows) => {
                 let Some(batch) = rows.take() else { return Ok(None) };
                 self.complete(Some(&batch), batch.num_rows()).map(Some)
             }
@@ -131,39 +131,39 @@ impl PieceReader {
     }
 }
 
-/// The bytes of a piece's file.
-async fn reader_of(scan: &ScanSpec, piece: &FilePiece) -> Result<AmendedReader> {
-    let store = store_of(scan, piece.home).await?;
+/// The bytes of an input's file.
+async fn reader_of(scan: &ScanSpec, file: &FileRange) -> Result<AmendedReader> {
+    let store = store_of(scan, file.home).await?;
     let location =
-        Path::parse(&piece.location).map_err(|error| NativeError::internal(format!("a piece's path: {error}")))?;
-    Ok(AmendedReader::new(store, location, piece.size, piece.tag.clone())
+        Path::parse(&file.location).map_err(|error| NativeError::internal(format!("an input's path: {error}")))?;
+    Ok(AmendedReader::new(store, location, file.size, file.tag.clone())
         .with_mapping(scan.mapping.clone().map(Arc::new)))
 }
 
 async fn file_source(
     mut input: AmendedReader,
-    piece: &FilePiece,
+    file: &FileRange,
     schema: &Schema,
     constants: &HashMap<String, ArrayRef>,
     only_count: bool,
-) -> Result<Source> {
-    let fail = |error: parquet::errors::ParquetError| reading(&piece.location, &error);
+) -> Result<RowSource> {
+    let fail = |error: parquet::errors::ParquetError| reading(&file.location, &error);
     // The page index lets a selection skip pages and not only row groups; files without one are read all the same.
     let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
     let footer = input.get_metadata(Some(&options)).await.map_err(fail)?;
     let metadata = ArrowReaderMetadata::try_new(footer, options).map_err(fail)?;
-    let ChosenRows { row_groups, selection } = choose(piece, metadata.metadata())?;
+    let ChosenRows { row_groups, selection } = choose(file, metadata.metadata())?;
     if only_count {
-        return Ok(Source::RowCount(selection.row_count() as u64));
+        return Ok(RowSource::RowCount(selection.row_count() as u64));
     }
     let stored = schema.fields().iter().filter(|field| !constants.contains_key(field.name()));
     let leaves = nested::leaves(metadata.schema().fields(), &Schema::new(stored.cloned().collect::<Vec<_>>()));
     if leaves.is_empty() {
-        return Ok(Source::RowCount(selection.row_count() as u64));
+        return Ok(RowSource::RowCount(selection.row_count() as u64));
     }
     let builder = ParquetRecordBatchStreamBuilder::new_with_metadata(input, metadata);
     let mask = ProjectionMask::leaves(builder.parquet_schema(), leaves);
-    let held = bytes_held(builder.metadata(), &mask, &row_groups, selection.row_count());
+    let memory = memory_bytes(builder.metadata(), &mask, &row_groups, selection.row_count());
     let stream = builder
         .with_projection(mask)
         .with_row_groups(row_groups)
@@ -171,11 +171,11 @@ async fn file_source(
         .with_batch_size(BATCH_ROWS)
         .build()
         .map_err(fail)?;
-    Ok(Source::Columns(RowGroups::new(stream, held)))
+    Ok(RowSource::Columns(RowGroupReader::new(stream, memory)))
 }
 
 /// The column chunks of two row groups, one that is decoded and one that is read ahead, or a page for each row and column if that is less.
-fn bytes_held(metadata: &ParquetMetaData, mask: &ProjectionMask, row_groups: &[usize], rows: usize) -> usize {
+fn memory_bytes(metadata: &ParquetMetaData, mask: &ProjectionMask, row_groups: &[usize], rows: usize) -> usize {
     let stored = |at: &usize| -> Option<usize> {
         let columns = metadata.row_groups().get(*at)?.columns().iter().enumerate();
         let chunks = columns.filter(|(leaf, _)| mask.leaf_included(*leaf)).map(|(_, column)| column.byte_range().1);
@@ -196,14 +196,14 @@ struct ChosenRows {
     selection: RowSelection,
 }
 
-/// The selected rows of a piece.
-fn choose(piece: &FilePiece, metadata: &ParquetMetaData) -> Result<ChosenRows> {
-    match &piece.part {
-        Part::Known { file_rows, start, length, rows, .. } => {
+/// The selected rows of an input.
+fn choose(file: &FileRange, metadata: &ParquetMetaData) -> Result<ChosenRows> {
+    match &file.part {
+        SplitRange::Known { file_rows, start, length, rows, .. } => {
             let stale = || {
                 NativeError::new(
                     ErrorKind::Conflict,
-                    format!("{} changed after the query was planned; run the query again", piece.location),
+                    format!("{} changed after the query was planned; run the query again", file.location),
                 )
             };
             let in_file: u64 = metadata.row_groups().iter().map(rows_of).sum();
@@ -224,7 +224,7 @@ fn choose(piece: &FilePiece, metadata: &ParquetMetaData) -> Result<ChosenRows> {
             }
             Ok(ChosenRows { row_groups: wanted, selection: RowSelection::from(selectors) })
         }
-        Part::Unknown { from_byte, to_byte, deleted, deleted_of } => {
+        SplitRange::Unknown { from_byte, to_byte, deleted, deleted_of } => {
             let mut groups = Vec::new();
             let mut ranges = Vec::new();
             let mut first = 0;

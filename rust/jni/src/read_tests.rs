@@ -52,17 +52,17 @@ fn booleans_inside_structs_lose_their_offset_too() {
 /// Reads all of a file as a task does.
 fn read_all(folder: &std::path::Path, schema: &SchemaRef, size: u64) -> Result<usize> {
     let location = folder.to_str().expect("UTF-8");
-    let piece = Piece::File(FilePiece {
-        home: crate::split::Home::Table,
+    let input = SplitInput::File(FileRange {
+        home: crate::split::StoreHome::Table,
         location: Path::from_absolute_path(folder.join("part.parquet")).expect("absolute").to_string(),
         size,
         tag: None,
-        part: Part::Unknown { from_byte: 0, to_byte: size, deleted: None, deleted_of: 0 },
+        part: SplitRange::Unknown { from_byte: 0, to_byte: size, deleted: None, deleted_of: 0 },
         constants: None,
     });
     let scan = ScanSpec::new(location, None, None, schema)?;
     crate::runtime::block_on(async {
-        let mut reader = PieceReader::open(&scan, &piece, &[]).await?;
+        let mut reader = InputReader::open(&scan, &input, &[]).await?;
         let mut rows = 0;
         while let Some(batch) = reader.next().await? {
             rows += batch.num_rows();

@@ -19,7 +19,7 @@ use crate::types::spark_type;
 /// The answer to Java.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Answer {
+pub(crate) struct RowGroupSelection {
     /// What such a scan does not see.
     missed: ChangesBesideFiles,
     /// Of all files whose row groups are known.
@@ -56,12 +56,12 @@ pub(crate) async fn answer(
     table: &Arc<Table>,
     filter: Option<&str>,
     columns: &BTreeMap<String, String>,
-) -> Result<Answer> {
+) -> Result<RowGroupSelection> {
     if table.format() != TableFormat::Parquet {
-        return Ok(Answer::default());
+        return Ok(RowGroupSelection::default());
     }
     let missed = table.changes_beside_files().await?;
-    let Some(filter) = filter else { return Ok(Answer { missed, ..Answer::default() }) };
+    let Some(filter) = filter else { return Ok(RowGroupSelection { missed, ..RowGroupSelection::default() }) };
     let snapshot = table.snapshot_of_files().await?;
     let predicate = filter::parse(filter, &usable(&snapshot, columns))?;
     let probe = snapshot.probe(&predicate, &ProbeOptions::default()).await?;
@@ -69,7 +69,7 @@ pub(crate) async fn answer(
         snapshot.files().iter().zip(&probe.files).filter_map(|(file, found)| kept(file, found)).collect();
     let row_groups_total = snapshot.files().iter().filter_map(|file| file.row_groups.as_ref()).map(Vec::len).sum();
     let row_groups_skipped = files.iter().map(File::skipped).sum();
-    Ok(Answer { missed, row_groups_total, row_groups_skipped, files })
+    Ok(RowGroupSelection { missed, row_groups_total, row_groups_skipped, files })
 }
 
 /// The stored columns that Spark reads by these names, with the types that the files have. Spark finds columns whatever their case, so that

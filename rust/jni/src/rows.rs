@@ -11,7 +11,7 @@ use crate::error::{NativeError, Result};
 /// A row set over a range of rows of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Rows {
+pub(crate) enum EncodedRows {
     /// All of them.
     All,
     /// Alternating numbers of rows to skip and to take, as base64 of LEB128.
@@ -20,7 +20,7 @@ pub(crate) enum Rows {
     Bits(String),
 }
 
-impl Rows {
+impl EncodedRows {
     /// Encodes a row set.
     pub(crate) fn encode(set: &RowSet) -> Self {
         if set.is_full() {
@@ -63,7 +63,7 @@ impl Rows {
         };
         let named: usize = ranges.iter().map(|selector| selector.row_count).sum();
         if named > universe {
-            return Err(NativeError::internal(format!("a piece names {named} rows of {universe}")));
+            return Err(NativeError::internal(format!("an input names {named} rows of {universe}")));
         }
         let mut ranges = ranges;
         ranges.push(RowSelector::skip(universe - named));
@@ -82,7 +82,7 @@ fn bits(set: &RowSet, length: usize) -> Vec<u8> {
 }
 
 fn decode(text: &str) -> Result<Vec<u8>> {
-    STANDARD.decode(text).map_err(|error| NativeError::internal(format!("a piece's rows are not base64: {error}")))
+    STANDARD.decode(text).map_err(|error| NativeError::internal(format!("an input's rows are not base64: {error}")))
 }
 
 fn leb128(out: &mut Vec<u8>, mut value: u32) {
@@ -102,10 +102,10 @@ fn read_leb128(input: &mut &[u8]) -> Result<usize> {
         *input = rest;
         value |= u64::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
-            return usize::try_from(value).map_err(|_| NativeError::internal("a piece's rows are out of range"));
+            return usize::try_from(value).map_err(|_| NativeError::internal("an input's rows are out of range"));
         }
     }
-    Err(NativeError::internal("a piece's rows are cut short"))
+    Err(NativeError::internal("an input's rows are cut short"))
 }
 
 #[cfg(test)]
@@ -114,7 +114,7 @@ mod tests {
 
     fn round_trip(set: &RowSet) -> Vec<u32> {
         let universe = set.universe();
-        let selection = Rows::encode(set).selection(universe as usize).expect("own encoding");
+        let selection = EncodedRows::encode(set).selection(universe as usize).expect("own encoding");
         let mut rows = Vec::new();
         let mut at = 0_u32;
         for selector in selection.iter() {
@@ -138,15 +138,15 @@ mod tests {
             (RowSet::from_rows(odd, 1000), "Bits"),
             (RowSet::from_rows(vec![0, 999], 1000), "Runs"),
         ] {
-            assert!(format!("{:?}", Rows::encode(&set)).starts_with(kind), "{kind}");
+            assert!(format!("{:?}", EncodedRows::encode(&set)).starts_with(kind), "{kind}");
             assert_eq!(round_trip(&set), set.iter().collect::<Vec<_>>());
         }
     }
 
     #[test]
     fn damaged_rows_are_errors() {
-        assert!(Rows::Runs("gA==".into()).selection(10).is_err(), "cut short");
-        assert!(Rows::Runs("AP8B".into()).selection(10).is_err(), "too many rows");
-        assert!(Rows::Bits("!".into()).selection(10).is_err(), "not base64");
+        assert!(EncodedRows::Runs("gA==".into()).selection(10).is_err(), "cut short");
+        assert!(EncodedRows::Runs("AP8B".into()).selection(10).is_err(), "too many rows");
+        assert!(EncodedRows::Bits("!".into()).selection(10).is_err(), "not base64");
     }
 }

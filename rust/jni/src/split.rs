@@ -1,4 +1,4 @@
-//! What a task gets: the scan, which all tasks share, and the pieces of its split.
+//! What a task gets: the scan, which all tasks share, and the inputs of its split.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use lakemark_table::ColumnMapping;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{NativeError, Result};
-use crate::rows::Rows;
+use crate::rows::EncodedRows;
 
 /// What all splits of one scan share.
 #[derive(Debug, Serialize, Deserialize)]
@@ -53,9 +53,9 @@ impl ScanSpec {
 /// What a task reads at a time.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Piece {
+pub(crate) enum SplitInput {
     /// Rows of a file.
-    File(FilePiece),
+    File(FileRange),
     /// Buffered rows that are in no file yet; they are attached.
     Memory,
 }
@@ -63,7 +63,7 @@ pub(crate) enum Piece {
 /// Whose object store holds a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Home {
+pub(crate) enum StoreHome {
     /// The table's: data files.
     Table,
     /// That of the indexes, which may be another one: runs of buffered rows.
@@ -72,15 +72,15 @@ pub(crate) enum Home {
 
 /// Rows of one file.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct FilePiece {
-    pub(crate) home: Home,
+pub(crate) struct FileRange {
+    pub(crate) home: StoreHome,
     /// Place within the object store.
     pub(crate) location: String,
     /// Bytes of the file when it was planned.
     pub(crate) size: u64,
     /// The entity tag that its listing gave it, if it did.
     pub(crate) tag: Option<String>,
-    pub(crate) part: Part,
+    pub(crate) part: SplitRange,
     /// The file's partition columns among the scan's columns: one row as an IPC stream, base64.
     pub(crate) constants: Option<String>,
 }
@@ -88,7 +88,7 @@ pub(crate) struct FilePiece {
 /// Which rows.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Part {
+pub(crate) enum SplitRange {
     /// Selected rows of whole row groups, by the index.
     Known {
         /// Rows of the file when it was planned.
@@ -98,7 +98,7 @@ pub(crate) enum Part {
         /// Its length; it ends where a row group ends.
         length: u64,
         /// Selected rows, counted from `start`.
-        rows: Rows,
+        rows: EncodedRows,
         /// How many they are.
         count: u64,
     },
@@ -107,7 +107,7 @@ pub(crate) enum Part {
         from_byte: u64,
         to_byte: u64,
         /// Rows of the file to leave out, by position in the file; its universe is `deleted_of`.
-        deleted: Option<Rows>,
+        deleted: Option<EncodedRows>,
         deleted_of: u64,
     },
 }
@@ -120,14 +120,14 @@ pub(crate) struct Constant {
     pub(crate) value: ArrayRef,
 }
 
-impl FilePiece {
+impl FileRange {
     /// The constant columns.
     pub(crate) fn constants(&self) -> Result<Vec<Constant>> {
         let Some(text) = &self.constants else {
             return Ok(Vec::new());
         };
         let IpcRows { schema, batch } = decode(text)?;
-        let batch = batch.ok_or_else(|| NativeError::internal("a piece has no values for its partition columns"))?;
+        let batch = batch.ok_or_else(|| NativeError::internal("an input has no values for its partition columns"))?;
         Ok(schema
             .fields()
             .iter()
@@ -165,7 +165,7 @@ pub(crate) struct IpcRows {
 fn decode(text: &str) -> Result<IpcRows> {
     let bytes = STANDARD
         .decode(text)
-        .map_err(|error| NativeError::internal(format!("the batch of a piece is not base64: {error}")))?;
+        .map_err(|error| NativeError::internal(format!("the batch of an input is not base64: {error}")))?;
     of_ipc(&bytes)
 }
 

@@ -11,7 +11,7 @@ use jni::sys::jlong;
 use lakemark_table::{ErrorKind, Operation, Staging};
 
 use crate::error::{NativeError, Result};
-use crate::tables::Named;
+use crate::table_cache::TableRef;
 
 #[derive(Default)]
 struct Open {
@@ -26,7 +26,7 @@ fn open() -> MutexGuard<'static, Open> {
 }
 
 /// Begins to write rows of one operation aside.
-pub(crate) async fn begin(named: Named, operation: &str) -> Result<jlong> {
+pub(crate) async fn begin(named: TableRef, operation: &str) -> Result<jlong> {
     let operation = Operation::of_name(operation).ok_or_else(|| {
         NativeError::new(
             ErrorKind::InvalidInput,

@@ -1,4 +1,4 @@
-//! The Arrow C stream of a piece of a split. It pulls batches, and lets no error or panic escape without the marker that Java looks for.
+//! The Arrow C stream of an input of a split. It pulls batches, and lets no error or panic escape without the marker that Java looks for.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -7,7 +7,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
 
 use crate::error::{NativeError, Result};
-use crate::read::PieceReader;
+use crate::read::InputReader;
 use crate::runtime::block_on;
 
 /// Something that gives batches one by one.
@@ -16,7 +16,7 @@ pub(crate) trait Batches: Send {
     fn next(&mut self) -> Result<Option<RecordBatch>>;
 }
 
-impl Batches for PieceReader {
+impl Batches for InputReader {
     fn schema(&self) -> SchemaRef {
         Self::schema(self)
     }

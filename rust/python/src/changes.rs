@@ -13,11 +13,11 @@ use pyo3_arrow::input::AnyArray;
 use crate::error;
 
 /// Rows as they were given: columns with names, or values without one, which are keys.
-pub(crate) struct Given {
+pub(crate) struct ChangeRows {
     values: ArrayRef,
 }
 
-impl Given {
+impl ChangeRows {
     /// Reads all rows without the GIL; a stream that runs Python code takes it when it needs it.
     pub(crate) fn read(py: Python<'_>, rows: AnyArray) -> PyResult<Self> {
         let reader = rows.into_reader()?;
@@ -52,14 +52,14 @@ impl Given {
 pub(crate) async fn write(
     table: Arc<Table>,
     operation: String,
-    given: Given,
+    rows: ChangeRows,
     transaction: Option<Transaction>,
 ) -> Result<Written> {
     let known = [Operation::Insert, Operation::Upsert, Operation::Update, Operation::Delete];
     let Some(operation) = known.into_iter().find(|known| known.name() == operation) else {
         return Err(invalid(format!("there is no operation {operation}")));
     };
-    let rows = given.batch(&table, operation).await?;
+    let rows = rows.batch(&table, operation).await?;
     table.write(vec![Change { operation, rows }], WriteOptions { transaction, ..WriteOptions::default() }).await
 }
 

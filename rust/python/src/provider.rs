@@ -25,14 +25,14 @@ use crate::runtime::forked_from;
 ///
 /// Running the plan is no concern: the FFI layer does that on the runtime that it was given.
 #[derive(Debug)]
-pub(crate) struct Guest {
+pub(crate) struct ForeignProvider {
     table: LakemarkTable,
     state: SessionState,
     runtime: Handle,
     process: u32,
 }
 
-impl Guest {
+impl ForeignProvider {
     pub(crate) fn new(table: LakemarkTable, runtime: Handle) -> Self {
         let state = session_context(SessionConfig::new()).state();
         Self { table, state, runtime, process: std::process::id() }
@@ -40,7 +40,7 @@ impl Guest {
 }
 
 #[async_trait]
-impl TableProvider for Guest {
+impl TableProvider for ForeignProvider {
     fn schema(&self) -> SchemaRef {
         self.table.schema()
     }

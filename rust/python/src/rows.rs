@@ -62,7 +62,7 @@ impl Rows {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        let running = stream::Running::start(runtime(py)?, Arc::clone(&self.0));
+        let running = stream::RunningQuery::start(runtime(py)?, Arc::clone(&self.0));
         stream::capsule(py, &self.arrow_schema(), running, requested_schema)
     }
 }

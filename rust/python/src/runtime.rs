@@ -158,11 +158,11 @@ where
     F: FnOnce() -> W + Send + 'static,
     W: Future<Output = lakemark_table::Result<T>>,
 {
-    wait_told(py, work, done, |_| Ok(()))
+    wait_reporting(py, work, done, |_| Ok(()))
 }
 
 /// [`wait_finished`], with `tick` called about ten times a second, and at the end. Its error is raised as an interrupt is.
-pub(crate) fn wait_told<T, F, W>(
+pub(crate) fn wait_reporting<T, F, W>(
     py: Python<'_>,
     work: F,
     done: impl FnOnce(&T) -> String,
@@ -184,12 +184,12 @@ where
             (None, Ok(())) => interrupt = tick(py).err(),
             (None, Err(first)) => interrupt = Some(first),
             (Some(_), Ok(())) => {}
-            (Some(_), Err(stop)) => return Err(told(py, stop, NOT_KNOWN)),
+            (Some(_), Err(stop)) => return Err(with_outcome(py, stop, NOT_KNOWN)),
         }
     };
     if let Some(interrupt) = interrupt {
         let said = outcome.map_or_else(|cause| format!("the change was not made: {cause}"), |outcome| done(&outcome));
-        return Err(told(py, interrupt, &said));
+        return Err(with_outcome(py, interrupt, &said));
     }
     tick(py)?;
     warning::raise(py)?;
@@ -197,7 +197,7 @@ where
 }
 
 /// An interrupt that says what became of the work. One with words of its own, from a handler of the caller's, keeps them.
-pub(crate) fn told(py: Python<'_>, interrupt: PyErr, said: &str) -> PyErr {
+pub(crate) fn with_outcome(py: Python<'_>, interrupt: PyErr, said: &str) -> PyErr {
     let value = interrupt.value(py);
     let silent = value.getattr("args").and_then(|args| args.len()).is_ok_and(|words| words == 0);
     if silent {

@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader};
 
 use crate::rows::Rows;
-use crate::runtime::{NOT_KNOWN, told, wait};
+use crate::runtime::{NOT_KNOWN, wait, with_outcome};
 use crate::table::{Table, to_json};
 
 /// A session with an engine of its own.
@@ -41,7 +41,7 @@ impl Session {
         let rows = rows.map(Rows::new);
         rows.map_err(|error| {
             let stopped = error.is_instance_of::<PyKeyboardInterrupt>(py);
-            if stopped && changes_rows(&self.0, &text) { told(py, error, NOT_KNOWN) } else { error }
+            if stopped && changes_rows(&self.0, &text) { with_outcome(py, error, NOT_KNOWN) } else { error }
         })
     }
 

@@ -28,19 +28,19 @@ const AHEAD: usize = 2;
 ///
 /// A forked child has the memory of the query and none of its threads. Whatever would wait for them, or for a lock that one of them held,
 /// is an error there, or is left alone.
-pub(crate) struct Running {
+pub(crate) struct RunningQuery {
     /// None once a child found that it is one.
-    query: Option<Query>,
+    query: Option<QueryStream>,
     runtime: &'static Runtime,
     process: u32,
 }
 
-struct Query {
+struct QueryStream {
     batches: mpsc::Receiver<Result<RecordBatch>>,
     task: Option<JoinHandle<()>>,
 }
 
-impl Running {
+impl RunningQuery {
     /// Starts a query.
     pub(crate) fn start(runtime: &'static Runtime, query: Arc<DataFrame>) -> Self {
         let (sender, batches) = mpsc::channel(AHEAD);
@@ -63,12 +63,12 @@ impl Running {
                 }
             }
         });
-        let query = Some(Query { batches, task: Some(task) });
+        let query = Some(QueryStream { batches, task: Some(task) });
         Self { query, runtime, process: std::process::id() }
     }
 }
 
-impl Query {
+impl QueryStream {
     fn next(&mut self, runtime: &Runtime) -> Option<Result<RecordBatch>> {
         match runtime.block_on(self.batches.recv()) {
             Some(batch) => Some(batch),
@@ -83,7 +83,7 @@ impl Query {
     }
 }
 
-impl Iterator for Running {
+impl Iterator for RunningQuery {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -96,7 +96,7 @@ impl Iterator for Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningQuery {
     fn drop(&mut self) {
         let Some(query) = self.query.take() else { return };
         if forked_from(self.process).is_some() {

@@ -18,12 +18,12 @@ use pyo3_arrow::PyArray;
 use pyo3_arrow::input::AnyArray;
 use serde_json::json;
 
-use crate::changes::{self, Given};
+use crate::changes::{self, ChangeRows};
 use crate::error;
 use crate::progress::Counters;
-use crate::provider::Guest;
+use crate::provider::ForeignProvider;
 use crate::rows::{ArrowTable, Rows};
-use crate::runtime::{runtime, wait, wait_cancellable, wait_finished, wait_told};
+use crate::runtime::{runtime, wait, wait_cancellable, wait_finished, wait_reporting};
 use crate::schema::Schema;
 
 /// An indexed table.
@@ -151,11 +151,11 @@ impl Table {
         rows: AnyArray,
         transaction: Option<(String, u64)>,
     ) -> PyResult<(u64, u64)> {
-        let (table, given) = (Arc::clone(&self.0), Given::read(py, rows)?);
+        let (table, rows) = (Arc::clone(&self.0), ChangeRows::read(py, rows)?);
         let transaction = transaction.map(|(application, version)| Transaction { application, version });
         let written = wait_finished(
             py,
-            move || changes::write(table, operation, given, transaction),
+            move || changes::write(table, operation, rows, transaction),
             |written| format!("the change was made all the same, with the sequence number {}", written.sequence),
         )?;
         Ok((written.sequence, written.rows))
@@ -191,7 +191,7 @@ impl Table {
             Some(progress) => progress.call1(counters.read()).map(drop),
             None => Ok(()),
         };
-        let report = wait_told(py, migrated, |_| "the migration was finished all the same".to_owned(), tell)?;
+        let report = wait_reporting(py, migrated, |_| "the migration was finished all the same".to_owned(), tell)?;
         described(py, &report)
     }
 
@@ -272,9 +272,9 @@ impl Table {
         found.map(|found| ArrowTable::new(found.schema, found.batches))
     }
 
-    fn count(&self, py: Python<'_>, filter: Option<String>, use_index: bool, use_cache: bool) -> PyResult<u64> {
+    fn count(&self, py: Python<'_>, filter: Option<String>, use_index: bool, selection_cache: bool) -> PyResult<u64> {
         let table = Arc::clone(&self.0);
-        let options = QueryOptions { use_index, use_cache };
+        let options = QueryOptions { use_index, selection_cache };
         wait(py, move || async move { lakemark_datafusion::count(&table, filter.as_deref(), &options).await })
     }
 
@@ -324,10 +324,10 @@ impl Table {
         filter: Option<String>,
         count: bool,
         use_index: bool,
-        use_cache: bool,
+        selection_cache: bool,
     ) -> PyResult<(String, String)> {
         let table = Arc::clone(&self.0);
-        let options = QueryOptions { use_index, use_cache };
+        let options = QueryOptions { use_index, selection_cache };
         let report = wait(py, move || async move {
             if count {
                 lakemark_datafusion::explain_count(&table, filter.as_deref(), &options).await
@@ -348,7 +348,7 @@ impl Table {
         let table = Arc::clone(&self.0);
         let provider = wait(py, || LakemarkTable::new(table))?;
         let handle = runtime(py)?.handle().clone();
-        let provider: Arc<dyn TableProvider> = Arc::new(Guest::new(provider, handle.clone()));
+        let provider: Arc<dyn TableProvider> = Arc::new(ForeignProvider::new(provider, handle.clone()));
         let provider = FFI_TableProvider::new_with_ffi_codec(provider, true, Some(handle), codec);
         PyCapsule::new_with_value(py, provider, c"datafusion_table_provider")
     }
@@ -375,8 +375,8 @@ fn describe(snapshot: &lakemark_table::Snapshot, indexes: &[IndexInfo]) -> serde
         "files": files.iter().map(|file| &file.path).collect::<Vec<_>>(),
         "bytes": files.iter().map(|file| file.meta.size).sum::<u64>(),
         "rows": rows.sum::<Option<u64>>(),
-        "rows_hidden": snapshot.deleted_rows(),
-        "rows_pending": snapshot.buffered_rows().map_or(0, |pending| pending.row_count()),
+        "rows_deleted": snapshot.deleted_rows(),
+        "rows_buffered": snapshot.buffered_rows().map_or(0, |pending| pending.row_count()),
         "key": snapshot.key_columns(),
         "sequence": snapshot.sequence(),
         "partition_columns": snapshot.partition_columns().iter().map(|field| field.name()).collect::<Vec<_>>(),

@@ -130,7 +130,7 @@ pub struct ProbeOptions {
     /// Whether only the number of rows is requested, and not which rows.
     pub count_only: bool,
     /// Whether rows that were found before may be taken from memory, and rows found now kept there.
-    pub use_cache: bool,
+    pub selection_cache: bool,
     /// What the caller is going to do with the rows. If it is given, conditions whose search costs more than it saves are left out, with
     /// the reason `scan_is_cheaper`.
     pub reading: Option<ReadCost>,
@@ -148,9 +148,9 @@ pub struct ReadCost {
     /// Reading ends after so many rows.
     pub limit: Option<f64>,
     /// What indexes give in place of reading, if they decide for every row whether it is selected.
-    pub told: Option<IndexOnlyCost>,
+    pub index_only: Option<IndexOnlyCost>,
     /// Nanoseconds of one core that the next operator takes for each row that is handed on.
-    pub above: f64,
+    pub parent_cost: f64,
 }
 
 /// Columns that are read together.
@@ -209,7 +209,7 @@ fn value_cost(data_type: &DataType) -> f64 {
 
 impl Default for ProbeOptions {
     fn default() -> Self {
-        Self { use_index: true, count_only: false, use_cache: true, reading: None, physical_rows: false }
+        Self { use_index: true, count_only: false, selection_cache: true, reading: None, physical_rows: false }
     }
 }
 
@@ -223,7 +223,7 @@ pub struct IndexOnlyCost {
     /// Reads of directories for this estimate.
     pub index_reads: u64,
     /// Bytes of these reads.
-    pub index_bytes: u64,
+    pub index_bytes_read: u64,
 }
 
 impl IndexOnlyCost {
@@ -234,7 +234,7 @@ impl IndexOnlyCost {
             nanoseconds: self.nanoseconds + other.nanoseconds,
             least_share: self.least_share.max(other.least_share),
             index_reads: self.index_reads + other.index_reads,
-            index_bytes: self.index_bytes + other.index_bytes,
+            index_bytes_read: self.index_bytes_read + other.index_bytes_read,
         }
     }
 }

@@ -83,13 +83,13 @@ pub(crate) async fn probe(snapshot: &Snapshot, predicate: &Predicate, options: &
         Some(reading) if !options.count_only => cost::choose(snapshot, &predicate, reading, &counter).await,
         _ => SearchPlan::default(),
     };
-    let reads = ReadContext { counter: Arc::clone(&counter), use_cache: options.use_cache };
+    let reads = ReadContext { counter: Arc::clone(&counter), selection_cache: options.selection_cache };
     let answers = LeafCandidates::gather(snapshot, &predicate, &counted, &choice, &reads).await?;
     let row_groups = row_groups(snapshot, &answers);
     let files = combine(snapshot, &predicate, &answers, &row_groups, &counted, options).await?;
     let mut report = summarize(snapshot, &predicate, &answers, &files, &row_groups, &counted);
     let totals = counter.totals();
-    (report.index_reads, report.index_bytes) = (totals.reads, totals.bytes);
+    (report.index_reads, report.index_bytes_read) = (totals.reads, totals.bytes);
     report.seconds = started.elapsed().as_secs_f64();
     let left_out = choice.skipped.contains(&true);
     Ok(Probe { files, buffered: pending, searches_skipped: left_out, skipped_selectivity: choice.share_left, report })
@@ -111,7 +111,7 @@ fn disabled(snapshot: &Snapshot, predicate: &Predicate, started: Instant) -> Pro
         buffered: snapshot.buffered_rows().cloned(),
         searches_skipped: false,
         skipped_selectivity: None,
-        report: ProbeReport { leaves, files_total: total, files_unknown: total, seconds, ..ProbeReport::default() },
+        report: ProbeReport { leaves, files_total: total, files_scanned: total, seconds, ..ProbeReport::default() },
     }
 }
 
@@ -343,14 +343,14 @@ fn summarize(
 fn add_file(report: &mut ProbeReport, file: &FileProbe, known: Option<&[u32]>) {
     let rows: u64 = known.iter().flat_map(|groups| groups.iter()).copied().map(u64::from).sum();
     match file {
-        FileProbe::Unknown => report.files_unknown += 1,
+        FileProbe::Unknown => report.files_scanned += 1,
         FileProbe::Counted { rows: counted } => {
             report.files_pruned += 1;
             let groups = known.map_or(0, |groups| groups.len() as u64);
             report.row_groups_total += groups;
             report.row_groups_pruned += groups;
             report.rows_total += rows;
-            report.rows_certain += counted;
+            report.rows_exact += counted;
         }
         FileProbe::Known { row_groups, certain, uncertain } => {
             report.row_groups_total += row_groups.len() as u64;
@@ -368,8 +368,8 @@ fn add_file(report: &mut ProbeReport, file: &FileProbe, known: Option<&[u32]>) {
                 }
             }
             report.rows_total += rows;
-            report.rows_certain += u64::from(certain.len());
-            report.rows_uncertain += u64::from(uncertain.len());
+            report.rows_exact += u64::from(certain.len());
+            report.rows_rechecked += u64::from(uncertain.len());
         }
     }
 }

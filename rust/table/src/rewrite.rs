@@ -88,7 +88,7 @@ pub(crate) struct RewriteOutput {
 /// few bytes of each new row.
 async fn rewrite_files(snapshot: &Snapshot, fold: &RewriteInput<'_>, target: &FileTarget<'_>) -> Result<RewriteOutput> {
     if fold.shadow.len() != snapshot.files().len() {
-        return Err(Error::internal("the shadow to fold is that of another snapshot"));
+        return Err(Error::internal("the deleted positions to compact are those of another snapshot"));
     }
     if let Some(progress) = &fold.progress {
         let old = fold.shadow.iter().flatten().filter(|shadow| !shadow.is_empty());

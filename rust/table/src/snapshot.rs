@@ -399,7 +399,8 @@ impl Snapshot {
         let segments: Vec<_> = of_index.filter(|segment| !lost.contains(&segment.id)).collect();
         let covered: HashSet<u32> = segments.iter().flat_map(|segment| segment.files.iter().copied()).collect();
         let usable = self.is_usable(index);
-        let known = self.index_states.iter().filter(|mark| usable && !mark.unverified).filter_map(|mark| mark.ordinal);
+        let known =
+            self.index_states.iter().filter(|state| usable && !state.unverified).filter_map(|state| state.ordinal);
         let fresh = known.filter(|ordinal| covered.contains(ordinal));
         let (mut files_covered, mut rows) = (0, 0);
         for ordinal in fresh {

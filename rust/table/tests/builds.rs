@@ -106,7 +106,8 @@ async fn work(table: &Table) -> Result<(), Error> {
 async fn check_answers(snapshot: &Snapshot, at: &str) {
     let test = Test::Ranges(KeyRanges::point(Key::Fixed(key_of_i64(3))));
     let leaf = Predicate::Leaf(Leaf { column: "k".to_owned(), test, text: "k = 3".to_owned() });
-    let found = snapshot.probe(&leaf, &ProbeOptions { use_cache: false, ..ProbeOptions::default() }).await.unwrap();
+    let found =
+        snapshot.probe(&leaf, &ProbeOptions { selection_cache: false, ..ProbeOptions::default() }).await.unwrap();
     for (file, found) in found.files.iter().enumerate() {
         let first = file as i64 * ROWS;
         let expected: Vec<u32> =

@@ -128,7 +128,7 @@ def state_manifest_corrupted(source: Source, folder: Path, create_indexes: Mark)
 
 
 def state_pending(source: Source, folder: Path, create_indexes: Mark) -> None:
-    """Indexed with rows that are wrong, missing and too many; pending updates in runs and buffer put them right."""
+    """Indexed with rows that are wrong, missing and too many; buffered updates in runs and buffer put them right."""
     folder.mkdir(parents=True)
     wrong = make_table.make_table(STALE_SEED, portable=source.portable)
     right: list[pa.Table] = []

@@ -19,7 +19,7 @@ Examples:
   lakemark explain flights/ \"carrier = 'UA'\"       what is skipped, and why not more
   lakemark index build flights/                    cover files that were added since (for cron)
   lakemark upsert flights/ late.csv --key flight   add rows, or replace those with the same keys
-  lakemark info flights/                           files, rows, pending updates, indexes
+  lakemark info flights/                           files, rows, buffered updates, indexes
   lakemark vacuum flights/ --dry-run               show which old index files can go
   lakemark                                         the SQL shell
 
@@ -55,7 +55,7 @@ pub(super) const KEY_EXAMPLES: &str = "\
 Reads the key of every row once to see that none is NULL or there twice, and gives the first column an index of the kind \
 key unless it has an index that knows its rows. From then on the table takes insert, upsert, update and delete.
 
-Options (--with): cache_bytes, the space for pending updates (1073741824); page_bytes (65536); alpha, more memory against \
+Options (--with): cache_bytes, the space for buffered updates (1073741824); page_bytes (65536); alpha, more memory against \
 fewer writes (1; up to 2); migration_threshold, how full that space may be before a change begins a migration, such as 50% \
 (none by default).
 
@@ -99,11 +99,11 @@ Examples:
 /// When `repair` is for, and what it does.
 pub(super) const REPAIR_NOTE: &str = "\
 A Delta table and its store part where the store was put back from a backup, the table was made anew in the same place, or its log was
-set back. Queries then end with StoreMismatch, as nobody can tell which of the pending updates the table has already. Where the right store
+set back. Queries then end with StoreMismatch, as nobody can tell which of the buffered updates the table has already. Where the right store
 or log can be put back, that is better than either choice.
 
-  lakemark repair flights/ --pending keep          what the store has counts over what the table has of the same keys
-  lakemark repair flights/ --pending discard       the table counts as it is";
+  lakemark repair flights/ --buffered keep         what the store has counts over what the table has of the same keys
+  lakemark repair flights/ --buffered discard      the table counts as it is";
 
 /// Of `migrate`.
 pub(super) const MIGRATE_EXAMPLES: &str = "\
@@ -111,14 +111,14 @@ Queries and changes go on meanwhile. Files without a changed row stay as they ar
 at any point is finished, or begun again, by the next one.
 
 Examples:
-  lakemark migrate flights/                        everything that is pending
+  lakemark migrate flights/                        everything that is buffered
   lakemark migrate flights/ --threshold 50%        only if half of the cache is full (for cron)
   lakemark migrate flights/ --fraction 0.1         a tenth of it: the lowest keys that are left
   lakemark migrate flights/ --publish              what was migrated, for programs that list flights/*.parquet, too";
 
 /// Of `history`, with what a version is.
 pub(super) const HISTORY_EXAMPLES: &str = "\
-A version of a Delta table is what every reader of Delta calls so, without changes that are pending. Of other tables it is the number of a manifest of the \
+A version of a Delta table is what every reader of Delta calls so, without changes that are buffered. Of other tables it is the number of a manifest of the \
 store: changes belong to the version that a flush or a migration makes of them; files that others add or remove count as they are now.
 
 Examples:

@@ -34,11 +34,11 @@ pub(super) type Object = Vec<Member>;
 /// Objects one after the other, or arrays of them.
 pub(super) fn objects(bytes: &[u8]) -> serde_json::Result<Vec<Object>> {
     let text = std::str::from_utf8(bytes).map_err(serde_json::Error::custom)?;
-    let (mut unread, mut numbers) = (StrRead::new(text), Numbers(text));
+    let (mut unread, mut numbers) = (StrRead::new(text), NumberTexts(text));
     let mut objects = Vec::new();
     while has_value(text, &mut unread) {
         let mut parser = serde_json::Deserializer::new(&mut unread);
-        let values = match (Part { numbers: &mut numbers }).deserialize(&mut parser)? {
+        let values = match (NumberSeed { numbers: &mut numbers }).deserialize(&mut parser)? {
             Json::List(values) => values,
             value => vec![value],
         };
@@ -62,9 +62,9 @@ fn has_value<'t>(text: &'t str, unread: &mut StrRead<'t>) -> bool {
 }
 
 /// The numbers of a text that has not been read yet, in their order.
-struct Numbers<'t>(&'t str);
+struct NumberTexts<'t>(&'t str);
 
-impl<'t> Iterator for Numbers<'t> {
+impl<'t> Iterator for NumberTexts<'t> {
     type Item = &'t str;
 
     fn next(&mut self) -> Option<&'t str> {
@@ -90,18 +90,18 @@ impl<'t> Iterator for Numbers<'t> {
 }
 
 /// Reads a value: the parser says where a number is, and its text is the next one.
-struct Part<'p, 't> {
-    numbers: &'p mut Numbers<'t>,
+struct NumberSeed<'p, 't> {
+    numbers: &'p mut NumberTexts<'t>,
 }
 
-impl Part<'_, '_> {
+impl NumberSeed<'_, '_> {
     fn number<E: Error>(self) -> Result<Json, E> {
         let number = self.numbers.next().ok_or_else(|| E::custom("a number ends too early"))?;
         Ok(Json::Number(number.to_owned()))
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Part<'_, '_> {
+impl<'de> DeserializeSeed<'de> for NumberSeed<'_, '_> {
     type Value = Json;
 
     fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<Json, D::Error> {
@@ -109,7 +109,7 @@ impl<'de> DeserializeSeed<'de> for Part<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Part<'_, '_> {
+impl<'de> Visitor<'de> for NumberSeed<'_, '_> {
     type Value = Json;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -142,7 +142,7 @@ impl<'de> Visitor<'de> for Part<'_, '_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json, A::Error> {
         let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(Part { numbers: &mut *self.numbers })? {
+        while let Some(item) = items.next_element_seed(NumberSeed { numbers: &mut *self.numbers })? {
             list.push(item);
         }
         Ok(Json::List(list))
@@ -151,7 +151,7 @@ impl<'de> Visitor<'de> for Part<'_, '_> {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Json, A::Error> {
         let mut object = Vec::new();
         while let Some(name) = members.next_key()? {
-            let value = members.next_value_seed(Part { numbers: &mut *self.numbers })?;
+            let value = members.next_value_seed(NumberSeed { numbers: &mut *self.numbers })?;
             object.push(Member { name, value });
         }
         Ok(Json::Object(object))
@@ -159,7 +159,7 @@ impl<'de> Visitor<'de> for Part<'_, '_> {
 }
 
 /// The same number with all of its digits and no exponent; none if it is no number, or one of more than a thousand digits.
-pub(super) fn plain(number: &str) -> Option<String> {
+pub(super) fn decimal_text(number: &str) -> Option<String> {
     const DIGITS: usize = 1_000;
     let (digits, exponent) = match number.split_once(['e', 'E']) {
         Some((digits, exponent)) => (digits, exponent.parse::<i32>().ok()?),
@@ -249,10 +249,10 @@ mod tests {
             ("90071992547409931", "90071992547409931"),
             ("123.456e2", "12345.6"),
         ] {
-            assert_eq!(plain(number).as_deref(), Some(expected), "{number}");
+            assert_eq!(decimal_text(number).as_deref(), Some(expected), "{number}");
         }
         for none in ["", ".", "-", "1e", "1e5000", "x", "1.2.3", "1 ", "NaN"] {
-            assert_eq!(plain(none), None, "{none}");
+            assert_eq!(decimal_text(none), None, "{none}");
         }
     }
 }

@@ -34,7 +34,7 @@ SELECT shop, count(*) FROM sales WHERE customer IN (1, 2, 3) GROUP BY shop;
 ";
 
 #[test]
-fn queries_say_which_marks_to_build_and_apply_builds_them() {
+fn queries_say_which_indexes_to_build_and_apply_builds_them() {
     let Sales { folder, path } = sales();
     let file = folder.path().join("queries.sql");
     fs::write(&file, QUERIES).unwrap();
@@ -93,15 +93,18 @@ fn a_column_of_unique_values_is_proposed_and_built_as_a_key() {
     let file = file.to_str().unwrap();
     let said = ok(with_path(&["index", "advise"], &path, &["--queries", file, "--json"]));
     let advice: serde_json::Value = serde_json::from_str(&said).unwrap();
-    let mark = &advice["indexes"][0];
-    assert_eq!((&mark["column"], &mark["kind"], &mark["encoding"]), (&"token".into(), &"key".into(), &"packed".into()));
-    assert!(mark["reason"].as_str().unwrap().contains("nearly every row has its own"), "{said}");
+    let proposal = &advice["indexes"][0];
+    assert_eq!(
+        (&proposal["column"], &proposal["kind"], &proposal["encoding"]),
+        (&"token".into(), &"key".into(), &"packed".into())
+    );
+    assert!(proposal["reason"].as_str().unwrap().contains("nearly every row has its own"), "{said}");
     let said = ok(with_path(&["index", "advise"], &path, &["--queries", file, "--apply", "--quiet"]));
     assert!(said.contains("created token_key\nbuilt token_key: rows 300,000"), "{said}");
     let listed = ok(with_path(&["index", "list"], &path, &["--format", "json"]));
     let index = &serde_json::from_str::<serde_json::Value>(&listed).unwrap()[0];
     assert_eq!((&index["kind"], &index["encoding"]), (&"key".into(), &"packed".into()), "{listed}");
-    let ratio = mark["predicted_bytes"].as_f64().unwrap() / index["bytes"].as_f64().unwrap();
+    let ratio = proposal["predicted_bytes"].as_f64().unwrap() / index["bytes"].as_f64().unwrap();
     assert!((0.85..=1.15).contains(&ratio), "{ratio}");
     // It counts as an index, which nothing needs beside it.
     let said = ok(with_path(&["index", "advise"], &path, &["--queries", file]));

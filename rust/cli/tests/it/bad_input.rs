@@ -14,7 +14,7 @@ fn still_answers(path: &Path, rows: i64) {
     assert_eq!(said.trim(), flights_of("UA", rows).to_string());
 }
 
-fn marked() -> Flights {
+fn indexed() -> Flights {
     let flights = Flights::new(2, 1000);
     ok(with_path(&["index", "create"], &flights.path(), &["--on", "carrier", "--name", "c"]));
     flights
@@ -39,7 +39,7 @@ fn wrong_usage_exits_with_2_and_shows_the_usage() {
 
 #[test]
 fn an_unknown_index_option_names_the_known_ones() {
-    let flights = marked();
+    let flights = indexed();
     let stderr =
         fails(1, with_path(&["index", "create"], &flights.path(), &["--on", "number", "--with", "no_such_option=7"]));
     assert!(stderr.contains("no_such_option"), "{stderr}");
@@ -50,7 +50,7 @@ fn an_unknown_index_option_names_the_known_ones() {
 
 #[test]
 fn a_precision_that_there_is_not_is_an_error_that_says_what_there_is() {
-    let flights = marked();
+    let flights = indexed();
     for (column, option, expected) in [
         ("carrier", "precision=2", "no precision on strings"),
         ("number", "precision=0", "1 to 15 significant digits"),
@@ -69,7 +69,7 @@ fn a_precision_that_there_is_not_is_an_error_that_says_what_there_is() {
 
 #[test]
 fn a_type_that_cannot_be_indexed_is_an_error_at_create() {
-    let flights = marked();
+    let flights = indexed();
     // Elements of lists have bitmaps alone.
     let stderr = fails(1, with_path(&["index", "create"], &flights.path(), &["--on", "stops", "--using", "key"]));
     assert!(stderr.contains("stops has lists") && stderr.contains("and key was asked for"), "{stderr}");
@@ -78,7 +78,7 @@ fn a_type_that_cannot_be_indexed_is_an_error_at_create() {
 
 #[test]
 fn a_missing_column_is_named() {
-    let flights = marked();
+    let flights = indexed();
     let stderr = fails(1, with_path(&["index", "create"], &flights.path(), &["--on", "carier"]));
     assert!(stderr.contains("carier"), "{stderr}");
     let stderr = fails(1, with_path(&["count"], &flights.path(), &["carier = 'UA'"]));
@@ -88,7 +88,7 @@ fn a_missing_column_is_named() {
 
 #[test]
 fn a_name_is_taken_once() {
-    let flights = marked();
+    let flights = indexed();
     let stderr = fails(1, with_path(&["index", "create"], &flights.path(), &["--on", "number", "--name", "c"]));
     assert!(stderr.contains('c') && stderr.contains("exists"), "{stderr}");
     let stderr = fails(1, with_path(&["index", "drop"], &flights.path(), &["nosuch"]));
@@ -98,7 +98,7 @@ fn a_name_is_taken_once() {
 
 #[test]
 fn a_store_that_cannot_be_written_is_an_error() {
-    let flights = marked();
+    let flights = indexed();
     // Below a file there can be no folder, not even for root, whom permissions do not stop.
     let file = flights.beside("file");
     fs::write(&file, "x").unwrap();
@@ -122,7 +122,7 @@ fn a_folder_without_parquet_is_an_error() {
 
 #[test]
 fn a_data_file_cut_short_is_named_and_spoils_nothing_else() {
-    let flights = marked();
+    let flights = indexed();
     let file = flights.file(2);
     flights.write(2, 1000);
     let bytes = fs::read(&file).unwrap();
@@ -137,7 +137,7 @@ fn a_data_file_cut_short_is_named_and_spoils_nothing_else() {
 
 #[test]
 fn types_that_disagree_name_file_and_column() {
-    let flights = marked();
+    let flights = indexed();
     let numbers: [(&str, ArrayRef); 1] = [("number", Arc::new(StringArray::from(vec!["one"])))];
     write(&flights.file(7), &RecordBatch::try_from_iter(numbers).unwrap());
     let stderr = fails(1, with_path(&["index", "create"], &flights.path(), &["--on", "number"]));
@@ -148,7 +148,7 @@ fn types_that_disagree_name_file_and_column() {
 
 #[test]
 fn a_predicate_that_is_no_sql_is_an_error() {
-    let flights = marked();
+    let flights = indexed();
     let ran = run(with_path(&["count"], &flights.path(), &["carrier = = 'UA'"]));
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
     assert!(ran.stderr.starts_with("error: "), "{}", ran.stderr);

@@ -232,10 +232,10 @@ fn flush_and_info_tell_how_updates_stand() {
     let rows = things.file("rows.csv", "id,name\n1,one\n10,ten\n");
     ok(with_path(&["upsert"], &path, &[&rows]));
     let info = things.info();
-    assert_eq!((&info["rows"], &info["updates"]["rows_pending"]), (&Value::from(11), &Value::from(2)));
-    assert_eq!((&info["updates"]["buffer_keys"], &info["updates"]["rows_hidden"]), (&Value::from(2), &Value::from(1)));
+    assert_eq!((&info["rows"], &info["updates"]["rows_buffered"]), (&Value::from(11), &Value::from(2)));
+    assert_eq!((&info["updates"]["buffer_keys"], &info["updates"]["rows_deleted"]), (&Value::from(2), &Value::from(1)));
     let said = ok(with_path(&["info"], &path, &[]));
-    assert!(said.contains("pending rows:      2, 1 rows of data files hidden"), "{said}");
+    assert!(said.contains("buffered rows:     2, 1 rows of data files deleted"), "{said}");
     let said = ok(with_path(&["flush"], &path, &[]));
     assert!(said.starts_with("flushed the changes of 2 keys; runs now: 1, "), "{said}");
     let updates = &things.info()["updates"];
@@ -254,9 +254,9 @@ fn migrate_folds_what_is_pending_into_the_files() {
     assert_eq!(ok(with_path(&["migrate"], &path, &["--threshold", "50%"])), "nothing to migrate\n");
     let said = ok(with_path(&["migrate"], &path, &["--format", "json"]));
     let said: Value = serde_json::from_str(&said).unwrap();
-    assert_eq!((&said["rows"], &said["rows_hidden"], &said["files_replaced"]), (&2.into(), &1.into(), &1.into()));
+    assert_eq!((&said["rows"], &said["rows_replaced"], &said["files_replaced"]), (&2.into(), &1.into(), &1.into()));
     let updates = &things.info()["updates"];
-    assert_eq!((&updates["rows_pending"], &updates["rows_hidden"]), (&Value::from(0), &Value::from(0)));
+    assert_eq!((&updates["rows_buffered"], &updates["rows_deleted"]), (&Value::from(0), &Value::from(0)));
     assert_eq!(things.info()["rows"], 11);
     let stderr = fails(2, with_path(&["migrate"], &path, &["--fraction", "120%"]));
     assert!(stderr.contains("give a share from 0 to 1"), "{stderr}");

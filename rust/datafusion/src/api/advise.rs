@@ -53,7 +53,7 @@ pub async fn advise(table: &Arc<Table>, queries: Option<&str>) -> Result<Advice>
 /// A table cannot be sampled.
 pub async fn advise_session(session: &LakemarkSession, queries: &str) -> Result<BTreeMap<String, Advice>> {
     // Queries may give a table several names, and one name to several tables.
-    let mut by_table: BTreeMap<Place, AskedTable> = BTreeMap::new();
+    let mut by_table: BTreeMap<TableAddress, AskedTable> = BTreeMap::new();
     let mut problems = Vec::new();
     for query in split(queries) {
         match uses_in(session, query.text).await {
@@ -77,7 +77,7 @@ pub async fn advise_session(session: &LakemarkSession, queries: &str) -> Result<
 
 /// What distinguishes a table from others for advice.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct TableAddress {
     /// Its folder.
     folder: String,
     /// Where its indexes are, if not beside the data.
@@ -96,18 +96,18 @@ struct AskedTable {
     used: Vec<QueryUse>,
 }
 
-fn place_of(table: &Table, snapshot: &Snapshot) -> Place {
+fn place_of(table: &Table, snapshot: &Snapshot) -> TableAddress {
     let root = snapshot.root_url().to_string();
     let store = table.store_location().map(|store| store.trim_end_matches('/').to_owned());
     let last = |text: &str| text.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned();
     // Of a file, and of a pattern, the root is a folder that others have, too.
     let within = if last(&root) == last(table.location()) { "" } else { table.location() };
-    Place { folder: format!("{root}{within}"), store, version: table.version() }
+    TableAddress { folder: format!("{root}{within}"), store, version: table.version() }
 }
 
 /// What a query uses of a table.
 struct TableUse {
-    place: Place,
+    place: TableAddress,
     /// The name that the query gives to the table.
     name: String,
     table: Arc<Table>,
@@ -162,7 +162,7 @@ async fn uses_in(session: &LakemarkSession, query: &str) -> Result<Vec<TableUse>
         let plan = state.statement_to_plan(*statement).await.map_err(from_engine)?;
         let plan = state.optimize(&plan).map_err(from_engine)?;
         let mut scans = Vec::new();
-        collect(&plan, Above::default(), &mut scans);
+        collect(&plan, ScanParents::default(), &mut scans);
         for FoundScan { scan, above } in scans {
             let Some(provider) = source_as_provider(&scan.source).ok() else { continue };
             let Some(provider) = provider.downcast_ref::<LakemarkTable>() else { continue };
@@ -178,7 +178,7 @@ async fn uses_in(session: &LakemarkSession, query: &str) -> Result<Vec<TableUse>
 
 /// What stands above a scan.
 #[derive(Clone, Default)]
-struct Above<'p> {
+struct ScanParents<'p> {
     /// Filters right above it.
     filters: Vec<&'p Expr>,
     /// Only an aggregate that indexes can answer needs its rows.
@@ -201,37 +201,37 @@ struct FoundScan<'p> {
     /// The scan itself.
     scan: &'p TableScan,
     /// What stands above it.
-    above: Above<'p>,
+    above: ScanParents<'p>,
 }
 
 /// Finds the scans of a plan, and what stands above each.
-fn collect<'p>(plan: &'p LogicalPlan, above: Above<'p>, scans: &mut Vec<FoundScan<'p>>) {
+fn collect<'p>(plan: &'p LogicalPlan, above: ScanParents<'p>, scans: &mut Vec<FoundScan<'p>>) {
     match plan {
         LogicalPlan::TableScan(scan) => scans.push(FoundScan { scan, above }),
         LogicalPlan::Filter(filter) => {
             let filters = above.filters.iter().copied().chain([&filter.predicate]).collect();
-            collect(&filter.input, Above { filters, ..above }, scans);
+            collect(&filter.input, ScanParents { filters, ..above }, scans);
         }
         LogicalPlan::Projection(projection) => {
             let below =
                 |place: usize| projection.expr.get(place).and_then(|expr| expr.clone().unalias().try_as_col().cloned());
             let joined = within(&above.joined, plan, below);
-            collect(&projection.input, Above { joined, ..above }, scans);
+            collect(&projection.input, ScanParents { joined, ..above }, scans);
         }
         LogicalPlan::SubqueryAlias(alias) => {
             let below = |place: usize| alias.input.schema().columns().get(place).cloned();
             let joined = within(&above.joined, plan, below);
-            collect(&alias.input, Above { joined, ..above }, scans);
+            collect(&alias.input, ScanParents { joined, ..above }, scans);
         }
         LogicalPlan::Aggregate(aggregate) => {
-            collect(&aggregate.input, Above { aggregated: is_told(aggregate), ..Above::default() }, scans);
+            collect(&aggregate.input, ScanParents { aggregated: is_told(aggregate), ..ScanParents::default() }, scans);
         }
         LogicalPlan::Join(join) => {
             for Side { plan, joined } in sides(join, &above.joined) {
-                collect(plan, Above { joined, ..Above::default() }, scans);
+                collect(plan, ScanParents { joined, ..ScanParents::default() }, scans);
             }
         }
-        other => other.inputs().into_iter().for_each(|input| collect(input, Above::default(), scans)),
+        other => other.inputs().into_iter().for_each(|input| collect(input, ScanParents::default(), scans)),
     }
 }
 
@@ -339,7 +339,7 @@ fn is_told(aggregate: &Aggregate) -> bool {
     columns_only && aggregate.aggr_expr.iter().all(is_told)
 }
 
-fn use_of(scan: &TableScan, above: &Above<'_>, snapshot: &Snapshot) -> QueryUse {
+fn use_of(scan: &TableScan, above: &ScanParents<'_>, snapshot: &Snapshot) -> QueryUse {
     let schema = snapshot.schema();
     let columns = |expr: &Expr| expr.column_refs().into_iter().map(|column| column.name.clone()).collect::<Vec<_>>();
     let asked = scan.filters.iter().map(|filter| ConditionUse {

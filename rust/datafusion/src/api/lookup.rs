@@ -27,7 +27,7 @@ use crate::api::query::{Query, QueryOptions};
 use crate::error::from_engine;
 use crate::expr::fields::expression;
 use crate::expr::translate::translate;
-use crate::expr::types::Types;
+use crate::expr::types::TextTypes;
 use crate::plan::scan::{ScanRequest, plan_scan};
 
 /// Rows in memory, and their columns where there are none.
@@ -103,12 +103,12 @@ pub async fn lookup(
     let request = ScanRequest {
         location: table.location(),
         snapshot,
-        types: Types::Declared,
+        types: TextTypes::Declared,
         is_joined: false,
         projection: columns.as_ref(),
         filters: &filters,
         limit: None,
-        facts: None,
+        scan_probe: None,
         prober: None,
     };
     let runner = query.runner();

@@ -23,9 +23,9 @@ use lakemark_table::{Error, ErrorKind, Probe, ProbeOptions, ProbeReport, Result,
 use crate::config::LakemarkOptions;
 use crate::error::from_engine;
 use crate::expr::fields::expression;
-use crate::expr::simplify::made_plain;
+use crate::expr::simplify::simplified;
 use crate::expr::translate::translate;
-use crate::plan::pending::{CountRequest, counted};
+use crate::plan::buffered_count::{CountRequest, count_with_buffered};
 use crate::plan::provider::LakemarkTable;
 use crate::sql::session::{runtime, session_in};
 
@@ -35,12 +35,12 @@ pub struct QueryOptions {
     /// Whether indexes may be used.
     pub use_index: bool,
     /// Whether rows that an index found before may be taken from memory.
-    pub use_cache: bool,
+    pub selection_cache: bool,
 }
 
 impl Default for QueryOptions {
     fn default() -> Self {
-        Self { use_index: true, use_cache: true }
+        Self { use_index: true, selection_cache: true }
     }
 }
 
@@ -54,7 +54,7 @@ pub async fn count(table: &Arc<Table>, predicate: Option<&str>, options: &QueryO
     }
     let runner = query.runner();
     let request = CountRequest { location: table.location(), snapshot: &query.snapshot, predicate: &asked, filter };
-    let known = counted(&runner.state, || Arc::clone(&runner.task), request, probed).await;
+    let known = count_with_buffered(&runner.state, || Arc::clone(&runner.task), request, probed).await;
     if let Some(known) = known.map_err(from_engine)? {
         return Ok(known);
     }
@@ -201,7 +201,7 @@ impl Query {
         let state = self.context.state_ref();
         #[expect(clippy::disallowed_methods, reason = "what now() gives in SQL")]
         let now = Utc::now();
-        let plain = made_plain(&state.read(), expr, named, Some(now));
+        let plain = simplified(&state.read(), expr, named, Some(now));
         match plain {
             Ok(plain) => Ok(Asked { predicate: translate(std::slice::from_ref(&plain), &schema), filter: Some(plain) }),
             // The engine says what is wrong with the filter when it runs the filter.
@@ -213,8 +213,8 @@ impl Query {
     }
 
     pub(crate) async fn probe(&self, predicate: &Predicate, count_only: bool) -> Result<Probe> {
-        let QueryOptions { use_index, use_cache } = self.options;
-        let options = ProbeOptions { use_index, use_cache, count_only, ..ProbeOptions::default() };
+        let QueryOptions { use_index, selection_cache } = self.options;
+        let options = ProbeOptions { use_index, selection_cache, count_only, ..ProbeOptions::default() };
         self.snapshot.probe(predicate, &options).await
     }
 }
@@ -231,10 +231,10 @@ struct Contexts {
 
 static CONTEXTS: LazyLock<Contexts> = LazyLock::new(|| {
     let shared = runtime();
-    let exact = |use_index: bool, use_cache: bool| {
+    let exact = |use_index: bool, selection_cache: bool| {
         let mut config = SessionConfig::new().with_option_extension(LakemarkOptions {
             use_index,
-            use_cache,
+            selection_cache,
             ..LakemarkOptions::default()
         });
         config.options_mut().sql_parser.enable_ident_normalization = false;
@@ -271,7 +271,7 @@ fn context(options: &QueryOptions) -> SessionContext {
     let contexts = &*CONTEXTS;
     let chosen = match options {
         QueryOptions { use_index: false, .. } => &contexts.without_index,
-        QueryOptions { use_cache: false, .. } => &contexts.without_cache,
+        QueryOptions { selection_cache: false, .. } => &contexts.without_cache,
         QueryOptions { .. } => &contexts.with_index,
     };
     chosen.clone()

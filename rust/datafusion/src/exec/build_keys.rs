@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Of more than some keys the engine's own filter names the least and the greatest alone. The scan on the other side probes the index for
-//! all of them (see [`crate::exec::dynamic`]). It takes them as arrays, since literals of an expression would take longer than the search.
-//! A scan that begins before the last batch has passed gets no keys, and goes by the filter.
+//! all of them (see [`crate::exec::dynamic_filters`]). It takes them as arrays, since literals of an expression would take longer than the
+//! search. A scan that begins before the last batch has passed gets no keys, and goes by the filter.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -51,7 +51,7 @@ const FEW_ROWS: usize = 150;
 pub(crate) struct BuildKeys {
     /// The expressions of the keys, over the build side's columns.
     on: Vec<Arc<dyn PhysicalExpr>>,
-    passed: Mutex<Passed>,
+    passed: Mutex<BuildSide>,
     /// How many scans have still to take the keys.
     scans: AtomicUsize,
     /// Rows of the join that are enough, if not all are needed.
@@ -59,20 +59,20 @@ pub(crate) struct BuildKeys {
 }
 
 #[derive(Debug)]
-enum Passed {
+enum BuildSide {
     /// `to_come` partitions were not executed yet, and `open` ones have not ended.
     Some {
         to_come: usize,
         open: usize,
-        kept: Kept,
+        kept: KeptKeys,
     },
-    All(Kept),
+    All(KeptKeys),
     /// The keys are too many, of an execution that is not the first, or no longer needed.
     Nothing,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct KeptKeys {
     /// For each batch an array for each key.
     batches: Vec<Vec<ArrayRef>>,
     rows: usize,
@@ -107,14 +107,14 @@ pub(crate) struct BuildSideKeys {
 
 impl BuildKeys {
     fn new(on: Vec<Arc<dyn PhysicalExpr>>, partitions: usize) -> Self {
-        let none = Passed::Some { to_come: partitions, open: 0, kept: Kept::default() };
+        let none = BuildSide::Some { to_come: partitions, open: 0, kept: KeptKeys::default() };
         Self { on, passed: Mutex::new(none), scans: AtomicUsize::new(0), enough: None }
     }
 
     /// An array for each key with a value for each row that has all of them; none before all have passed.
     pub(crate) fn all(&self) -> Result<Option<Vec<ArrayRef>>> {
         let passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
-        let Passed::All(kept) = &*passed else { return Ok(None) };
+        let BuildSide::All(kept) = &*passed else { return Ok(None) };
         if kept.rows == 0 || (self.on.len() == 1 && kept.rows <= FEW_ROWS) {
             return Ok(None);
         }
@@ -131,7 +131,7 @@ impl BuildKeys {
     /// Some of the values of a key, one from anywhere in each stretch of so many rows; none before all have passed.
     pub(crate) fn sample(&self, key: usize) -> Result<Option<KeySample>> {
         let passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
-        let Passed::All(kept) = &*passed else { return Ok(None) };
+        let BuildSide::All(kept) = &*passed else { return Ok(None) };
         let stretch = kept.rows.div_ceil(SAMPLED_KEYS).max(1) as u64;
         // Keys that count up in some way would be different in any regular steps.
         let anywhere = |number: u64| (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % stretch;
@@ -148,59 +148,59 @@ impl BuildKeys {
     }
 
     /// Drops the keys once the last scan has taken them.
-    pub(crate) fn told_one(&self) {
+    pub(crate) fn remove_reader(&self) {
         if self.scans.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.change(|_| Passed::Nothing);
+            self.change(|_| BuildSide::Nothing);
         }
     }
 
     /// One more scan is to take the keys.
-    pub(crate) fn wanted_by_one(&self) {
+    pub(crate) fn add_reader(&self) {
         self.scans.fetch_add(1, Ordering::AcqRel);
     }
 
-    fn change(&self, change: impl FnOnce(Passed) -> Passed) {
+    fn change(&self, change: impl FnOnce(BuildSide) -> BuildSide) {
         let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
-        *passed = change(std::mem::replace(&mut *passed, Passed::Nothing));
+        *passed = change(std::mem::replace(&mut *passed, BuildSide::Nothing));
     }
 
     fn begin(&self, context: &TaskContext) {
         self.change(|passed| match passed {
-            Passed::Some { to_come, open, mut kept } if to_come > 0 => {
+            BuildSide::Some { to_come, open, mut kept } if to_come > 0 => {
                 kept.within(context);
-                Passed::Some { to_come: to_come - 1, open: open + 1, kept }
+                BuildSide::Some { to_come: to_come - 1, open: open + 1, kept }
             }
             // Other rows may pass the second time.
-            _ => Passed::Nothing,
+            _ => BuildSide::Nothing,
         });
     }
 
     fn pass(&self, batch: &RecordBatch) -> Result<()> {
-        if matches!(*self.passed.lock().unwrap_or_else(PoisonError::into_inner), Passed::Nothing) {
+        if matches!(*self.passed.lock().unwrap_or_else(PoisonError::into_inner), BuildSide::Nothing) {
             return Ok(());
         }
         let keys = self.on.iter().map(|key| Ok(compact(key.evaluate(batch)?.into_array(batch.num_rows())?)));
         let keys = keys.collect::<Result<Vec<_>>>()?;
         self.change(|passed| match passed {
-            Passed::Some { to_come, open, mut kept } => match kept.add(keys, batch.num_rows()) {
-                true => Passed::Some { to_come, open, kept },
-                false => Passed::Nothing,
+            BuildSide::Some { to_come, open, mut kept } => match kept.add(keys, batch.num_rows()) {
+                true => BuildSide::Some { to_come, open, kept },
+                false => BuildSide::Nothing,
             },
-            _ => Passed::Nothing,
+            _ => BuildSide::Nothing,
         });
         Ok(())
     }
 
     fn end(&self) {
         self.change(|passed| match passed {
-            Passed::Some { to_come: 0, open: 1, kept } => Passed::All(kept),
-            Passed::Some { to_come, open, kept } => Passed::Some { to_come, open: open.saturating_sub(1), kept },
+            BuildSide::Some { to_come: 0, open: 1, kept } => BuildSide::All(kept),
+            BuildSide::Some { to_come, open, kept } => BuildSide::Some { to_come, open: open.saturating_sub(1), kept },
             other => other,
         });
     }
 }
 
-impl Kept {
+impl KeptKeys {
     /// Reserves from the memory of a session.
     fn within(&mut self, context: &TaskContext) {
         let pool = context.memory_pool();
@@ -383,9 +383,9 @@ mod tests {
     use super::*;
 
     fn sampled(batches: Vec<ArrayRef>) -> f64 {
-        let mut kept = Kept { rows: batches.iter().map(|batch| batch.len()).sum(), ..Kept::default() };
+        let mut kept = KeptKeys { rows: batches.iter().map(|batch| batch.len()).sum(), ..KeptKeys::default() };
         kept.batches = batches.into_iter().map(|batch| vec![batch]).collect();
-        let keys = BuildKeys { passed: Mutex::new(Passed::All(kept)), ..BuildKeys::new(Vec::new(), 1) };
+        let keys = BuildKeys { passed: Mutex::new(BuildSide::All(kept)), ..BuildKeys::new(Vec::new(), 1) };
         let KeySample { values, rows } = keys.sample(0).unwrap().unwrap();
         assert!(
             values.len() <= SAMPLED_KEYS && values.len() >= rows.min(SAMPLED_KEYS / 2),

@@ -2,7 +2,7 @@
 //!
 //! It has no child that an optimizer could see. Row positions are only valid for the scan that they were computed for, and nothing may come
 //! between. Limits and dynamic filters (of joins and top-k) are handed on to the scans inside, which prune by statistics. What the index
-//! knows of dynamic filters narrows those scans when they begin (see [`crate::exec::dynamic`]). Filters come by the rule of
+//! knows of dynamic filters narrows those scans when they begin (see [`crate::exec::dynamic_filters`]). Filters come by the rule of
 //! [`PositionalPushdown`](crate::PositionalPushdown) and by no other way. DataFusion's own rule may hand a scan the filter of another
 //! table.
 
@@ -27,25 +27,25 @@ use lakemark_table::{ProbeReport, TopKRequest};
 use tokio::sync::OnceCell;
 
 use crate::exec::build_keys::BuildKeys;
-use crate::exec::dynamic::{Prober, is_known_late};
-use crate::exec::facts::Facts;
+use crate::exec::dynamic_filters::{DynamicProber, is_known_at_runtime};
 use crate::exec::index_only::{IndexOnlyRows, most_bytes};
+use crate::exec::scan_probe::ScanProbe;
 use crate::expr::projection;
 use crate::expr::zone_maps::touches_floats;
-use crate::read::held::Held;
+use crate::read::memory_gauge::MemoryGauge;
 use crate::read::reader::Footers;
 
-use inside::{Inner, hand_on};
+use inside::{InnerScans, hand_on};
 
 /// The most bytes of runs that a scan kept in memory at once.
-const PENDING_BYTES_HELD: &str = "pending_bytes_held";
+const RUN_BYTES_PEAK: &str = "run_bytes_peak";
 
 /// What the operator is made of.
 #[derive(Debug, Clone)]
 pub(crate) struct ScanParts {
     pub(crate) schema: SchemaRef,
     /// The same columns, as the table calls them: fields of structs by their whole names.
-    pub(crate) named: SchemaRef,
+    pub(crate) table_schema: SchemaRef,
     /// Rows of which only the number matters.
     pub(crate) counted: u64,
     /// What is known of the rows and their columns.
@@ -53,30 +53,30 @@ pub(crate) struct ScanParts {
     /// For each column of the output whether no row of it is NULL; empty where that is not known, as for fields of structs.
     pub(crate) without_null: Vec<bool>,
     /// The scan of exact rows.
-    pub(crate) certain: Option<Arc<dyn ExecutionPlan>>,
+    pub(crate) exact: Option<Arc<dyn ExecutionPlan>>,
     /// The scan of all other rows, which rechecks them by a filter if there is a predicate.
-    pub(crate) checked: Option<Arc<dyn ExecutionPlan>>,
+    pub(crate) recheck: Option<Arc<dyn ExecutionPlan>>,
     /// Scans of buffered rows, which are in no data file yet.
-    pub(crate) pending: Vec<Arc<dyn ExecutionPlan>>,
+    pub(crate) buffered: Vec<Arc<dyn ExecutionPlan>>,
     /// The memory that these scans take for runs.
-    pub(crate) held: Held,
+    pub(crate) memory: MemoryGauge,
     pub(crate) footers: Footers,
     /// Unselected stretches between selected rows that are read and left out again.
-    pub(crate) gaps_closed: u64,
+    pub(crate) unselected_stretches: u64,
     pub(crate) fetch: Option<usize>,
     /// For EXPLAIN.
     pub(crate) summary: String,
     pub(crate) report: ProbeReport,
     /// What the probe found out, for aggregates that indexes may answer.
-    pub(crate) facts: Option<Arc<Facts>>,
+    pub(crate) scan_probe: Option<Arc<ScanProbe>>,
     /// For filters that come while the query runs.
-    pub(crate) prober: Option<Prober>,
+    pub(crate) prober: Option<DynamicProber>,
 }
 
 impl ScanParts {
     /// The scans inside.
     fn plans(&self) -> impl Iterator<Item = &Arc<dyn ExecutionPlan>> {
-        [&self.certain, &self.checked].into_iter().flatten().chain(&self.pending)
+        [&self.exact, &self.recheck].into_iter().flatten().chain(&self.buffered)
     }
 }
 
@@ -94,7 +94,7 @@ pub struct LakemarkScanExec {
     first_rows: Option<TopKRequest>,
     /// The scans inside, as the filters left them when the first partition was asked for a row. All partitions take the same ones, since
     /// the partitions of a scan may share its files.
-    narrowed: Arc<OnceCell<Inner>>,
+    narrowed: Arc<OnceCell<InnerScans>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -111,11 +111,11 @@ impl LakemarkScanExec {
         ));
         let metrics = ExecutionPlanMetricsSet::new();
         report_metrics(&parts.report, &metrics);
-        if parts.gaps_closed > 0 {
-            count(&metrics, "gaps_closed", parts.gaps_closed);
+        if parts.unselected_stretches > 0 {
+            count(&metrics, "unselected_stretches_read", parts.unselected_stretches);
         }
-        if !parts.pending.is_empty() {
-            let most = MetricValue::Gauge { name: PENDING_BYTES_HELD.into(), gauge: parts.held.most().clone() };
+        if !parts.buffered.is_empty() {
+            let most = MetricValue::Gauge { name: RUN_BYTES_PEAK.into(), gauge: parts.memory.peak().clone() };
             MetricBuilder::new(&metrics).build(most);
         }
         Self {
@@ -137,8 +137,8 @@ impl LakemarkScanExec {
     }
 
     /// What the probe found out about every file, if the scan gives all of its rows.
-    pub(crate) fn facts(&self) -> Option<&Arc<Facts>> {
-        self.parts.facts.as_ref().filter(|_| self.parts.fetch.is_none())
+    pub(crate) fn scan_probe(&self) -> Option<&Arc<ScanProbe>> {
+        self.parts.scan_probe.as_ref().filter(|_| self.parts.fetch.is_none())
     }
 
     /// Whether no row of a column of the output is NULL, as the data files say.
@@ -146,37 +146,37 @@ impl LakemarkScanExec {
         self.parts.without_null.get(column).copied().unwrap_or_default()
     }
 
-    fn planned(&self) -> Inner {
-        let ScanParts { certain, checked, pending, .. } = self.parts.clone();
-        Inner { certain, checked, pending, index_only: IndexOnlyRows::default() }
+    fn planned(&self) -> InnerScans {
+        let ScanParts { exact, recheck, buffered, .. } = self.parts.clone();
+        InnerScans { exact, recheck, buffered, index_only: IndexOnlyRows::default() }
     }
 
     /// The scans inside, cut down to the rows that the filters let through as they are now. If only the first rows in an order are needed,
     /// the scans are cut down to these, too.
-    async fn narrow(&self, context: &TaskContext) -> Result<Inner> {
+    async fn narrow(&self, context: &TaskContext) -> Result<InnerScans> {
         let mut inner = self.planned();
         let Some(prober) = &self.parts.prober else { return Ok(inner) };
-        let mut narrowings = Vec::new();
+        let mut pruned_scans = Vec::new();
         if !self.filters.is_empty() {
             let most_bytes = most_bytes(context);
-            narrowings.extend(prober.narrow(&self.filters, &self.keys, &self.parts.named, most_bytes).await?);
+            pruned_scans.extend(prober.prune(&self.filters, &self.keys, &self.parts.table_schema, most_bytes).await?);
         }
         if let Some(request) = &self.first_rows {
-            narrowings.extend(prober.first_rows(request).await?);
+            pruned_scans.extend(prober.first_rows(request).await?);
         }
-        for mut narrowing in narrowings {
-            let told = narrowing.told.iter().flat_map(|part| &part.rows).sum();
-            if !inner.index_only.hold(std::mem::take(&mut narrowing.told), context) {
+        for mut pruned in pruned_scans {
+            let index_only = pruned.index_only.iter().flat_map(|part| &part.rows).sum();
+            if !inner.index_only.hold(std::mem::take(&mut pruned.index_only), context) {
                 continue;
             }
-            let mut apply = |plan: &Arc<dyn ExecutionPlan>| narrowing.apply(plan, &self.parts.footers);
-            inner.certain = inner.certain.as_ref().map(&mut apply).transpose()?;
-            inner.checked = inner.checked.as_ref().map(&mut apply).transpose()?;
-            count(&self.metrics, "dynamic_rows_pruned", narrowing.rows);
-            count(&self.metrics, "dynamic_row_groups_pruned", narrowing.row_groups);
-            count(&self.metrics, "index_reads", narrowing.report.index_reads);
-            count(&self.metrics, "index_bytes", narrowing.report.index_bytes);
-            count(&self.metrics, "rows_told", told);
+            let mut apply = |plan: &Arc<dyn ExecutionPlan>| pruned.apply(plan, &self.parts.footers);
+            inner.exact = inner.exact.as_ref().map(&mut apply).transpose()?;
+            inner.recheck = inner.recheck.as_ref().map(&mut apply).transpose()?;
+            count(&self.metrics, "rows_pruned_dynamic_filter", pruned.rows);
+            count(&self.metrics, "row_groups_pruned_dynamic_filter", pruned.row_groups);
+            count(&self.metrics, "index_reads", pruned.report.index_reads);
+            count(&self.metrics, "index_bytes_read", pruned.report.index_bytes_read);
+            count(&self.metrics, "rows_index_only", index_only);
         }
         Ok(inner)
     }
@@ -187,32 +187,32 @@ impl LakemarkScanExec {
     ) -> Result<Self> {
         let mut changed = self.clone();
         changed.narrowed = Arc::default();
-        changed.parts.certain = self.parts.certain.as_ref().map(&mut change).transpose()?;
-        changed.parts.checked = self.parts.checked.as_ref().map(&mut change).transpose()?;
-        changed.parts.pending = self.parts.pending.iter().map(&mut change).collect::<Result<_>>()?;
+        changed.parts.exact = self.parts.exact.as_ref().map(&mut change).transpose()?;
+        changed.parts.recheck = self.parts.recheck.as_ref().map(&mut change).transpose()?;
+        changed.parts.buffered = self.parts.buffered.iter().map(&mut change).collect::<Result<_>>()?;
         Ok(changed)
     }
 
     /// The filters that are probed in the index when the query runs.
-    pub(crate) fn asked_filters(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn dynamic_filter_ids(&self) -> impl Iterator<Item = u64> {
         let prober = self.parts.prober.as_ref();
         let knows = move |filter: &&Arc<dyn PhysicalExpr>| {
-            prober.is_some_and(|prober| prober.knows_any(filter, &self.parts.named))
+            prober.is_some_and(|prober| prober.can_prune_by(filter, &self.parts.table_schema))
         };
         self.filters.iter().filter(knows).filter_map(|filter| filter.expression_id())
     }
 
     /// The same scan with the keys of those joins whose filters it has; none if there are none.
     pub(crate) fn with_keys(&self, kept: &HashMap<u64, Arc<BuildKeys>>) -> Option<Self> {
-        let own = self.asked_filters().filter_map(|filter| Some((filter, Arc::clone(kept.get(&filter)?))));
+        let own = self.dynamic_filter_ids().filter_map(|filter| Some((filter, Arc::clone(kept.get(&filter)?))));
         let keys: HashMap<u64, Arc<BuildKeys>> = own.collect();
-        keys.values().for_each(|keys| keys.wanted_by_one());
+        keys.values().for_each(|keys| keys.add_reader());
         (!keys.is_empty()).then(|| Self { keys, ..self.clone() })
     }
 
     /// The same scan of which only the first rows in the order of a column are needed; none if no index may know them.
     pub(crate) fn with_first_rows(&self, column: usize, order: SortOptions, rows: u64) -> Option<Self> {
-        let column = self.parts.named.fields().get(column)?.name().clone();
+        let column = self.parts.table_schema.fields().get(column)?.name().clone();
         let is_known = self.parts.prober.as_ref().is_some_and(|prober| prober.snapshot.is_indexed(&column));
         let SortOptions { descending, nulls_first } = order;
         let first_rows = Some(TopKRequest { column, descending, nulls_first, rows });
@@ -229,8 +229,9 @@ impl LakemarkScanExec {
         phase: FilterPushdownPhase,
         config: &ConfigOptions,
     ) -> Result<Option<Self>> {
-        let takes =
-            |filter: &&Arc<dyn PhysicalExpr>| is_known_late(filter) && !touches_floats(filter, &self.parts.schema);
+        let takes = |filter: &&Arc<dyn PhysicalExpr>| {
+            is_known_at_runtime(filter) && !touches_floats(filter, &self.parts.schema)
+        };
         let filters = offered.iter().filter(takes).map(|filter| self.as_named(filter)).collect::<Result<Vec<_>>>()?;
         if filters.is_empty() || self.parts.fetch.is_some() {
             return Ok(None);
@@ -246,23 +247,23 @@ impl LakemarkScanExec {
         if self.gives_columns() {
             return Ok(Arc::clone(expr));
         }
-        projection::moved(expr, Some, &self.parts.named)
+        projection::moved(expr, Some, &self.parts.table_schema)
     }
 
     /// Whether its columns are called as they are in the table.
     pub(crate) fn gives_columns(&self) -> bool {
-        Arc::ptr_eq(&self.parts.schema, &self.parts.named)
+        Arc::ptr_eq(&self.parts.schema, &self.parts.table_schema)
     }
 
     /// The same scan that gives columns and fields of its structs, under the names of this schema.
     fn giving(&self, wanted: &[ProjectionExpr], schema: SchemaRef) -> Result<Self> {
         let names = wanted.iter().zip(schema.fields());
         let names = names.map(|(wanted, field)| field.as_ref().clone().with_name(&wanted.alias));
-        let named = Arc::new(Schema::new(names.collect::<Vec<_>>()));
+        let table_schema = Arc::new(Schema::new(names.collect::<Vec<_>>()));
         let statistics = ProjectionExprs::new(wanted.iter().cloned());
-        let statistics = statistics.project_statistics(self.parts.statistics.clone(), &named)?;
+        let statistics = statistics.project_statistics(self.parts.statistics.clone(), &table_schema)?;
         let narrower = self.with_inner(|plan| projection::giving(plan, wanted))?.parts;
-        Ok(Self::new(ScanParts { schema, named, statistics, without_null: Vec::new(), ..narrower }))
+        Ok(Self::new(ScanParts { schema, table_schema, statistics, without_null: Vec::new(), ..narrower }))
     }
 }
 
@@ -273,15 +274,15 @@ fn count(metrics: &ExecutionPlanMetricsSet, name: &'static str, value: u64) {
 fn report_metrics(report: &ProbeReport, metrics: &ExecutionPlanMetricsSet) {
     let count = |name: &'static str, value: u64| count(metrics, name, value);
     count("files_total", report.files_total);
-    count("files_pruned", report.files_pruned);
-    count("files_unknown", report.files_unknown);
+    count("files_pruned_index", report.files_pruned);
+    count("files_scanned", report.files_scanned);
     count("row_groups_total", report.row_groups_total);
-    count("row_groups_pruned", report.row_groups_pruned);
-    count("rows_certain", report.rows_certain);
-    count("rows_uncertain", report.rows_uncertain);
+    count("row_groups_pruned_index", report.row_groups_pruned);
+    count("rows_exact", report.rows_exact);
+    count("rows_rechecked", report.rows_rechecked);
     count("index_reads", report.index_reads);
-    count("index_bytes", report.index_bytes);
+    count("index_bytes_read", report.index_bytes_read);
     let coverage = MetricBuilder::new(metrics).ratio_metrics("coverage", 0);
-    coverage.set_part(usize::try_from(report.files_total.saturating_sub(report.files_unknown)).unwrap_or(usize::MAX));
+    coverage.set_part(usize::try_from(report.files_total.saturating_sub(report.files_scanned)).unwrap_or(usize::MAX));
     coverage.set_total(usize::try_from(report.files_total).unwrap_or(usize::MAX));
 }

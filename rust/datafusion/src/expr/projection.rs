@@ -28,13 +28,13 @@ use lakemark_format::column;
 use crate::expr::fields::{FieldAccess, access_of};
 
 /// Columns of a schema, and fields of its structs, each once.
-pub(crate) struct Wanted {
+pub(crate) struct FieldProjection {
     /// Each under its whole name.
     each: Vec<ProjectionExpr>,
     has_fields: bool,
 }
 
-impl Wanted {
+impl FieldProjection {
     /// What these expressions over a schema look at.
     pub(crate) fn by<'e>(exprs: impl IntoIterator<Item = &'e Arc<dyn PhysicalExpr>>, schema: &Schema) -> Result<Self> {
         let (mut columns, mut fields) = (BTreeSet::new(), Vec::new());
@@ -74,7 +74,7 @@ impl Wanted {
     }
 
     /// Where the column or field stands that an expression is; none if it computes something.
-    pub(crate) fn place(&self, expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<usize> {
+    pub(crate) fn index_of(&self, expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<usize> {
         let column = |expr: &Arc<dyn PhysicalExpr>| expr.downcast_ref::<Column>().map(Column::index);
         match (column(expr), field_of(expr, schema)) {
             (Some(place), _) => self.each.iter().position(|have| column(&have.expr) == Some(place)),
@@ -91,7 +91,7 @@ impl Wanted {
         given: &Schema,
     ) -> Result<Arc<dyn PhysicalExpr>> {
         let replaced = Arc::clone(expr).transform_down(|part| {
-            let place = self.place(&part, schema);
+            let place = self.index_of(&part, schema);
             let Some((place, field)) = place.and_then(|place| Some((place, given.fields().get(place)?))) else {
                 return Ok(Transformed::no(part));
             };
@@ -162,11 +162,11 @@ fn filtered(filter: &FilterExec, wanted: &[ProjectionExpr]) -> Result<Option<Arc
     let given = filter.projection().as_deref();
     let place_of = |place: usize| given.map_or(Some(place), |given| given.get(place).copied());
     let below = wanted.iter().map(|wanted| moved(&wanted.expr, place_of, &schema)).collect::<Result<Vec<_>>>()?;
-    let both = Wanted::by(below.iter().chain([filter.predicate()]), &schema)?;
+    let both = FieldProjection::by(below.iter().chain([filter.predicate()]), &schema)?;
     if !both.has_fields() || have_lambdas(below.iter().chain([filter.predicate()]))? {
         return Ok(None);
     }
-    let places: Option<Vec<usize>> = below.iter().map(|wanted| both.place(wanted, &schema)).collect();
+    let places: Option<Vec<usize>> = below.iter().map(|wanted| both.index_of(wanted, &schema)).collect();
     let Some(places) = places else { return Ok(None) };
     let Some(scan) = read(filter.input(), both.each())? else { return Ok(None) };
     let narrower = FilterExecBuilder::new(both.over(filter.predicate(), &schema, &scan.schema())?, scan)

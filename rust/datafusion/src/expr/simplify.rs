@@ -28,7 +28,7 @@ use crate::expr::translate::{missing_zero, positive_zero};
 const MOST_BESIDE: usize = 100;
 
 /// The expression as the optimizer leaves it in a filter: types made equal, functions rewritten, constants evaluated.
-pub(crate) fn made_plain(
+pub(crate) fn simplified(
     state: &SessionState,
     expr: Expr,
     schema: DFSchemaRef,

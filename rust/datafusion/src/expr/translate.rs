@@ -21,7 +21,7 @@ use lakemark_index::{KeyRanges, Leaf, Predicate, Reason, Test, Truth, element_of
 
 use crate::expr::fields::{name_of, text_of, type_of};
 
-use literals::{ColumnRef, Place, below, element_place, elements_of, literal, place, seen_as};
+use literals::{ColumnRef, LiteralPlace, below, element_place, elements_of, literal, place, seen_as};
 pub(crate) use literals::{missing_zero, positive_zero};
 
 /// Elements that `array_has_all` searches for one by one.
@@ -55,7 +55,7 @@ struct SoughtElement {
     /// As the statement has it.
     value: ScalarValue,
     /// Where it lies among the elements of the column.
-    place: Place,
+    place: LiteralPlace,
 }
 
 impl Translator<'_> {
@@ -121,10 +121,10 @@ impl Translator<'_> {
             Ok(place) => place,
             Err(reason) => return declined(expr, reason),
         };
-        let equal = |place: Place| match place {
-            Place::Null => None,
-            Place::At(key) => Some(KeyRanges::point(key)),
-            Place::Below | Place::Above => Some(KeyRanges::none()),
+        let equal = |place: LiteralPlace| match place {
+            LiteralPlace::Null => None,
+            LiteralPlace::At(key) => Some(KeyRanges::point(key)),
+            LiteralPlace::Below | LiteralPlace::Above => Some(KeyRanges::none()),
         };
         let leaf = |ranges: Option<KeyRanges>| match ranges {
             Some(ranges) => ranges_leaf(&column, ranges, expr),
@@ -168,9 +168,9 @@ impl Translator<'_> {
                 return declined(expr, Reason::ExpressionNotSupported);
             };
             match place(&column, literal) {
-                Ok(Place::Null) => with_null = true,
-                Ok(Place::At(key)) => keys.push(key),
-                Ok(Place::Below | Place::Above) => {}
+                Ok(LiteralPlace::Null) => with_null = true,
+                Ok(LiteralPlace::At(key)) => keys.push(key),
+                Ok(LiteralPlace::Below | LiteralPlace::Above) => {}
                 Err(reason) => return declined(expr, reason),
             }
         }
@@ -201,7 +201,7 @@ impl Translator<'_> {
         match self.column(expr) {
             Some(column) if key_type_of(column.data_type) == Some(KeyType::Bool) => {
                 match place(&column, &ScalarValue::Boolean(Some(true))) {
-                    Ok(Place::At(key)) => ranges_leaf(&column, KeyRanges::point(key), expr),
+                    Ok(LiteralPlace::At(key)) => ranges_leaf(&column, KeyRanges::point(key), expr),
                     _ => declined(expr, Reason::ExpressionNotSupported),
                 }
             }
@@ -272,7 +272,7 @@ impl Translator<'_> {
             return declined(expr, Reason::ExpressionNotSupported);
         };
         match element_place(&list, element) {
-            Ok(Place::Null) => Predicate::Const(Truth::Null),
+            Ok(LiteralPlace::Null) => Predicate::Const(Truth::Null),
             Ok(place) => elements_leaf(&list, KeyRanges::points(place.key().into_iter().collect()), text(expr)),
             Err(reason) => declined(expr, reason),
         }
@@ -298,7 +298,7 @@ impl Translator<'_> {
         let shown = text(list);
         let mut seen = HashSet::new();
         elements.retain(|sought| match &sought.place {
-            Place::At(key) => seen.insert(Some(key.clone())),
+            LiteralPlace::At(key) => seen.insert(Some(key.clone())),
             _ => seen.insert(None),
         });
         let is_cut = elements.len() > MAX_SEARCHES;
@@ -324,7 +324,7 @@ impl Translator<'_> {
         for value in elements {
             match element_place(&list, &value)? {
                 // A NULL among the elements is looked for like a value.
-                Place::Null => return Err(Reason::LiteralNotRepresentable),
+                LiteralPlace::Null => return Err(Reason::LiteralNotRepresentable),
                 place => sought.push(SoughtElement { value, place }),
             }
         }

@@ -8,12 +8,12 @@ use lakemark_table::Snapshot;
 
 /// As a table declares them, or as views.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Types {
+pub(crate) enum TextTypes {
     Declared,
     Views,
 }
 
-impl Types {
+impl TextTypes {
     /// The columns of a table. Those that its folders are named by are as they are declared: one value serves all rows of a file.
     pub(crate) fn of_table(self, snapshot: &Snapshot) -> SchemaRef {
         let partitions = snapshot.partition_columns();

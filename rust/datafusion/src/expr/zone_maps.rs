@@ -18,23 +18,23 @@ use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, conjunction as physical_conjunction, split_conjunction};
 use datafusion::scalar::ScalarValue;
 
-type Condition = Arc<dyn PhysicalExpr>;
+type PhysicalCondition = Arc<dyn PhysicalExpr>;
 
 /// Whether a condition is about a column of floats.
-pub(crate) fn touches_floats(condition: &Condition, schema: &Schema) -> bool {
+pub(crate) fn touches_floats(condition: &PhysicalCondition, schema: &Schema) -> bool {
     collect_columns(condition)
         .iter()
         .any(|column| schema.fields().get(column.index()).is_none_or(|field| field.data_type().is_floating()))
 }
 
 /// The conjuncts of a predicate that zone maps may judge; none if there are none.
-pub(crate) fn prunable(predicate: &Condition, schema: &Schema) -> Option<Condition> {
-    let kept: Vec<Condition> = judged(predicate, schema).map(Arc::clone).collect();
+pub(crate) fn prunable(predicate: &PhysicalCondition, schema: &Schema) -> Option<PhysicalCondition> {
+    let kept: Vec<PhysicalCondition> = judged(predicate, schema).map(Arc::clone).collect();
     (!kept.is_empty()).then(|| physical_conjunction(kept))
 }
 
 /// The conjuncts of a condition that no NaN passes, or that are about no floats.
-fn judged<'c>(condition: &'c Condition, schema: &Schema) -> impl Iterator<Item = &'c Condition> {
+fn judged<'c>(condition: &'c PhysicalCondition, schema: &Schema) -> impl Iterator<Item = &'c PhysicalCondition> {
     let conjuncts = split_conjunction(condition);
     let bounds: Vec<Bound> = conjuncts.iter().filter_map(|conjunct| bound_of(conjunct, is_number)).collect();
     conjuncts.into_iter().filter(move |conjunct| {
@@ -47,11 +47,11 @@ fn judged<'c>(condition: &'c Condition, schema: &Schema) -> impl Iterator<Item =
 }
 
 /// Whether a condition is one of several, each of which may be judged as a whole.
-fn is_one_of_judged(condition: &Condition, schema: &Schema) -> bool {
+fn is_one_of_judged(condition: &PhysicalCondition, schema: &Schema) -> bool {
     let Some(either) = condition.downcast_ref::<BinaryExpr>().filter(|either| *either.op() == Operator::Or) else {
         return false;
     };
-    let is_judged = |one: &Condition| judged(one, schema).count() == split_conjunction(one).len();
+    let is_judged = |one: &PhysicalCondition| judged(one, schema).count() == split_conjunction(one).len();
     is_judged(either.left()) && is_judged(either.right())
 }
 
@@ -88,7 +88,7 @@ impl Bound {
 }
 
 /// The end of a range that a condition `column < number` with such a number is.
-fn bound_of(condition: &Condition, is_such: fn(&ScalarValue) -> bool) -> Option<Bound> {
+fn bound_of(condition: &PhysicalCondition, is_such: fn(&ScalarValue) -> bool) -> Option<Bound> {
     let Comparison { column, operator, number } = compared(condition)?;
     let side = match operator {
         Operator::Gt | Operator::GtEq => Side::Low,
@@ -99,10 +99,10 @@ fn bound_of(condition: &Condition, is_such: fn(&ScalarValue) -> bool) -> Option<
 }
 
 /// Whether a condition says that a column is one of some numbers.
-fn names_numbers(condition: &Condition) -> bool {
+fn names_numbers(condition: &PhysicalCondition) -> bool {
     if let Some(list) = condition.downcast_ref::<InListExpr>() {
         let is_usual_literal =
-            |item: &Condition| item.downcast_ref::<Literal>().is_some_and(|item| is_usual(item.value()));
+            |item: &PhysicalCondition| item.downcast_ref::<Literal>().is_some_and(|item| is_usual(item.value()));
         return !list.negated() && list.expr().is::<Column>() && list.list().iter().all(is_usual_literal);
     }
     compared(condition).is_some_and(|compared| compared.operator == Operator::Eq && is_usual(compared.number))
@@ -119,10 +119,10 @@ struct Comparison<'c> {
 }
 
 /// The comparison of a column with a constant that a condition is.
-fn compared(condition: &Condition) -> Option<Comparison<'_>> {
+fn compared(condition: &PhysicalCondition) -> Option<Comparison<'_>> {
     let comparison = condition.downcast_ref::<BinaryExpr>()?;
     let (left, right) = (comparison.left(), comparison.right());
-    let column = |side: &Condition| side.downcast_ref::<Column>().map(Column::index);
+    let column = |side: &PhysicalCondition| side.downcast_ref::<Column>().map(Column::index);
     if let (Some(column), Some(constant)) = (column(left), right.downcast_ref::<Literal>()) {
         return Some(Comparison { column, operator: *comparison.op(), number: constant.value() });
     }
@@ -165,7 +165,7 @@ mod tests {
         ])
     }
 
-    fn compare(name: &str, operator: Operator, number: impl datafusion::logical_expr::Literal) -> Condition {
+    fn compare(name: &str, operator: Operator, number: impl datafusion::logical_expr::Literal) -> PhysicalCondition {
         let schema = schema();
         let number = Arc::new(Literal::new(match number.lit() {
             datafusion::logical_expr::Expr::Literal(value, _) => value,
@@ -174,7 +174,7 @@ mod tests {
         binary(col(name, &schema).unwrap(), operator, number, &schema).unwrap()
     }
 
-    fn kept(conjuncts: &[Condition]) -> Vec<String> {
+    fn kept(conjuncts: &[PhysicalCondition]) -> Vec<String> {
         let predicate = physical_conjunction(conjuncts.to_vec());
         prunable(&predicate, &schema()).iter().flat_map(split_conjunction).map(ToString::to_string).collect()
     }
@@ -192,7 +192,8 @@ mod tests {
 
     #[test]
     fn one_of_several_is_judged_if_each_is() {
-        let or = |one: Condition, other: Condition| binary(one, Operator::Or, other, &schema()).unwrap();
+        let or =
+            |one: PhysicalCondition, other: PhysicalCondition| binary(one, Operator::Or, other, &schema()).unwrap();
         let (five, many) = (compare("x", Operator::Eq, 5.0), compare("x", Operator::Gt, 9.0));
         let few = physical_conjunction([many.clone(), compare("x", Operator::Lt, 20.0)]);
         assert_eq!(kept(&[or(five.clone(), compare("k", Operator::Gt, 3i64))]).len(), 1);

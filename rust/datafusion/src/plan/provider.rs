@@ -17,13 +17,13 @@ use lakemark_table::{ColumnReadCost, Error, ErrorKind, ProbeOptions, ReadCost, R
 
 use crate::config::LakemarkOptions;
 use crate::error::to_engine;
-use crate::exec::dynamic::Prober;
-use crate::exec::facts::Facts;
+use crate::exec::dynamic_filters::DynamicProber;
+use crate::exec::scan_probe::ScanProbe;
 use crate::expr::translate::translate;
-use crate::expr::types::Types;
-use crate::plan::pins::pinned_once;
+use crate::expr::types::TextTypes;
 use crate::plan::scan::{ScanRequest, plan_scan};
-use crate::read::reading::reading;
+use crate::plan::statement_snapshots::pinned_for_statement;
+use crate::read::read_cost::reading;
 
 /// Nanoseconds that a join takes to look up a row without a match, if no filter of the join rules the row out before.
 const JOIN_ROW: f64 = 6.0;
@@ -35,7 +35,7 @@ pub struct LakemarkTable {
     snapshot: Arc<Snapshot>,
     /// Whether every scan takes this snapshot; otherwise each takes the newest.
     pinned: bool,
-    types: Types,
+    types: TextTypes,
     /// Whether the table is joined with others. Its statistics are then worth opening files for which an index might answer everything.
     is_joined: bool,
 }
@@ -48,12 +48,12 @@ impl LakemarkTable {
     }
 
     fn of(table: Arc<Table>, snapshot: Arc<Snapshot>, pinned: bool) -> Self {
-        Self { table, snapshot, pinned, types: Types::Declared, is_joined: false }
+        Self { table, snapshot, pinned, types: TextTypes::Declared, is_joined: false }
     }
 
     /// A provider whose scans all see the newest state as of now.
     pub async fn pin(&self) -> Result<Self> {
-        Ok(Self::pinned_to(Arc::clone(&self.table), pinned_once(&self.table).await?))
+        Ok(Self::pinned_to(Arc::clone(&self.table), pinned_for_statement(&self.table).await?))
     }
 
     /// A provider whose scans all see `snapshot`.
@@ -63,7 +63,7 @@ impl LakemarkTable {
     }
 
     /// The same provider with columns of these types, in a statement that may join it with others.
-    pub(crate) fn within(&self, types: Types, is_joined: bool) -> Self {
+    pub(crate) fn within(&self, types: TextTypes, is_joined: bool) -> Self {
         let declared = Self::of(Arc::clone(&self.table), Arc::clone(&self.snapshot), self.pinned);
         Self { types, is_joined, ..declared }
     }
@@ -96,7 +96,7 @@ impl LakemarkTable {
 
     /// The newest state, if its columns are those that were taken when something was `done`. Otherwise that is to be done again.
     async fn newest(&self, done: &str) -> Result<Arc<Snapshot>> {
-        let newest = pinned_once(&self.table).await?;
+        let newest = pinned_for_statement(&self.table).await?;
         if newest.schema() == self.snapshot.schema() {
             return Ok(newest);
         }
@@ -145,13 +145,14 @@ impl TableProvider for LakemarkTable {
         };
         let probe = snapshot.probe(&predicate, &options).await.map_err(to_engine)?;
         let known = options.use_index.then(|| predicate.clone());
-        let facts =
-            known.clone().and_then(|known| Facts::of_scan(&snapshot, &schema, known, &probe, projection, &options));
+        let scan_probe =
+            known.clone().and_then(|known| ScanProbe::of_scan(&snapshot, &schema, known, &probe, projection, &options));
         let prober = options.reading.zip(known).filter(|_| snapshot.has_indexes()).map(|(reading, predicate)| {
             // The join itself tests the rows that find no match: no column is read for that alone.
-            let reading = ReadCost { filter: ColumnReadCost::default(), limit: None, above: JOIN_ROW, ..reading };
-            let (snapshot, schema, use_cache) = (Arc::clone(&snapshot), Arc::clone(&schema), options.use_cache);
-            Prober { snapshot, schema, reading, predicate, use_cache }
+            let reading = ReadCost { filter: ColumnReadCost::default(), limit: None, parent_cost: JOIN_ROW, ..reading };
+            let (snapshot, schema, selection_cache) =
+                (Arc::clone(&snapshot), Arc::clone(&schema), options.selection_cache);
+            DynamicProber { snapshot, schema, reading, predicate, selection_cache }
         });
         let location = self.table.location();
         let request = ScanRequest {
@@ -162,7 +163,7 @@ impl TableProvider for LakemarkTable {
             projection,
             filters,
             limit,
-            facts,
+            scan_probe,
             prober,
         };
         plan_scan(state, &request, probe).await
@@ -208,7 +209,7 @@ fn read_only(statement: &str) -> DataFusionError {
 /// What the session's settings say of probes.
 pub(crate) fn probe_options(state: &dyn Session) -> ProbeOptions {
     let options = LakemarkOptions::of(state.config_options());
-    ProbeOptions { use_index: options.use_index, use_cache: options.use_cache, ..ProbeOptions::default() }
+    ProbeOptions { use_index: options.use_index, selection_cache: options.selection_cache, ..ProbeOptions::default() }
 }
 
 /// Our scan evaluates every filter that gives the same answer each time and needs no other plan.

@@ -4,11 +4,11 @@
 //! 55, of any table. `docs/limits.md` has the statements. Tests that carry the statements say when DataFusion answers them as it should.
 
 mod barriers;
-mod columns_first;
 mod in_lists;
 mod inexact;
 mod join_keys;
 mod last_casts;
+mod normalize_comparisons;
 mod not_in;
 mod pushdown;
 mod sort_limits;
@@ -22,19 +22,23 @@ use datafusion::optimizer::analyzer::{Analyzer, AnalyzerRule};
 use datafusion::optimizer::optimizer::Optimizer;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_plan::ExecutionPlan;
 
-use crate::exec::aggregate::IndexAggregates;
+use crate::exec::index_aggregate::IndexAggregates;
 use barriers::Barriers;
-use columns_first::ColumnsFirst;
 use in_lists::InLists;
 use inexact::Inexact;
 use join_keys::JoinKeys;
 use last_casts::LastCasts;
+use normalize_comparisons::NormalizeComparisons;
 use not_in::NotIn;
 pub use pushdown::PositionalPushdown;
 use sort_limits::SortLimits;
 use top_rows::TopRows;
 use views::Views;
+
+/// A physical plan, or a part of one.
+type PlanRef = Arc<dyn ExecutionPlan>;
 
 /// Rules for plans as they were written.
 pub(crate) fn analyzer() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
@@ -49,7 +53,7 @@ pub(crate) fn logical() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let mut rules = Optimizer::new().rules;
     // `push_down_filter` chooses among bounds of a column.
     let place = rules.iter().position(|rule| rule.name() == "push_down_filter").unwrap_or(rules.len());
-    rules.insert(place, Arc::new(ColumnsFirst));
+    rules.insert(place, Arc::new(NormalizeComparisons));
     rules.insert(0, Arc::new(InLists));
     rules
 }

@@ -6,7 +6,7 @@
 //! rows to be rechecked     a Parquet scan of just these rows ─┐ predicate for zone maps,
 //! unknown file             a Parquet scan of its live rows   ─┘ then a filter with the whole predicate
 //! buffered rows            a Parquet scan of runs, and rows in memory, with the same filter
-//! unselected stretches     read if many and short, and left out by row numbers behind the reader (see [`crate::read::gaps`])
+//! unselected stretches     read if many and short, and left out by row numbers behind the reader (see [`crate::read::row_filter`])
 //! ```
 
 mod pending;
@@ -34,21 +34,21 @@ use datafusion::physical_plan::filter::FilterExecBuilder;
 use lakemark_index::{Reason, RowSet};
 use lakemark_table::{BufferedRows, DataFile, Probe, ProbeReport, ReadCost, Snapshot};
 
-use crate::exec::dynamic::Prober;
-use crate::exec::facts::Facts;
+use crate::exec::dynamic_filters::DynamicProber;
 use crate::exec::scan::{LakemarkScanExec, ScanParts};
+use crate::exec::scan_probe::ScanProbe;
 use crate::expr::fields::text_of;
 use crate::expr::projection::{self, have_lambdas};
 use crate::expr::simplify::without_losses;
-use crate::expr::types::Types;
+use crate::expr::types::TextTypes;
 use crate::expr::zone_maps::prunable;
 use crate::read::access::{FileAccess, ReadFile, plan_of, share};
-use crate::read::gaps::ClosedGaps;
-use crate::read::held::Held;
-use crate::read::known::KnownFiles;
+use crate::read::memory_gauge::MemoryGauge;
+use crate::read::planning_cache::PlanningCache;
 use crate::read::reader::Footers;
+use crate::read::row_filter::RowNumberFilter;
 
-use work::{CertainRows, CheckedFile, ChosenRows, Work};
+use work::{CertainRows, CheckedFile, ScanWork, SelectedRows};
 
 /// What a query requests of one table.
 pub(crate) struct ScanRequest<'a> {
@@ -56,7 +56,7 @@ pub(crate) struct ScanRequest<'a> {
     pub(crate) location: &'a str,
     pub(crate) snapshot: &'a Snapshot,
     /// The types of the output's columns.
-    pub(crate) types: Types,
+    pub(crate) types: TextTypes,
     /// Whether the table is joined, so that its statistics are worth opening files.
     pub(crate) is_joined: bool,
     /// Columns of the snapshot's schema; all of them if none are named.
@@ -64,9 +64,9 @@ pub(crate) struct ScanRequest<'a> {
     pub(crate) filters: &'a [Expr],
     pub(crate) limit: Option<usize>,
     /// What the probe found out, for operators that answer from the index.
-    pub(crate) facts: Option<Arc<Facts>>,
+    pub(crate) scan_probe: Option<Arc<ScanProbe>>,
     /// For filters that come while the query runs.
-    pub(crate) prober: Option<Prober>,
+    pub(crate) prober: Option<DynamicProber>,
 }
 
 /// Builds the scan operator.
@@ -89,39 +89,40 @@ pub(crate) async fn plan_scan(
     planner.learn_pages(&work).await;
     let (certain, checked) = (planner.certain_scan(&work)?, planner.checked_scan(&work)?);
     let of_pending = planner.pending_scans(&work)?;
-    let gaps_closed: u64 = certain.iter().chain(&checked).chain(&of_pending).map(|scan| scan.gaps_closed).sum();
+    let unselected_stretches: u64 =
+        certain.iter().chain(&checked).chain(&of_pending).map(|scan| scan.unselected_stretches).sum();
     Ok(Arc::new(LakemarkScanExec::new(ScanParts {
-        named: Arc::clone(&planner.output),
+        table_schema: Arc::clone(&planner.output),
         schema: planner.output,
         counted: work.counted,
         statistics,
         without_null,
-        certain: certain.map(|scan| scan.plan),
-        checked: checked.map(|scan| scan.plan),
-        pending: of_pending.into_iter().map(|scan| scan.plan).collect(),
-        held: planner.held,
+        exact: certain.map(|scan| scan.plan),
+        recheck: checked.map(|scan| scan.plan),
+        buffered: of_pending.into_iter().map(|scan| scan.plan).collect(),
+        memory: planner.memory,
         footers: planner.footers,
-        gaps_closed,
+        unselected_stretches,
         fetch: request.limit,
         summary: summary(request, &report, pending.as_deref()),
         report,
-        facts: request.facts.clone(),
+        scan_probe: request.scan_probe.clone(),
         prober: request.prober.clone(),
     })))
 }
 
 fn summary(request: &ScanRequest<'_>, report: &ProbeReport, pending: Option<&BufferedRows>) -> String {
     let mut text = format!(
-        "table={}, files={}, files_pruned={}, files_unknown={}, rows_certain={}, rows_uncertain={}",
+        "table={}, files={}, files_pruned_index={}, files_scanned={}, rows_exact={}, rows_rechecked={}",
         request.location,
         report.files_total,
         report.files_pruned,
-        report.files_unknown,
-        report.rows_certain,
-        report.rows_uncertain
+        report.files_scanned,
+        report.rows_exact,
+        report.rows_rechecked
     );
     if let Some(pending) = pending {
-        text.push_str(&format!(", rows_pending={}", pending.row_count()));
+        text.push_str(&format!(", rows_buffered={}", pending.row_count()));
     }
     if let Some(filter) = conjunction(request.filters.iter().cloned()) {
         text.push_str(&format!(", predicate={}", text_of(&filter)));
@@ -140,7 +141,7 @@ fn summary(request: &ScanRequest<'_>, report: &ProbeReport, pending: Option<&Buf
 
 /// When a scan of files ends, and what it hands on until then.
 #[derive(Clone, Copy)]
-struct End {
+struct ScanEnd {
     limit: Option<usize>,
     /// Rows of a batch, if not as many as the session says.
     batch_rows: Option<usize>,
@@ -157,7 +158,7 @@ struct PlannedScan {
     /// What reads the rows.
     plan: Arc<dyn ExecutionPlan>,
     /// Unselected stretches between selected rows that it reads and leaves out again.
-    gaps_closed: u64,
+    unselected_stretches: u64,
 }
 
 /// What a scan with the predicate reads.
@@ -182,9 +183,9 @@ struct Planner<'a> {
     state: &'a dyn Session,
     request: &'a ScanRequest<'a>,
     footers: Footers,
-    known: Arc<KnownFiles>,
+    known: Arc<PlanningCache>,
     /// The memory that the scan takes for runs.
-    held: Held,
+    memory: MemoryGauge,
     /// Columns of files, then partition columns.
     table_schema: TableSchema,
     /// What the operator gives.
@@ -218,12 +219,22 @@ impl<'a> Planner<'a> {
             None => None,
         };
         let footers = Footers::new(snapshot, state.runtime_env().cache_manager.get_file_metadata_cache());
-        let known = KnownFiles::of(snapshot);
-        Ok(Self { state, request, footers, known, held: Held::default(), table_schema, output, columns, predicate })
+        let known = PlanningCache::of(snapshot);
+        Ok(Self {
+            state,
+            request,
+            footers,
+            known,
+            memory: MemoryGauge::default(),
+            table_schema,
+            output,
+            columns,
+            predicate,
+        })
     }
 
     /// The scan of exact rows, if there are any.
-    fn certain_scan(&self, work: &Work<'_>) -> Result<Option<PlannedScan>> {
+    fn certain_scan(&self, work: &ScanWork<'_>) -> Result<Option<PlannedScan>> {
         if work.certain.is_empty() {
             return Ok(None);
         }
@@ -234,21 +245,21 @@ impl<'a> Planner<'a> {
         let mut files = Vec::with_capacity(work.certain.len());
         let known = self.known_statistics(work.certain.iter().map(|certain| certain.file))?;
         for ((place, CertainRows { file, chosen }), known) in work.certain.iter().enumerate().zip(known) {
-            let ChosenRows { row_groups, rows } = chosen;
+            let SelectedRows { row_groups, rows } = chosen;
             let opened = opened(partitioned_file(file, known)?, place, Some(rows), closed.as_ref());
             let pages = self.known.pages_of(file.place, &file.meta, row_groups, &self.footers);
             let access = FileAccess::of(row_groups, opened.rows.unwrap_or(rows), pages);
             files.push(ReadFile { file: opened.file, access });
         }
-        let end = End { limit, batch_rows: None };
+        let end = ScanEnd { limit, batch_rows: None };
         let scan =
             self.file_scan(self.data_files(), share(files, partitions), &self.columns, None, end, closed.as_ref())?;
         let plan = self.filtered(scan, &self.columns, None, closed.as_ref())?;
-        Ok(Some(PlannedScan { plan, gaps_closed: closed.map_or(0, |closed| closed.count) }))
+        Ok(Some(PlannedScan { plan, unselected_stretches: closed.map_or(0, |closed| closed.count) }))
     }
 
     /// The scan of all other rows of data files, if there are any.
-    fn checked_scan(&self, work: &Work<'_>) -> Result<Option<PlannedScan>> {
+    fn checked_scan(&self, work: &ScanWork<'_>) -> Result<Option<PlannedScan>> {
         if work.checked.is_empty() {
             return Ok(None);
         }
@@ -271,17 +282,17 @@ impl<'a> Planner<'a> {
             }
         }
         let groups = FileGroup::new(files).split_files(partitions);
-        let end = End { limit, batch_rows: self.batch_rows(work, closed.as_ref()) };
+        let end = ScanEnd { limit, batch_rows: self.batch_rows(work, closed.as_ref()) };
         let scan = self.file_scan(self.data_files(), groups, &read, prunable.as_ref(), end, closed.as_ref())?;
         let scan = self.repartitioned(scan, partitions)?;
         let plan = self.filtered(scan, &read, self.predicate.as_ref(), closed.as_ref())?;
-        Ok(Some(PlannedScan { plan, gaps_closed: closed.map_or(0, |closed| closed.count) }))
+        Ok(Some(PlannedScan { plan, unselected_stretches: closed.map_or(0, |closed| closed.count) }))
     }
 
     /// Rows of a batch where reading ends with a limit. A batch of selected rows reaches as far into a file as one of all rows would, so
     /// that little is decoded beyond the last row that is needed. None for batches of the usual size: all rows of a file are read, or the
     /// reader filters, whose batches are of rows that pass.
-    fn batch_rows(&self, work: &Work<'_>, closed: Option<&ClosedGaps>) -> Option<usize> {
+    fn batch_rows(&self, work: &ScanWork<'_>, closed: Option<&RowNumberFilter>) -> Option<usize> {
         let limit = self.request.limit?;
         if self.reader_filters() {
             return None;
@@ -307,11 +318,11 @@ impl<'a> Planner<'a> {
         chosen: impl Iterator<Item = Option<&'r RowSet>>,
         prunable: Option<&Arc<dyn PhysicalExpr>>,
         limit: Option<usize>,
-    ) -> Result<Option<ClosedGaps>> {
+    ) -> Result<Option<RowNumberFilter>> {
         if limit.is_some() || self.reader_filters() || have_lambdas(self.predicate.iter())? {
             return Ok(None);
         }
-        Ok(ClosedGaps::of(schema, chosen, prunable.is_some()))
+        Ok(RowNumberFilter::of(schema, chosen, prunable.is_some()))
     }
 
     fn reader_filters(&self) -> bool {
@@ -330,11 +341,11 @@ impl<'a> Planner<'a> {
         groups: Vec<FileGroup>,
         columns: &[usize],
         prunable: Option<&Arc<dyn PhysicalExpr>>,
-        end: End,
-        closed: Option<&ClosedGaps>,
+        end: ScanEnd,
+        closed: Option<&RowNumberFilter>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let own = from.schema.table_schema().fields().len();
-        let schema = closed.map_or(&from.schema, ClosedGaps::schema);
+        let schema = closed.map_or(&from.schema, RowNumberFilter::schema);
         let columns = columns.iter().copied().chain(own..schema.table_schema().fields().len()).collect();
         let reader: Arc<dyn ParquetFileReaderFactory> = Arc::new(from.footers);
         let mut source = ParquetSource::new(schema.clone())
@@ -372,7 +383,7 @@ impl<'a> Planner<'a> {
         scan: Arc<dyn ExecutionPlan>,
         read: &[usize],
         predicate: Option<&Arc<dyn PhysicalExpr>>,
-        closed: Option<&ClosedGaps>,
+        closed: Option<&RowNumberFilter>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let predicate = predicate.map(|predicate| reassign_expr_columns(Arc::clone(predicate), &scan.schema()));
         let filter = match (closed, predicate.transpose()?) {
@@ -414,7 +425,7 @@ fn opened<'r>(
     file: PartitionedFile,
     place: usize,
     chosen: Option<&'r RowSet>,
-    closed: Option<&'r ClosedGaps>,
+    closed: Option<&'r RowNumberFilter>,
 ) -> OpenedFile<'r> {
     match closed {
         None => OpenedFile { file, rows: chosen },

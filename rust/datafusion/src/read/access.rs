@@ -44,7 +44,7 @@ impl Pages {
 }
 
 /// A part of a file: the selected rows of some neighbouring row groups.
-pub(crate) struct Piece {
+pub(crate) struct AccessSplit {
     /// What to read of each row group of the file.
     pub(crate) plan: ParquetAccessPlan,
     /// What it costs to read this, as the number of rows whose reading costs as much.
@@ -114,12 +114,12 @@ impl FileAccess {
 
     /// Cuts what is read of a file into pieces of about such a cost. It cuts at row groups, and within those that cost many times as much
     /// and whose pages have an index.
-    pub(crate) fn cut(&self, cost_per_piece: u64) -> Vec<Piece> {
+    pub(crate) fn cut(&self, cost_per_piece: u64) -> Vec<AccessSplit> {
         let nothing = || vec![RowGroupAccess::Skip; self.row_groups.len()];
         let (mut pieces, mut open, mut cost) = (Vec::new(), nothing(), 0u64);
         let mut close = |open: &mut Vec<RowGroupAccess>, cost: &mut u64| {
             let plan = ParquetAccessPlan::new(std::mem::replace(open, nothing()));
-            pieces.push(Piece { plan, cost: std::mem::take(cost) });
+            pieces.push(AccessSplit { plan, cost: std::mem::take(cost) });
         };
         let per_piece = cost_per_piece.max(1);
         for ((ordinal, access), &length) in self.plan.inner().iter().enumerate().zip(self.row_groups.iter()) {
@@ -235,9 +235,9 @@ pub(crate) fn first_rows(rows: &RowSet, limit: u64) -> RowSet {
 pub(crate) fn share(files: Vec<ReadFile>, partitions: usize) -> Vec<FileGroup> {
     let cost: u64 = files.iter().map(|read| read.access.cost()).sum();
     let even = cost.div_ceil(partitions.max(1) as u64).max(1);
-    let mut best: Option<Dealt> = None;
+    let mut best: Option<PieceShares> = None;
     for pieces_of_a_share in PIECES_OF_A_SHARE {
-        let dealt = Dealt::of(&files, even.div_ceil(pieces_of_a_share), partitions);
+        let dealt = PieceShares::of(&files, even.div_ceil(pieces_of_a_share), partitions);
         if best.as_ref().is_none_or(|best| dealt.most < best.most) {
             best = Some(dealt);
         }
@@ -263,7 +263,7 @@ struct FilePiece {
 }
 
 /// Pieces of files, dealt out to partitions.
-struct Dealt {
+struct PieceShares {
     /// By partition: the numbers of its pieces.
     members: Vec<Vec<usize>>,
     /// In the order of files.
@@ -272,7 +272,7 @@ struct Dealt {
     most: u64,
 }
 
-impl Dealt {
+impl PieceShares {
     /// Deals the largest piece first, to the partition that has least.
     fn of(files: &[ReadFile], cost_per_piece: u64, partitions: usize) -> Self {
         let (mut pieces, mut by_cost) = (Vec::with_capacity(files.len()), Vec::with_capacity(files.len()));
@@ -371,7 +371,7 @@ mod tests {
         let cut = FileAccess::of(&[10, 10, 10], &rows, Pages::Indexed).cut(15);
         assert_eq!(cut.iter().map(|piece| piece.cost).collect::<Vec<_>>(), [20, 10]);
         let scans =
-            |piece: &Piece| -> Vec<bool> { piece.plan.inner().iter().map(RowGroupAccess::should_scan).collect() };
+            |piece: &AccessSplit| -> Vec<bool> { piece.plan.inner().iter().map(RowGroupAccess::should_scan).collect() };
         assert_eq!(scans(&cut[0]), [true, true, false]);
         assert_eq!(scans(&cut[1]), [false, false, true]);
         assert_eq!(FileAccess::of(&[10, 10, 10], &RowSet::empty(30), Pages::Indexed).cut(15).len(), 0);

@@ -28,7 +28,7 @@ use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
 
 use crate::read::access::Pages;
 use crate::read::damage::{named, pages_are_read_of};
-use crate::read::held::Held;
+use crate::read::memory_gauge::MemoryGauge;
 
 /// How many footers are fetched at once.
 pub(crate) const CONCURRENT_FOOTERS: usize = 32;
@@ -44,7 +44,7 @@ pub(crate) struct Footers {
     /// The columns of files whose statistics are false.
     caught: Arc<HashMap<Path, FalseStatistics>>,
     /// Tracks what is kept in memory of the files, where that is limited.
-    held: Option<Held>,
+    memory: Option<MemoryGauge>,
 }
 
 impl fmt::Debug for Footers {
@@ -59,12 +59,12 @@ impl Footers {
         let caught = snapshot.files().iter().filter(|file| !file.false_statistics.is_empty());
         let caught = caught.map(|file| (file.meta.location.clone(), Arc::clone(&file.false_statistics))).collect();
         let root = snapshot.root_url().as_str().into();
-        Self { store: snapshot.object_store(), cache, root, names, caught: Arc::new(caught), held: None }
+        Self { store: snapshot.object_store(), cache, root, names, caught: Arc::new(caught), memory: None }
     }
 
     /// The footers of runs, for which is tracked what is kept in memory.
-    pub(crate) fn pending(&self, store: Arc<dyn ObjectStore>, held: Held) -> Self {
-        Self { store, root: format!("pending of {}", self.root).into(), held: Some(held), ..self.clone() }
+    pub(crate) fn of_runs(&self, store: Arc<dyn ObjectStore>, memory: MemoryGauge) -> Self {
+        Self { store, root: format!("pending of {}", self.root).into(), memory: Some(memory), ..self.clone() }
     }
 
     /// The name under which caches of the session have what is read of a footer. The caches themselves go by size and time.
@@ -136,35 +136,35 @@ impl ParquetFileReaderFactory for Footers {
         let meta = file.object_meta.clone();
         let data = DefaultParquetFileReaderFactory::new(Arc::clone(&self.store))
             .create_reader(partition, file, size_hint, metrics)?;
-        Ok(Box::new(Reader { data, meta, footers: self.clone() }))
+        Ok(Box::new(FooterAwareReader { data, meta, footers: self.clone() }))
     }
 }
 
-struct Reader {
+struct FooterAwareReader {
     data: Box<dyn AsyncFileReader + Send>,
     meta: ObjectMeta,
     footers: Footers,
 }
 
-fn counted(held: Option<&Held>, bytes: Bytes) -> Bytes {
-    match held {
-        Some(held) => held.hold(bytes),
+fn counted(memory: Option<&MemoryGauge>, bytes: Bytes) -> Bytes {
+    match memory {
+        Some(memory) => memory.track(bytes),
         None => bytes,
     }
 }
 
-impl AsyncFileReader for Reader {
+impl AsyncFileReader for FooterAwareReader {
     fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, parquet::errors::Result<Bytes>> {
-        let held = self.footers.held.clone();
+        let memory = self.footers.memory.clone();
         let read = of_listed(self.meta.e_tag.as_deref(), self.data.get_bytes(range));
-        read.map_ok(move |bytes| counted(held.as_ref(), bytes)).boxed()
+        read.map_ok(move |bytes| counted(memory.as_ref(), bytes)).boxed()
     }
 
     fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, parquet::errors::Result<Vec<Bytes>>> {
         pages_are_read_of(&self.meta.location);
-        let held = self.footers.held.clone();
+        let memory = self.footers.memory.clone();
         let read = of_listed(self.meta.e_tag.as_deref(), self.data.get_byte_ranges(ranges));
-        read.map_ok(move |parts| parts.into_iter().map(|bytes| counted(held.as_ref(), bytes)).collect()).boxed()
+        read.map_ok(move |parts| parts.into_iter().map(|bytes| counted(memory.as_ref(), bytes)).collect()).boxed()
     }
 
     fn get_metadata<'a>(

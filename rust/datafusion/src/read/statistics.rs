@@ -30,9 +30,9 @@ use parquet::basic::Type as PhysicalType;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::statistics::Statistics as ParquetStatistics;
 
-use crate::expr::types::Types;
+use crate::expr::types::TextTypes;
 use crate::read::access::Pages;
-use crate::read::known::KnownFiles;
+use crate::read::planning_cache::PlanningCache;
 use crate::read::reader::{CONCURRENT_FOOTERS, Footers};
 
 /// Of files with more columns only the columns that a query needs are read.
@@ -42,12 +42,12 @@ const MOST_STATISTICS: usize = 1 << 20;
 
 /// A data file and its place in the snapshot.
 #[derive(Clone, Copy)]
-pub(crate) struct Placed<'a> {
+pub(crate) struct SnapshotFile<'a> {
     pub(crate) place: usize,
     pub(crate) file: &'a DataFile,
 }
 
-impl Deref for Placed<'_> {
+impl Deref for SnapshotFile<'_> {
     type Target = DataFile;
 
     fn deref(&self) -> &DataFile {
@@ -56,8 +56,8 @@ impl Deref for Placed<'_> {
 }
 
 /// Rows of a file that a scan reads.
-pub(crate) struct Read<'a> {
-    pub(crate) file: Placed<'a>,
+pub(crate) struct ScannedRows<'a> {
+    pub(crate) file: SnapshotFile<'a>,
     /// How many of them; all where none is given.
     pub(crate) rows: Option<u64>,
 }
@@ -68,11 +68,11 @@ pub(crate) struct StatisticsSource<'a> {
     /// The state of the table.
     pub(crate) snapshot: &'a Snapshot,
     /// How the engine sees the columns.
-    pub(crate) types: Types,
+    pub(crate) types: TextTypes,
     /// What reads footers.
     pub(crate) footers: &'a Footers,
     /// What was found out before.
-    pub(crate) known: &'a KnownFiles,
+    pub(crate) known: &'a PlanningCache,
 }
 
 /// Reads the statistics of some columns of files.
@@ -108,20 +108,20 @@ impl<'a> StatisticsReader<'a> {
     }
 
     /// Whether the statistics of these files are known without reading.
-    pub(crate) fn knows(&self, files: &[Read<'_>]) -> bool {
-        self.together(files).is_some() || self.kept(files.iter().map(|read| read.file)).iter().all(Option::is_some)
+    pub(crate) fn covers(&self, files: &[ScannedRows<'_>]) -> bool {
+        self.joint(files).is_some() || self.cached(files.iter().map(|read| read.file)).iter().all(Option::is_some)
     }
 
     /// The statistics of what is read of these files together, with partition columns behind the others; none if no row is.
-    pub(crate) async fn of(&self, files: &[Read<'_>]) -> Result<Option<Statistics>> {
+    pub(crate) async fn of(&self, files: &[ScannedRows<'_>]) -> Result<Option<Statistics>> {
         if files.len() * self.wanted.len() > MOST_STATISTICS {
             return exec_err!("{} columns of {} files are too many for statistics", self.wanted.len(), files.len());
         }
-        if let Some(known) = self.together(files) {
+        if let Some(known) = self.joint(files) {
             return Ok(Some(known));
         }
         let found = self.of_each(files).await?;
-        let chosen = |(whole, read): (&Arc<Statistics>, &Read<'_>)| {
+        let chosen = |(whole, read): (&Arc<Statistics>, &ScannedRows<'_>)| {
             let wanted = self.wanted.iter().map(|column| whole.column_statistics.get(*column).cloned());
             let column_statistics = wanted.map(Option::unwrap_or_default).collect();
             chosen(&Statistics { column_statistics, ..**whole }, read)
@@ -133,14 +133,14 @@ impl<'a> StatisticsReader<'a> {
         if each.is_empty() {
             return Ok(None);
         }
-        let together = Statistics::try_merge_iter(&each, &self.read)?;
+        let joint = Statistics::try_merge_iter(&each, &self.read)?;
         let are_all_rows = || found.iter().zip(files).all(|(whole, read)| are_all_rows(whole, read));
         // A file that was young when it was read may be another one by now: such statistics are not kept.
-        let are_kept = || self.kept(files.iter().map(|read| read.file)).iter().all(Option::is_some);
+        let are_kept = || self.cached(files.iter().map(|read| read.file)).iter().all(Option::is_some);
         if self.are_all(files) && are_all_rows() && are_kept() {
-            self.from.known.found_together(self.from.types, &self.columns(), &together);
+            self.from.known.put_joint(self.from.types, &self.columns(), &joint);
         }
-        Ok(Some(together))
+        Ok(Some(joint))
     }
 
     /// The requested columns, with those that folders are named by.
@@ -150,21 +150,21 @@ impl<'a> StatisticsReader<'a> {
     }
 
     /// Whether these are the files of the snapshot, and all of their columns are read.
-    fn are_all(&self, files: &[Read<'_>]) -> bool {
+    fn are_all(&self, files: &[ScannedRows<'_>]) -> bool {
         self.has_all && files.len() == self.from.snapshot.files().len()
     }
 
     /// The statistics of all rows of all files, if these are all files and their statistics are known.
-    fn together(&self, files: &[Read<'_>]) -> Option<Statistics> {
-        let known = self.from.known.together(self.from.types, &self.columns()).filter(|_| self.are_all(files))?;
+    fn joint(&self, files: &[ScannedRows<'_>]) -> Option<Statistics> {
+        let known = self.from.known.joint(self.from.types, &self.columns()).filter(|_| self.are_all(files))?;
         let are_all_rows = files.iter().all(|read| read.rows.is_none())
             || read_of(files).map(Precision::Exact) == Some(known.num_rows);
         are_all_rows.then_some(known)
     }
 
     /// The statistics of each file as a whole.
-    async fn of_each(&self, files: &[Read<'_>]) -> Result<Vec<Arc<Statistics>>> {
-        let mut each = self.kept(files.iter().map(|read| read.file));
+    async fn of_each(&self, files: &[ScannedRows<'_>]) -> Result<Vec<Arc<Statistics>>> {
+        let mut each = self.cached(files.iter().map(|read| read.file));
         let missing = each.iter_mut().zip(files).filter(|(kept, _)| kept.is_none());
         let (missing, named): (Vec<_>, Vec<_>) =
             missing.map(|(kept, read)| (kept, (read.file.place, read.file.meta.clone()))).unzip();
@@ -177,13 +177,17 @@ impl<'a> StatisticsReader<'a> {
     }
 
     /// The statistics of each file as a whole, as far as a session remembers them.
-    pub(crate) fn kept<'f>(&self, files: impl Iterator<Item = Placed<'f>> + Clone) -> Vec<Option<Arc<Statistics>>> {
+    pub(crate) fn cached<'f>(
+        &self,
+        files: impl Iterator<Item = SnapshotFile<'f>> + Clone,
+    ) -> Vec<Option<Arc<Statistics>>> {
         if !self.has_all {
             return files.map(|_| None).collect();
         }
         let known = self.from.known.statistics_of(self.from.types, files.clone().map(|file| file.place));
-        let ask =
-            |(known, file): (Option<_>, Placed<'_>)| known.unwrap_or_else(|| self.remembered(file.place, &file.meta));
+        let ask = |(known, file): (Option<_>, SnapshotFile<'_>)| {
+            known.unwrap_or_else(|| self.remembered(file.place, &file.meta))
+        };
         known.into_iter().zip(files).map(ask).collect()
     }
 
@@ -205,7 +209,7 @@ impl<'a> StatisticsReader<'a> {
 
     fn keep(&self, place: usize, statistics: Option<&Arc<Statistics>>) {
         if self.has_all {
-            self.from.known.found(self.from.types, place, statistics);
+            self.from.known.put_statistics(self.from.types, place, statistics);
         }
     }
 
@@ -216,7 +220,7 @@ impl<'a> StatisticsReader<'a> {
         }
         let was_young = is_young(meta);
         let footer = self.from.footers.fetch(meta).await?;
-        self.from.known.found_pages(place, Pages::of(&footer));
+        self.from.known.put_pages(place, Pages::of(&footer));
         let found = DFParquetMetadata::statistics_from_parquet_metadata(&footer, &self.read)?;
         let found = Arc::new(believed(found, &footer, &self.read));
         let cache = self.state.runtime_env().cache_manager.get_file_statistic_cache();
@@ -230,11 +234,11 @@ impl<'a> StatisticsReader<'a> {
 }
 
 /// How many rows are read of these files, if that is said of each.
-fn read_of(files: &[Read<'_>]) -> Option<usize> {
+fn read_of(files: &[ScannedRows<'_>]) -> Option<usize> {
     usize::try_from(files.iter().map(|read| read.rows).sum::<Option<u64>>()?).ok()
 }
 
-fn are_all_rows(whole: &Statistics, read: &Read<'_>) -> bool {
+fn are_all_rows(whole: &Statistics, read: &ScannedRows<'_>) -> bool {
     let rows = read.rows.and_then(|rows| usize::try_from(rows).ok());
     read.rows.is_none() || (rows.is_some() && rows == whole.num_rows.get_value().copied())
 }
@@ -322,7 +326,7 @@ fn bound_of(statistics: &Statistics, column: usize) -> Option<&ScalarValue> {
 }
 
 /// The statistics of the rows that are read of a file, with those of its partition columns.
-fn chosen(whole: &Statistics, read: &Read<'_>) -> Result<Statistics> {
+fn chosen(whole: &Statistics, read: &ScannedRows<'_>) -> Result<Statistics> {
     let all = whole.num_rows.get_value().copied().unwrap_or(0);
     let rows = read.rows.map_or(all, |rows| usize::try_from(rows).unwrap_or(usize::MAX));
     let mut statistics = whole.clone();
@@ -385,7 +389,7 @@ fn of_constant(value: ScalarValue, rows: usize) -> ColumnStatistics {
 }
 
 /// With so many buffered rows, which are taken to be like those of the files.
-pub(crate) fn with_pending(of_files: Statistics, pending: Precision<usize>) -> Statistics {
+pub(crate) fn with_buffered(of_files: Statistics, pending: Precision<usize>) -> Statistics {
     if pending == Precision::Exact(0) {
         return of_files;
     }

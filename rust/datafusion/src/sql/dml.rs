@@ -15,9 +15,9 @@
 mod computed;
 mod delete;
 mod exact;
+mod exact_plan;
 mod merge;
-mod refused;
-mod written;
+mod unsupported;
 
 use std::sync::Arc;
 
@@ -35,11 +35,11 @@ use datafusion::sql::parser::Statement as EngineStatement;
 use lakemark_table::{Change, Error, ErrorKind, Operation, Result, Table, Transaction, WriteOptions};
 
 use crate::error::from_engine;
-use crate::plan::pins::PinnedTable;
 use crate::plan::provider::LakemarkTable;
+use crate::plan::statement_snapshots::PinnedTable;
 use crate::sql::unreadable;
 
-pub(crate) use written::plan;
+pub(crate) use exact_plan::plan;
 
 /// The names under which keys travel beside the columns that a statement computes.
 const KEY_PREFIX: &str = "__lakemark_key_";
@@ -93,8 +93,8 @@ pub(crate) async fn run(state: SessionState, statement: DmlStatement, transactio
             change(Operation::Delete, &rows(&state, plan.map_err(from_engine)?).await?)
         }
         WriteOp::Update => match update(&state, input, &key).await? {
-            Updated::Changed(changes) => changes,
-            Updated::Same(rows) => return Ok(rows),
+            UpdatePlan::Changed(changes) => changes,
+            UpdatePlan::Same(rows) => return Ok(rows),
         },
         WriteOp::MergeInto(merge) => merge::changes(&state, &statement.target, *merge, input, &key).await?,
         _ => {
@@ -153,7 +153,7 @@ fn column_of(plan: &LogicalPlan, name: &str) -> EngineResult<Expr> {
 }
 
 /// What an `UPDATE` does.
-enum Updated {
+enum UpdatePlan {
     Changed(Vec<Change>),
     /// Each column of so many rows gets the value that it has.
     Same(u64),
@@ -161,7 +161,7 @@ enum Updated {
 
 /// The new values of assigned columns beside the keys of their rows. A column that is assigned to itself is in the plan like one that is
 /// not assigned.
-async fn update(state: &SessionState, input: LogicalPlan, key: &[String]) -> Result<Updated> {
+async fn update(state: &SessionState, input: LogicalPlan, key: &[String]) -> Result<UpdatePlan> {
     let LogicalPlan::Projection(Projection { expr, input, .. }) = input else {
         return Err(Error::new(ErrorKind::Internal, "an UPDATE has no list of values"));
     };
@@ -180,12 +180,12 @@ async fn update(state: &SessionState, input: LogicalPlan, key: &[String]) -> Res
     let SplitRows { keys, values } = split(&found, key)?;
     if moves {
         let delete = Change { operation: Operation::Delete, rows: keys };
-        return Ok(Updated::Changed(vec![delete, Change { operation: Operation::Insert, rows: values }]));
+        return Ok(UpdatePlan::Changed(vec![delete, Change { operation: Operation::Insert, rows: values }]));
     }
     if values.num_columns() == 0 {
-        return Ok(Updated::Same(found.num_rows() as u64));
+        return Ok(UpdatePlan::Same(found.num_rows() as u64));
     }
-    Ok(Updated::Changed(change(Operation::Update, &joined(&keys, &values)?)))
+    Ok(UpdatePlan::Changed(change(Operation::Update, &joined(&keys, &values)?)))
 }
 
 /// Rows of a plan, taken apart.

@@ -69,12 +69,12 @@ async fn open(command: &CreateExternalTable) -> Result<LakemarkTable> {
 #[derive(Debug, Default)]
 struct Options {
     opening: TableOptions,
-    key: Key,
+    key: KeyOption,
 }
 
 /// A key to declare; without columns none.
 #[derive(Debug, Default)]
-struct Key {
+struct KeyOption {
     columns: Vec<String>,
     options: BTreeMap<String, String>,
 }

@@ -19,14 +19,14 @@ use lakemark_table::{
 
 use crate::config::LakemarkOptions;
 use crate::error::from_engine;
-use crate::plan::pins::of_one_statement;
 use crate::plan::provider::LakemarkTable;
 use crate::plan::rules;
+use crate::plan::statement_snapshots::of_one_statement;
 use crate::sql::dml;
 use crate::sql::factory::{FORMAT, LakemarkTableFactory};
+use crate::sql::fast_path::with_fast_path;
 use crate::sql::parameters::{bound, numbered};
 use crate::sql::schema::{PinningCatalogs, pinned_anew, refresh};
-use crate::sql::shortcut::shortened;
 use crate::sql::statement::{self, CreateIndex, Statement};
 use crate::sql::unreadable::Unreadable;
 
@@ -218,7 +218,7 @@ impl LakemarkSession {
                         self.rows(vec![("count", Arc::new(UInt64Array::from(vec![count])))])
                     }
                     query => {
-                        let query = shortened(&state, query).map_err(from_engine)?;
+                        let query = with_fast_path(&state, query).map_err(from_engine)?;
                         Ok(DataFrame::new(state, query))
                     }
                 }

@@ -29,7 +29,7 @@ use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Span, Token, Tokenizer, Word};
 use lakemark_format::column;
 
-use crate::sql::versions::{Meaning, Named, misplaced, named_by_version, settle};
+use crate::sql::versions::{NameRules, VersionedTokens, misplaced, resolve_version_names, with_versioned_names};
 
 /// A statement of ours, or one that DataFusion runs.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,7 +79,7 @@ pub fn parse(text: &str, options: &ConfigOptions) -> Result<Vec<Statement>> {
     let fold = options.enable_ident_normalization;
     let tokens =
         Tokenizer::new(dialect.as_ref(), text).tokenize_with_location().map_err(|error| sql_error(error.into()))?;
-    let Named { tokens, made } = named_by_version(tokens, Meaning { fold, time_zone })?;
+    let VersionedTokens { tokens, made } = with_versioned_names(tokens, NameRules { fold, time_zone })?;
     let inner = DFParserBuilder::new(tokens)
         .with_dialect(dialect.as_ref())
         .with_recursion_limit(options.recursion_limit.get())
@@ -103,7 +103,7 @@ pub fn parse(text: &str, options: &ConfigOptions) -> Result<Vec<Statement>> {
         let here = made.iter().filter(|name| (start..end).contains(&name.place));
         let versions: Vec<Span> = here.map(|name| name.span).collect();
         match &mut statement {
-            Statement::Engine(statement) => settle(statement, versions)?,
+            Statement::Engine(statement) => resolve_version_names(statement, versions)?,
             _ if !versions.is_empty() => return Err(misplaced()),
             _ => {}
         }

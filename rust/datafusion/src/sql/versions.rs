@@ -40,7 +40,7 @@ const QUOTE: char = '"';
 const RESERVED: [&str; 4] = ["FROM", "JOIN", "SELECT", "FOR"];
 
 /// Tokens in which the names of tables have the versions that are read.
-pub(crate) struct Named {
+pub(crate) struct VersionedTokens {
     pub tokens: Vec<TokenWithSpan>,
     /// The names that were made.
     pub made: Vec<MadeName>,
@@ -57,7 +57,7 @@ pub(crate) struct MadeName {
 
 /// How names and timestamps are meant.
 #[derive(Clone, Copy)]
-pub(crate) struct Meaning<'a> {
+pub(crate) struct NameRules<'a> {
     /// Whether names without quotes are folded to lower case.
     pub fold: bool,
     /// The zone of timestamps that name none.
@@ -65,16 +65,16 @@ pub(crate) struct Meaning<'a> {
 }
 
 /// Puts the versions at which tables are read into the tables' names.
-pub(crate) fn named_by_version(tokens: Vec<TokenWithSpan>, meaning: Meaning<'_>) -> Result<Named> {
-    let mut named = Named { tokens: Vec::with_capacity(tokens.len()), made: Vec::new() };
+pub(crate) fn with_versioned_names(tokens: Vec<TokenWithSpan>, rules: NameRules<'_>) -> Result<VersionedTokens> {
+    let mut named = VersionedTokens { tokens: Vec::with_capacity(tokens.len()), made: Vec::new() };
     let mut rest = tokens.as_slice();
     while let Some((token, after)) = rest.split_first() {
-        let Some(Clause { text, length }) = clause(rest, meaning.time_zone)? else {
+        let Some(Clause { text, length }) = clause(rest, rules.time_zone)? else {
             named.tokens.push(token.clone());
             rest = after;
             continue;
         };
-        let Some(LastName { place, name }) = last_name(&named.tokens, meaning.fold) else { return Err(misplaced()) };
+        let Some(LastName { place, name }) = last_name(&named.tokens, rules.fold) else { return Err(misplaced()) };
         if let Some(table) = named.tokens.get_mut(place) {
             table.token = Token::make_word(&format!("{name}{text}"), Some(QUOTE));
             named.made.push(MadeName { place, span: table.span });
@@ -155,15 +155,15 @@ fn clause(tokens: &[TokenWithSpan], time_zone: &str) -> Result<Option<Clause>> {
     let (place, text) = match solid.next() {
         Some((place, TokenWithSpan { token: Token::SingleQuotedString(text), .. })) => (place, text),
         Some((place, TokenWithSpan { token: Token::Number(text, _), .. })) if is_version => (place, text),
-        // Anything else is no literal: the parser says what is wrong with it, or `settle` does.
+        // Anything else is no literal: the parser says what is wrong with it, or `resolve_version_names` does.
         _ => return Ok(None),
     };
     let text = match is_version {
         true => format!("{VERSION}{}", number(text)?),
         // Some dialects split quoted names at dots.
         false => {
-            let moment = moment(text, time_zone)?.to_rfc3339_opts(SecondsFormat::AutoSi, true);
-            format!("{TIMESTAMP}{}", moment.replace('.', ","))
+            let timestamp = timestamp(text, time_zone)?.to_rfc3339_opts(SecondsFormat::AutoSi, true);
+            format!("{TIMESTAMP}{}", timestamp.replace('.', ","))
         }
     };
     Ok(Some(Clause { text, length: place + 1 }))
@@ -177,24 +177,24 @@ fn number(text: &str) -> Result<u64> {
     })
 }
 
-fn moment(text: &str, time_zone: &str) -> Result<DateTime<Utc>> {
+fn timestamp(text: &str, time_zone: &str) -> Result<DateTime<Utc>> {
     let found = time_zone.parse::<Tz>().and_then(|zone| string_to_datetime(&zone, text));
     match found {
-        Ok(moment) => Ok(moment.to_utc()),
-        Err(error) => plan_err!("TIMESTAMP AS OF {text:?} is no moment such as '2026-06-01 12:00:00': {error}"),
+        Ok(timestamp) => Ok(timestamp.to_utc()),
+        Err(error) => plan_err!("TIMESTAMP AS OF {text:?} is no timestamp such as '2026-06-01 12:00:00': {error}"),
     }
 }
 
 /// Gives tables at a version the names that they have without one. Sees to it that all of the names that were `made` are tables that are
 /// read.
-pub(crate) fn settle(statement: &mut Statement, made: Vec<Span>) -> Result<()> {
-    let mut settling = Settling { made };
+pub(crate) fn resolve_version_names(statement: &mut Statement, made: Vec<Span>) -> Result<()> {
+    let mut aliases = VersionAliases { made };
     if let Some(copied) = copied(statement) {
-        settling.meet(copied);
+        aliases.meet(copied);
     }
-    match visit(statement, &mut settling) {
+    match visit(statement, &mut aliases) {
         ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) if settling.made.is_empty() => Ok(()),
+        ControlFlow::Continue(()) if aliases.made.is_empty() => Ok(()),
         ControlFlow::Continue(()) => Err(misplaced()),
     }
 }
@@ -231,12 +231,12 @@ pub fn may_read_version(statement: &Statement) -> bool {
     text.contains(VERSION) || text.contains(TIMESTAMP)
 }
 
-struct Settling {
+struct VersionAliases {
     /// Where names stand that were made and have not been met as tables yet.
     made: Vec<Span>,
 }
 
-impl Settling {
+impl VersionAliases {
     /// The name that a table has without its version.
     fn meet<'a>(&mut self, name: &'a ObjectName) -> Option<&'a str> {
         let Some(ObjectNamePart::Identifier(name)) = name.0.last() else { return None };
@@ -246,14 +246,14 @@ impl Settling {
     }
 }
 
-impl VisitorMut for Settling {
+impl VisitorMut for VersionAliases {
     type Break = DataFusionError;
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<DataFusionError> {
         let TableFactor::Table { name, alias, version, args, .. } = factor else { return ControlFlow::Continue(()) };
         if let Some(version) = version {
             return ControlFlow::Break(plan_datafusion_err!(
-                "{name} {version}: give a number, as in VERSION AS OF 12, or a moment as text, as in TIMESTAMP AS OF '2026-06-01 12:00:00'"
+                "{name} {version}: give a number, as in VERSION AS OF 12, or a timestamp as text, as in TIMESTAMP AS OF '2026-06-01 12:00:00'"
             ));
         }
         if args.is_none()
@@ -268,10 +268,10 @@ impl VisitorMut for Settling {
 
 /// Which version of a table is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum At {
+pub(crate) enum VersionSpec {
     Version(u64),
     /// The newest that was made until then.
-    Moment(DateTime<Utc>),
+    Timestamp(DateTime<Utc>),
 }
 
 /// What the name of a table at a version says.
@@ -280,27 +280,27 @@ pub(crate) struct VersionedName<'n> {
     /// The table's own name.
     pub table: &'n str,
     /// The version.
-    pub at: At,
+    pub at: VersionSpec,
 }
 
 impl<'n> VersionedName<'n> {
     /// What a name says; none if it names no version.
     pub(crate) fn of(name: &'n str) -> Option<Self> {
         if let Some((table, text)) = name.rsplit_once(VERSION) {
-            return Some(Self { table, at: At::Version(text.parse().ok()?) });
+            return Some(Self { table, at: VersionSpec::Version(text.parse().ok()?) });
         }
         let (table, text) = name.rsplit_once(TIMESTAMP)?;
-        let moment = DateTime::parse_from_rfc3339(&text.replace(',', ".")).ok()?;
-        Some(Self { table, at: At::Moment(moment.to_utc()) })
+        let timestamp = DateTime::parse_from_rfc3339(&text.replace(',', ".")).ok()?;
+        Some(Self { table, at: VersionSpec::Timestamp(timestamp.to_utc()) })
     }
 }
 
-impl At {
+impl VersionSpec {
     /// The table as it was.
     pub(crate) async fn of_table(&self, table: &Table) -> TableResult<Arc<Table>> {
         let version = match self {
             Self::Version(version) => *version,
-            Self::Moment(moment) => table.version_at(moment.timestamp_micros()).await?,
+            Self::Timestamp(timestamp) => table.version_at(timestamp.timestamp_micros()).await?,
         };
         Ok(table.at_version(version))
     }
@@ -317,10 +317,10 @@ mod tests {
     fn planned(sql: &str, dialect: &str, time_zone: &str) -> Result<String> {
         let dialect = dialect_from_str(dialect).unwrap();
         let tokens = Tokenizer::new(dialect.as_ref(), sql).tokenize_with_location().unwrap();
-        let named = named_by_version(tokens, Meaning { fold: true, time_zone })?;
+        let named = with_versioned_names(tokens, NameRules { fold: true, time_zone })?;
         let mut parser = DFParserBuilder::new(named.tokens).with_dialect(dialect.as_ref()).build()?;
         let mut statement = parser.parse_statement()?;
-        settle(&mut statement, named.made.iter().map(|made| made.span).collect())?;
+        resolve_version_names(&mut statement, named.made.iter().map(|made| made.span).collect())?;
         Ok(statement.to_string())
     }
 
@@ -375,7 +375,7 @@ mod tests {
         let error = |sql: &str, dialect: &str| planned(sql, dialect, "+00:00").unwrap_err().to_string();
         assert!(error("SELECT 1 FROM t VERSION AS OF 'newest'", "generic").contains("give the number of a version"));
         assert!(error("SELECT 1 FROM t VERSION AS OF 1.5", "generic").contains("give the number of a version"));
-        assert!(error("SELECT 1 FROM t TIMESTAMP AS OF 'noon'", "generic").contains("no moment such as"));
+        assert!(error("SELECT 1 FROM t TIMESTAMP AS OF 'noon'", "generic").contains("no timestamp such as"));
         // Nothing else is taken for the name of a table: an alias would be one of the newest rows.
         for sql in [
             "SELECT 1 FROM t x VERSION AS OF 3",
@@ -403,16 +403,16 @@ mod tests {
         assert!(error("SELECT 1 FROM t x VERSION AS OF 3", "generic").contains("before its alias"));
         // A dialect that takes any expression would be answered from the newest rows.
         for sql in ["SELECT 1 FROM t TIMESTAMP AS OF now()", "SELECT 1 FROM t FOR SYSTEM_TIME AS OF now()"] {
-            assert!(error(sql, "databricks").contains("or a moment as text"), "{sql}");
+            assert!(error(sql, "databricks").contains("or a timestamp as text"), "{sql}");
         }
     }
 
     #[test]
     fn names_tell_the_version() {
         let named = |table, at| Some(VersionedName { table, at });
-        assert_eq!(VersionedName::of("t VERSION AS OF 12"), named("t", At::Version(12)));
-        let moment = At::Moment(DateTime::from_timestamp_millis(1500).unwrap());
-        assert_eq!(VersionedName::of("a b TIMESTAMP AS OF 1970-01-01T00:00:01,5Z"), named("a b", moment));
+        assert_eq!(VersionedName::of("t VERSION AS OF 12"), named("t", VersionSpec::Version(12)));
+        let timestamp = VersionSpec::Timestamp(DateTime::from_timestamp_millis(1500).unwrap());
+        assert_eq!(VersionedName::of("a b TIMESTAMP AS OF 1970-01-01T00:00:01,5Z"), named("a b", timestamp));
         assert_eq!((VersionedName::of("t"), VersionedName::of("t VERSION AS OF x")), (None, None));
     }
 }

@@ -5,7 +5,9 @@ use std::path::Path;
 use lakemark_datafusion::LakemarkSession;
 use tempfile::TempDir;
 
-use crate::fixture::{FILE_ROWS, Ran, answering, batch, both, folder, mark, metric, ran, rows, scans, told, write};
+use crate::fixture::{
+    FILE_ROWS, Ran, answering, batch, both, create_indexes, folder, metric, ran, rows, scans, told, write,
+};
 
 /// A session that does not look into footers, which tell bounds and counts, too.
 async fn session(folder: &Path) -> LakemarkSession {
@@ -17,7 +19,7 @@ async fn session(folder: &Path) -> LakemarkSession {
 /// Runs a statement that the index has to answer on its own, and checks it against a scan.
 async fn from_the_index_alone(session: &LakemarkSession, sql: &str) -> Vec<String> {
     let plan = ran(session, sql).await.plan;
-    assert!(told(&plan, "files_answered") > 0, "{sql}");
+    assert!(told(&plan, "files_index_only") > 0, "{sql}");
     assert_eq!(metric(&plan, "bytes_scanned"), 0, "{sql}");
     let (with, without) = both(session, sql).await;
     assert_eq!(with, without, "{sql}");
@@ -36,7 +38,7 @@ async fn in_part(session: &LakemarkSession, sql: &str) -> usize {
 #[tokio::test]
 async fn extremes_and_counts_come_from_directories() {
     let folder = folder(3);
-    mark(folder.path(), &["k", "s", "id", "b", "Mixed Case"]).await;
+    create_indexes(folder.path(), &["k", "s", "id", "b", "Mixed Case"]).await;
     let session = session(folder.path()).await;
     for (sql, expected) in [
         ("SELECT min(k), max(k), count(k) FROM t", "0|9|2571"),
@@ -55,7 +57,7 @@ async fn extremes_and_counts_come_from_directories() {
 #[tokio::test]
 async fn planning_asks_the_index_nothing() {
     let folder = folder(2);
-    mark(folder.path(), &["k"]).await;
+    create_indexes(folder.path(), &["k"]).await;
     let session = session(folder.path()).await;
     let frame = session.sql("SELECT k, count(*) FROM t GROUP BY k").await.unwrap();
     let plan = frame.create_physical_plan().await.unwrap();
@@ -66,7 +68,7 @@ async fn planning_asks_the_index_nothing() {
 #[tokio::test]
 async fn groups_are_counted_by_value() {
     let folder = folder(3);
-    mark(folder.path(), &["k", "s", "b"]).await;
+    create_indexes(folder.path(), &["k", "s", "b"]).await;
     let session = session(folder.path()).await;
     let counts =
         from_the_index_alone(&session, "SELECT k, count(*) FROM t GROUP BY k ORDER BY k NULLS FIRST LIMIT 3").await;
@@ -94,13 +96,13 @@ async fn groups_are_counted_by_value() {
     }
     let plan = ran(&session, "SELECT k, count(*) FROM t GROUP BY k").await.plan;
     assert_eq!(told(&plan, "values"), 11, "10 values and NULL");
-    assert!(told(&plan, "index_bytes") > 0);
+    assert!(told(&plan, "index_bytes_read") > 0);
 }
 
 #[tokio::test]
 async fn groups_of_chosen_rows_are_counted_by_posting() {
     let folder = folder(3);
-    mark(folder.path(), &["k", "s", "b", "Mixed Case"]).await;
+    create_indexes(folder.path(), &["k", "s", "b", "Mixed Case"]).await;
     let session = session(folder.path()).await;
     for sql in [
         "SELECT k, count(*) FROM t WHERE \"Mixed Case\" BETWEEN 3 AND 21 GROUP BY k",
@@ -125,7 +127,7 @@ async fn groups_of_chosen_rows_are_counted_by_posting() {
 #[tokio::test]
 async fn groups_of_two_columns_are_counted_by_posting() {
     let folder = folder(3);
-    mark(folder.path(), &["k", "s", "b", "Mixed Case"]).await;
+    create_indexes(folder.path(), &["k", "s", "b", "Mixed Case"]).await;
     let session = session(folder.path()).await;
     for sql in [
         "SELECT k, b, count(*), count(b) FROM t GROUP BY k, b",
@@ -146,11 +148,11 @@ async fn groups_of_two_columns_are_counted_by_posting() {
     // Three columns, or more pairs than rows are worth, are read.
     let plan = ran(&session, "SELECT k, b, s, count(*) FROM t GROUP BY k, b, s").await.plan;
     assert_eq!(answering(&plan).len(), 0);
-    mark(folder.path(), &["id"]).await;
+    create_indexes(folder.path(), &["id"]).await;
     for sql in ["SELECT id, \"Mixed Case\", count(*) FROM t GROUP BY 1, 2", "SELECT id + k, count(*) FROM t GROUP BY 1"]
     {
         let plan = ran(&session, sql).await.plan;
-        assert_eq!(told(&plan, "files_answered"), 0, "{sql}");
+        assert_eq!(told(&plan, "files_index_only"), 0, "{sql}");
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without, "{sql}");
     }
@@ -159,7 +161,7 @@ async fn groups_of_two_columns_are_counted_by_posting() {
 #[tokio::test]
 async fn what_the_index_does_not_know_is_read_and_added() {
     let folder = folder(2);
-    mark(folder.path(), &["k", "f", "b"]).await;
+    create_indexes(folder.path(), &["k", "f", "b"]).await;
     write(&folder.path().join("part-9.parquet"), &batch(9 * FILE_ROWS));
     let session = session(folder.path()).await;
     for sql in [
@@ -169,7 +171,7 @@ async fn what_the_index_does_not_know_is_read_and_added() {
         "SELECT k % 2, count(*) FROM t WHERE b GROUP BY k % 2",
     ] {
         let plan = ran(&session, sql).await.plan;
-        assert_eq!(told(&plan, "files_answered"), 2, "{sql}");
+        assert_eq!(told(&plan, "files_index_only"), 2, "{sql}");
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without, "{sql}");
     }
@@ -187,7 +189,7 @@ async fn what_the_index_does_not_know_is_read_and_added() {
 #[tokio::test]
 async fn nan_and_the_zeros_of_floats_are_read() {
     let folder = folder(2);
-    mark(folder.path(), &["f", "k"]).await;
+    create_indexes(folder.path(), &["f", "k"]).await;
     let session = session(folder.path()).await;
     for sql in [
         "SELECT min(f), max(f) FROM t",
@@ -208,9 +210,9 @@ async fn nan_and_the_zeros_of_floats_are_read() {
 #[tokio::test]
 async fn law_1_damaged_segments_cost_a_scan() {
     let folder = folder(3);
-    mark(folder.path(), &["k"]).await;
-    let marks = folder.path().join("_lakemark/marks");
-    let segment = std::fs::read_dir(&marks).unwrap().map(|entry| entry.unwrap().path()).min().unwrap();
+    create_indexes(folder.path(), &["k"]).await;
+    let index_files = folder.path().join("_lakemark/marks");
+    let segment = std::fs::read_dir(&index_files).unwrap().map(|entry| entry.unwrap().path()).min().unwrap();
     for damage in [Damage::Payload, Damage::Directory, Damage::Gone] {
         let whole = std::fs::read(&segment).unwrap();
         // A segment of another id and length is not remembered: the damage is on a copy that no one opened before.
@@ -270,7 +272,7 @@ async fn partition_columns_need_no_index() {
     for (number, day) in ["2024-01-01", "2024-01-02", "__HIVE_DEFAULT_PARTITION__"].iter().enumerate() {
         write(&folder.path().join(format!("day={day}/part-{number}.parquet")), &batch(number * FILE_ROWS));
     }
-    mark(folder.path(), &["k"]).await;
+    create_indexes(folder.path(), &["k"]).await;
     let session = session(folder.path()).await;
     assert_eq!(
         from_the_index_alone(&session, "SELECT day, count(*) FROM t GROUP BY day ORDER BY day NULLS FIRST").await,
@@ -289,7 +291,7 @@ async fn a_file_without_the_column_holds_nulls() {
     let folder = folder(2);
     let narrow = batch(5 * FILE_ROWS).project(&[0, 4]).unwrap();
     write(&folder.path().join("part-5.parquet"), &narrow);
-    mark(folder.path(), &["k", "b"]).await;
+    create_indexes(folder.path(), &["k", "b"]).await;
     let session = session(folder.path()).await;
     assert_eq!(from_the_index_alone(&session, "SELECT count(k), count(*), min(k) FROM t").await, ["1714|3000|0"]);
     let nulls = "SELECT k, count(*) FROM t WHERE k IS NULL GROUP BY k";
@@ -301,7 +303,7 @@ async fn a_file_without_the_column_holds_nulls() {
 #[tokio::test]
 async fn other_aggregates_stay_as_they_were() {
     let folder = folder(1);
-    mark(folder.path(), &["k", "b"]).await;
+    create_indexes(folder.path(), &["k", "b"]).await;
     let session = session(folder.path()).await;
     for sql in [
         "SELECT stddev(k) FROM t",
@@ -325,7 +327,7 @@ async fn other_aggregates_stay_as_they_were() {
 #[tokio::test]
 async fn explain_analyze_shows_that_the_index_answered() {
     let folder = folder(2);
-    mark(folder.path(), &["k"]).await;
+    create_indexes(folder.path(), &["k"]).await;
     let session = session(folder.path()).await;
     let shown = rows(&session, "EXPLAIN ANALYZE SELECT k, count(*) FROM t GROUP BY k").await.join("\n");
     let line = shown.lines().find(|line| line.contains("IndexAggregateExec")).unwrap();
@@ -333,10 +335,10 @@ async fn explain_analyze_shows_that_the_index_answered() {
         "columns=[k]",
         "gby=[k]",
         "aggr=[count(Int64(1))]",
-        "files_answered=2",
+        "files_index_only=2",
         "values=11",
         "index_reads=",
-        "index_bytes=",
+        "index_bytes_read=",
     ] {
         assert!(line.contains(part), "{part} in {line}");
     }
@@ -345,12 +347,12 @@ async fn explain_analyze_shows_that_the_index_answered() {
 #[tokio::test]
 async fn groups_by_a_cast_are_told_whatever_the_session_remembers() {
     let folder = folder(2);
-    mark(folder.path(), &["k"]).await;
+    create_indexes(folder.path(), &["k"]).await;
     let session = crate::fixture::session(folder.path()).await;
     let sql = "SELECT s, count(*) FROM (SELECT CAST(k AS VARCHAR) AS s FROM t) AS u GROUP BY s";
     for _ in 0..2 {
         let Ran { plan, rows: count } = ran(&session, sql).await;
-        assert_eq!((told(&plan, "files_answered"), count), (2, 11));
+        assert_eq!((told(&plan, "files_index_only"), count), (2, 11));
         // From now on the session knows the bounds of every column.
         rows(&session, "SELECT sum(id) FROM t WHERE id > 5").await;
         rows(&session, "SELECT a.id FROM t AS a JOIN t AS b ON a.id = b.id WHERE a.k > 3 AND b.s <> 'x'").await;

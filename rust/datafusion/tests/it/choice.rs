@@ -12,7 +12,7 @@ use lakemark_table::Reason;
 use parquet::arrow::ArrowWriter;
 use tempfile::TempDir;
 
-use crate::fixture::{Opened, Ran, both, mark, metric, open, ran, rows, scans, session, told};
+use crate::fixture::{Opened, Ran, both, create_indexes, metric, open, ran, rows, scans, session, told};
 
 const ROWS: usize = 400_000;
 
@@ -38,10 +38,10 @@ fn write(folder: &Path) {
     writer.close().unwrap();
 }
 
-async fn marked() -> Opened {
+async fn indexed() -> Opened {
     let folder = TempDir::new().unwrap();
     write(folder.path());
-    mark(folder.path(), &["spread", "sorted", "half", "state"]).await;
+    create_indexes(folder.path(), &["spread", "sorted", "half", "state"]).await;
     let session = session(folder.path()).await;
     Opened { folder, session }
 }
@@ -57,7 +57,7 @@ async fn left_out(session: &LakemarkSession, sql: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn a_search_is_left_out_where_a_scan_is_cheaper() {
-    let Opened { folder: _folder, session } = marked().await;
+    let Opened { folder: _folder, session } = indexed().await;
     for (query, expected) in [
         ("SELECT sum(id) FROM t WHERE spread = 5", vec![]),
         ("SELECT sum(id) FROM t WHERE spread < 10", vec![]),
@@ -84,8 +84,8 @@ async fn a_search_is_left_out_where_a_scan_is_cheaper() {
 }
 
 #[tokio::test]
-async fn a_count_is_made_of_the_marks_whatever_its_share() {
-    let Opened { folder, session } = marked().await;
+async fn a_count_is_made_of_the_indexes_whatever_its_share() {
+    let Opened { folder, session } = indexed().await;
     let plan = ran(&session, "SELECT count(*) FROM t WHERE spread < 400").await.plan;
     assert!(scans(&plan).is_empty());
     let counted = rows(&session, "SELECT count(*) FROM t WHERE spread < 400 AND half = 1").await;
@@ -100,18 +100,18 @@ async fn a_count_is_made_of_the_marks_whatever_its_share() {
 
 /// A scan leaves these searches out; values that indexes tell need no reading, so that they are worth it.
 #[tokio::test]
-async fn groups_and_sums_are_made_of_the_marks_where_a_scan_would_read() {
-    let Opened { folder, session } = marked().await;
-    let by_marks = [
+async fn groups_and_sums_are_made_of_the_indexes_where_a_scan_would_read() {
+    let Opened { folder, session } = indexed().await;
+    let by_indexes = [
         "SELECT half, count(*) FROM t WHERE spread < 400 GROUP BY half",
         "SELECT sum(half), avg(half), count(*) FROM t WHERE spread < 400",
         "SELECT min(half), count(DISTINCT state) FROM t WHERE half = 1",
         "SELECT state, count(*) FROM t WHERE half = 0 GROUP BY state",
     ];
-    for sql in by_marks {
+    for sql in by_indexes {
         assert!(!left_out(&session, sql).await.is_empty(), "{sql}");
         let plan = ran(&session, sql).await.plan;
-        assert_eq!((told(&plan, "files_answered"), metric(&plan, "bytes_scanned")), (1, 0), "{sql}");
+        assert_eq!((told(&plan, "files_index_only"), metric(&plan, "bytes_scanned")), (1, 0), "{sql}");
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without, "{sql}");
     }
@@ -128,9 +128,9 @@ async fn groups_and_sums_are_made_of_the_marks_where_a_scan_would_read() {
     }
     // A file that nobody has indexed yet is read beside.
     std::fs::copy(folder.path().join("a.parquet"), folder.path().join("b.parquet")).unwrap();
-    for sql in by_marks {
+    for sql in by_indexes {
         let plan = ran(&session, sql).await.plan;
-        assert_eq!(told(&plan, "files_answered"), 1, "{sql}");
+        assert_eq!(told(&plan, "files_index_only"), 1, "{sql}");
         assert!(metric(&plan, "bytes_scanned") > 0, "{sql}");
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without, "{sql}");
@@ -142,7 +142,7 @@ async fn groups_and_sums_are_made_of_the_marks_where_a_scan_would_read() {
 async fn many_values_are_told_for_groups_and_read_for_sums() {
     let folder = TempDir::new().unwrap();
     write(folder.path());
-    mark(folder.path(), &["spread", "tens"]).await;
+    create_indexes(folder.path(), &["spread", "tens"]).await;
     let session = session(folder.path()).await;
     for (sql, files) in [
         ("SELECT sum(spread), avg(spread) FROM t", 1),
@@ -153,7 +153,7 @@ async fn many_values_are_told_for_groups_and_read_for_sums() {
         ("SELECT tens, sum(tens) FROM t GROUP BY tens", 1),
     ] {
         let plan = ran(&session, sql).await.plan;
-        assert_eq!(told(&plan, "files_answered"), files, "{sql}");
+        assert_eq!(told(&plan, "files_index_only"), files, "{sql}");
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without, "{sql}");
     }
@@ -164,7 +164,7 @@ async fn many_values_are_told_for_groups_and_read_for_sums() {
 async fn the_first_of_many_groups_are_left_to_the_engine() {
     let folder = TempDir::new().unwrap();
     write(folder.path());
-    mark(folder.path(), &["half", "tens", "spread"]).await;
+    create_indexes(folder.path(), &["half", "tens", "spread"]).await;
     let session = session(folder.path()).await;
     for (sql, is_told, count) in [
         ("SELECT DISTINCT half FROM t LIMIT 5", true, 2),
@@ -196,7 +196,7 @@ async fn tested(session: &LakemarkSession, sql: &str) -> usize {
 
 #[tokio::test]
 async fn a_limit_is_satisfied_by_a_small_batch_of_the_rows_that_were_found() {
-    let Opened { folder: _folder, session } = marked().await;
+    let Opened { folder: _folder, session } = indexed().await;
     assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE spread = 5").await, ["404"]);
     let of = "FROM t WHERE spread = 5 AND abs(id) % 2 = 0";
     assert_eq!(tested(&session, &format!("SELECT sum(id) {of}")).await, 404);
@@ -214,7 +214,7 @@ async fn a_limit_is_satisfied_by_a_small_batch_of_the_rows_that_were_found() {
 
 #[tokio::test]
 async fn the_choice_is_in_the_plan() {
-    let Opened { folder: _folder, session } = marked().await;
+    let Opened { folder: _folder, session } = indexed().await;
     let text = rows(&session, "EXPLAIN SELECT id FROM t WHERE spread < 400").await.join("\n");
     assert!(text.contains("scan_is_cheaper=[spread < 400]"), "{text}");
     let text = rows(&session, "EXPLAIN SELECT id FROM t WHERE spread < 4").await.join("\n");
@@ -226,13 +226,13 @@ async fn groups_for_which_the_session_has_no_memory_are_left_to_the_engine() {
     const SQL: &str = "SELECT tens % 10 AS digit, count(*) FROM t GROUP BY digit";
     let folder = TempDir::new().unwrap();
     write(folder.path());
-    mark(folder.path(), &["tens"]).await;
+    create_indexes(folder.path(), &["tens"]).await;
     for (limit, answered) in [("64M", 1), ("600K", 0)] {
         let session = session(folder.path()).await;
         let set = format!("SET datafusion.runtime.memory_limit = '{limit}'");
         session.sql(&set).await.unwrap().collect().await.unwrap();
         let Ran { plan, rows: count } = ran(&session, SQL).await;
-        assert_eq!((told(&plan, "files_answered"), count), (answered, 10), "{limit}");
+        assert_eq!((told(&plan, "files_index_only"), count), (answered, 10), "{limit}");
         drop(plan);
         assert_eq!(session.context().runtime_env().memory_pool.reserved(), 0, "{limit}");
     }

@@ -57,12 +57,12 @@ fn copy_files(folder: &Path, names: &[&str]) {
 }
 
 /// Indexes every `step`-th column of the folder's table.
-async fn mark(folder: &Path, step: usize) {
-    mark_as(folder, step, &[Encoding::Equality]).await;
+async fn create_indexes(folder: &Path, step: usize) {
+    create_indexes_as(folder, step, &[Encoding::Equality]).await;
 }
 
 /// The same with these encodings in turn.
-async fn mark_as(folder: &Path, step: usize, encodings: &[Encoding]) {
+async fn create_indexes_as(folder: &Path, step: usize, encodings: &[Encoding]) {
     let table = Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap();
     let schema = table.snapshot().await.unwrap().schema();
     for (field, encoding) in schema.fields().iter().step_by(step).zip(encodings.iter().cycle()) {
@@ -156,19 +156,19 @@ async fn expected() -> &'static [Expected] {
     let ask = || async {
         let plain = TempDir::new().unwrap();
         copy_files(plain.path(), &FILES);
-        let unmarked = session(plain.path(), false).await;
-        let columns = columns(&unmarked).await;
+        let unindexed = session(plain.path(), false).await;
+        let columns = columns(&unindexed).await;
         let mut answers = Vec::new();
         for (number, case) in cases().into_iter().enumerate() {
             let column = &columns[number % columns.len()];
             let by_value = match number % 3 {
                 0 => {
-                    let rows = grouped(&unmarked, column, &case.sql).await;
+                    let rows = grouped(&unindexed, column, &case.sql).await;
                     Some(ByValue { column: column.clone(), rows })
                 }
                 _ => None,
             };
-            let ids = ids(&unmarked, &case.sql).await;
+            let ids = ids(&unindexed, &case.sql).await;
             answers.push(Expected { case, ids, by_value });
         }
         answers
@@ -178,17 +178,17 @@ async fn expected() -> &'static [Expected] {
 
 /// Asks the whole corpus of the folder's table.
 async fn check(folder: &Path) {
-    let marked = session(folder, true).await;
+    let indexed = session(folder, true).await;
     let mut wrong = BTreeMap::new();
     for Expected { case, ids: expected, by_value } in expected().await {
         if let Some(ByValue { column, rows }) = by_value {
-            let found = grouped(&marked, column, &case.sql).await;
+            let found = grouped(&indexed, column, &case.sql).await;
             if found != *rows {
                 wrong.insert(format!("{} by {column}", case.id), format!("{found:?}"));
             }
         }
-        let found = ids(&marked, &case.sql).await;
-        let count = counted(&marked, &case.sql).await;
+        let found = ids(&indexed, &case.sql).await;
+        let count = counted(&indexed, &case.sql).await;
         let rows = expected.as_ref().map(Vec::len);
         let as_recorded = case.rows.is_none() || rows == case.rows;
         if found != *expected || count != rows.map(|rows| i64::try_from(rows).unwrap()) || !as_recorded {
@@ -219,7 +219,7 @@ fn corrupt(folder: &Path, chosen: impl Fn(usize) -> bool) -> usize {
 async fn law_1_corpus_with_every_column_marked() {
     let folder = TempDir::new().unwrap();
     copy_files(folder.path(), &FILES);
-    mark(folder.path(), 1).await;
+    create_indexes(folder.path(), 1).await;
     check(folder.path()).await;
 }
 
@@ -228,7 +228,7 @@ async fn law_1_corpus_with_every_column_marked() {
 async fn law_1_corpus_with_every_encoding() {
     let folder = TempDir::new().unwrap();
     copy_files(folder.path(), &FILES);
-    mark_as(folder.path(), 1, &Encoding::ALL[1..]).await;
+    create_indexes_as(folder.path(), 1, &Encoding::ALL[1..]).await;
     check(folder.path()).await;
 }
 
@@ -238,7 +238,7 @@ async fn law_1_corpus_with_zones_of_every_type() {
     for encoding in [Encoding::Filtered, Encoding::Sliced] {
         let folder = TempDir::new().unwrap();
         copy_files(folder.path(), &FILES);
-        mark_as(folder.path(), 1, &[encoding]).await;
+        create_indexes_as(folder.path(), 1, &[encoding]).await;
         check(folder.path()).await;
     }
 }
@@ -248,7 +248,7 @@ async fn law_1_corpus_with_zones_of_every_type() {
 async fn law_1_corpus_with_keys_of_every_type() {
     let folder = TempDir::new().unwrap();
     copy_files(folder.path(), &FILES);
-    mark_as(folder.path(), 1, &[Encoding::Packed]).await;
+    create_indexes_as(folder.path(), 1, &[Encoding::Packed]).await;
     check(folder.path()).await;
 }
 
@@ -257,7 +257,7 @@ async fn law_1_corpus_with_keys_of_every_type() {
 async fn law_1_corpus_with_bins_of_every_type() {
     let folder = TempDir::new().unwrap();
     copy_files(folder.path(), &FILES);
-    mark_as(folder.path(), 1, &[Encoding::Binned]).await;
+    create_indexes_as(folder.path(), 1, &[Encoding::Binned]).await;
     let table = Table::open(folder.path().to_str().unwrap(), TableOptions::default()).await.unwrap();
     let indexes = table.snapshot().await.unwrap().indexes();
     assert!(indexes.iter().filter(|index| index.encoding == "binned").count() > 10, "{}", indexes.len());
@@ -268,7 +268,7 @@ async fn law_1_corpus_with_bins_of_every_type() {
 async fn law_1_corpus_with_the_store_removed() {
     let folder = TempDir::new().unwrap();
     copy_files(folder.path(), &FILES);
-    mark(folder.path(), 1).await;
+    create_indexes(folder.path(), 1).await;
     fs::remove_dir_all(folder.path().join("_lakemark")).unwrap();
     check(folder.path()).await;
 }
@@ -277,7 +277,7 @@ async fn law_1_corpus_with_the_store_removed() {
 async fn law_1_corpus_with_half_of_columns_and_files_marked() {
     let folder = TempDir::new().unwrap();
     copy_files(folder.path(), &[FILES[0], FILES[2]]);
-    mark(folder.path(), 2).await;
+    create_indexes(folder.path(), 2).await;
     copy_files(folder.path(), &FILES);
     check(folder.path()).await;
 }
@@ -288,7 +288,7 @@ async fn law_1_corpus_with_a_replaced_and_a_vanished_file() {
     copy_files(folder.path(), &FILES);
     fs::copy(folder.path().join(FILES[3]), folder.path().join(FILES[1])).unwrap();
     fs::copy(folder.path().join(FILES[0]), folder.path().join("part-9.parquet")).unwrap();
-    mark(folder.path(), 1).await;
+    create_indexes(folder.path(), 1).await;
     copy_files(folder.path(), &[FILES[1]]);
     fs::remove_file(folder.path().join("part-9.parquet")).unwrap();
     check(folder.path()).await;
@@ -298,7 +298,7 @@ async fn law_1_corpus_with_a_replaced_and_a_vanished_file() {
 async fn law_5_corpus_with_corrupted_segments() {
     let folder = TempDir::new().unwrap();
     copy_files(folder.path(), &FILES);
-    mark_as(folder.path(), 1, &Encoding::ALL).await;
+    create_indexes_as(folder.path(), 1, &Encoding::ALL).await;
     let flipped = corrupt(&folder.path().join("_lakemark/marks"), |number| number % 2 == 0);
     assert!(flipped > 10, "{flipped} segments were corrupted");
     check(folder.path()).await;
@@ -308,7 +308,7 @@ async fn law_5_corpus_with_corrupted_segments() {
 async fn law_5_corpus_with_corrupted_manifests() {
     let folder = TempDir::new().unwrap();
     copy_files(folder.path(), &FILES);
-    mark(folder.path(), 1).await;
+    create_indexes(folder.path(), 1).await;
     let flipped = corrupt(&folder.path().join("_lakemark/manifest"), |_| true);
     assert!(flipped > 0, "no manifest was there");
     check(folder.path()).await;

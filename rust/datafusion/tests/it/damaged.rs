@@ -22,7 +22,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
 
-use crate::fixture::{mark, rows, session};
+use crate::fixture::{create_indexes, rows, session};
 
 /// Puts another footer at the end of a file.
 fn forge(path: &Path, change: impl FnOnce(ParquetMetaData) -> ParquetMetaData) {
@@ -88,7 +88,7 @@ async fn law_1_old_bounds_of_decimals_are_not_believed() {
     let session = session(folder.path()).await;
     assert_eq!(count(&session, "value = 1.00").await, "1");
     assert_eq!(count(&session, "value < 0").await, "1");
-    mark(folder.path(), &["value"]).await;
+    create_indexes(folder.path(), &["value"]).await;
     assert_eq!(count(&session, "value = 1.00").await, "1");
     session.sql("SET lakemark.use_index = false").await.unwrap();
     assert_eq!(count(&session, "value = 1.00").await, "1");
@@ -114,7 +114,7 @@ async fn law_1_a_file_has_the_rows_that_its_row_groups_have() {
         assert_eq!(rows(&session, "SELECT count(*), sum(a) FROM t WHERE a > 0").await, ["6|21"]);
         assert_eq!(rows(&session, "SELECT * FROM t ORDER BY a").await.len(), 6);
     }
-    mark(folder.path(), &["a"]).await;
+    create_indexes(folder.path(), &["a"]).await;
     assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE a > 4").await, ["2"]);
 }
 
@@ -144,7 +144,7 @@ async fn law_1_nulls_that_nobody_counted_are_found() {
         assert_eq!(rows(&session, "SELECT count(*), count(a) FROM t").await, ["4|2"], "{when}");
     };
     right("without an index").await;
-    mark(folder.path(), &["a"]).await;
+    create_indexes(folder.path(), &["a"]).await;
     right("with an index").await;
     session.sql("SET lakemark.use_index = false").await.unwrap();
     right("with an index that is not used").await;
@@ -159,7 +159,7 @@ async fn law_1_a_file_that_is_written_over_with_its_size_and_time_is_read_anew()
     };
     let Written { folder, path } = of(1);
     let Written { folder: _other_folder, path: other } = of(5);
-    mark(folder.path(), &["k"]).await;
+    create_indexes(folder.path(), &["k"]).await;
     let session = session(folder.path()).await;
     let counts = async |session: &LakemarkSession| [count(session, "k = 1").await, count(session, "k = 5").await];
     for use_index in [true, false] {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use tempfile::TempDir;
 
 use crate::differential::{commit, vector};
-use crate::fixture::{FILE_ROWS, batch, both, mark, metric, ran, rows, session, write};
+use crate::fixture::{FILE_ROWS, batch, both, create_indexes, metric, ran, rows, session, write};
 
 fn add(path: &str, day: &str, size: u64, vector: Option<&str>) -> String {
     let vector = vector.map_or(String::new(), |vector| format!(r#","deletionVector":{vector}"#));
@@ -56,11 +56,11 @@ fn table(vectors: bool) -> TempDir {
 }
 
 #[tokio::test]
-async fn law_3_deleted_rows_are_gone_with_and_without_marks() {
+async fn law_3_deleted_rows_are_gone_with_and_without_indexes() {
     for columns in [&["k"][..], &[]] {
         let folder = table(true);
         if !columns.is_empty() {
-            mark(folder.path(), columns).await;
+            create_indexes(folder.path(), columns).await;
         }
         let session = session(folder.path()).await;
         assert_eq!(rows(&session, "SELECT count(*) FROM t").await, ["1996"]);
@@ -88,18 +88,18 @@ async fn law_3_deleted_rows_are_gone_with_and_without_marks() {
 #[tokio::test]
 async fn columns_come_in_the_tables_order() {
     let folder = table(true);
-    mark(folder.path(), &["k"]).await;
+    create_indexes(folder.path(), &["k"]).await;
     let session = session(folder.path()).await;
     let found = rows(&session, "SELECT * FROM t WHERE id = 1007 AND k = 7").await;
     assert_eq!(found, ["1007|7|2024-01-02|10.07|größe 7|false|10"]);
     let plan = ran(&session, "SELECT day, id FROM t WHERE day = DATE '2024-01-02' AND k = 7").await.plan;
-    assert_eq!(metric(&plan, "files_pruned"), 1);
+    assert_eq!(metric(&plan, "files_pruned_index"), 1);
 }
 
 #[tokio::test]
 async fn the_next_statement_sees_the_next_version() {
     let folder = table(false);
-    mark(folder.path(), &["k"]).await;
+    create_indexes(folder.path(), &["k"]).await;
     let session = session(folder.path()).await;
     assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE k = 5").await, ["172"]);
     let size = std::fs::metadata(folder.path().join("a.parquet")).unwrap().len();

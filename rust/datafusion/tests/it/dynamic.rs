@@ -8,7 +8,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use lakemark_datafusion::LakemarkSession;
 use lakemark_table::{BuildOptions, IndexKind, IndexSpec};
 
-use crate::fixture::{FILE_ROWS, Ran, both, folder, mark, ran, rows, scans, session, write};
+use crate::fixture::{FILE_ROWS, Ran, both, create_indexes, folder, ran, rows, scans, session, write};
 
 /// A session with the folder as `t` and a dimension of few rows: keys of `t`'s columns `k` and `id`, and a name.
 async fn with_dimension(folder: &std::path::Path, k: &[Option<i32>], id: &[i64]) -> LakemarkSession {
@@ -33,14 +33,14 @@ fn sum(plan: &Arc<dyn ExecutionPlan>, name: &str) -> usize {
 #[tokio::test]
 async fn a_join_with_few_keys_reads_the_rows_of_these_keys() {
     let folder = folder(4);
-    mark(folder.path(), &["id", "k"]).await;
+    create_indexes(folder.path(), &["id", "k"]).await;
     let session = with_dimension(folder.path(), &[Some(1), Some(2)], &[17, 3003]).await;
     let sql = "SELECT t.id, t.s, d.name FROM d JOIN t ON t.id = d.did";
     let Ran { plan, rows: count } = ran(&session, sql).await;
     assert_eq!(count, 2);
     let scan = scans(&plan).remove(0);
-    assert_eq!(sum(&plan, "dynamic_rows_pruned"), 4 * FILE_ROWS - 2);
-    assert_eq!(sum(&plan, "dynamic_row_groups_pruned"), 14);
+    assert_eq!(sum(&plan, "rows_pruned_dynamic_filter"), 4 * FILE_ROWS - 2);
+    assert_eq!(sum(&plan, "row_groups_pruned_dynamic_filter"), 14);
     assert_eq!(scan.metrics().unwrap().output_rows(), Some(2));
     let (with, without) = both(&session, sql).await;
     assert_eq!(with, without);
@@ -52,23 +52,23 @@ async fn a_join_with_few_keys_reads_the_rows_of_these_keys() {
 #[tokio::test]
 async fn rows_that_the_query_planned_and_rows_that_the_join_wants_meet() {
     let folder = folder(4);
-    mark(folder.path(), &["id", "k"]).await;
+    create_indexes(folder.path(), &["id", "k"]).await;
     let session = with_dimension(folder.path(), &[None, None, None], &[15, 16, 2025]).await;
     // Certain rows of `k`, and rows that have to be tested.
     for (condition, expected) in [("t.k = 5", 2), ("t.k = 5 AND abs(t.id) < 1000", 1), ("abs(t.id) < 2000", 2)] {
         let sql = format!("SELECT t.id, t.f FROM d JOIN t ON t.id = d.did WHERE {condition}");
         let Ran { plan, rows: count } = ran(&session, &sql).await;
         assert_eq!(count, expected, "{condition}");
-        assert!(sum(&plan, "dynamic_rows_pruned") > 80, "{condition}");
+        assert!(sum(&plan, "rows_pruned_dynamic_filter") > 80, "{condition}");
         let (with, without) = both(&session, &sql).await;
         assert_eq!(with, without, "{condition}");
     }
 }
 
 #[tokio::test]
-async fn joins_of_every_kind_answer_as_without_marks() {
+async fn joins_of_every_kind_answer_as_without_indexes() {
     let folder = folder(3);
-    mark(folder.path(), &["id", "k", "f", "s", "Mixed Case"]).await;
+    create_indexes(folder.path(), &["id", "k", "f", "s", "Mixed Case"]).await;
     let session = with_dimension(folder.path(), &[Some(3), None, Some(99)], &[11, 1500, -4]).await;
     let mut narrowed = 0;
     for partitions in [1, 3] {
@@ -101,7 +101,7 @@ async fn joins_of_every_kind_answer_as_without_marks() {
                 let (with, without) = both(&session, sql).await;
                 assert_eq!(with, without, "{sql} with {partitions} partitions, threshold {threshold}");
                 let plan = ran(&session, sql).await.plan;
-                narrowed += usize::from(sum(&plan, "dynamic_rows_pruned") > 0);
+                narrowed += usize::from(sum(&plan, "rows_pruned_dynamic_filter") > 0);
             }
         }
     }
@@ -111,7 +111,7 @@ async fn joins_of_every_kind_answer_as_without_marks() {
 #[tokio::test]
 async fn a_recursive_query_forgets_what_a_round_learned() {
     let folder = folder(3);
-    mark(folder.path(), &["id"]).await;
+    create_indexes(folder.path(), &["id"]).await;
     let session = session(folder.path()).await;
     let sql = "WITH RECURSIVE r AS (SELECT CAST(1 AS BIGINT) AS n UNION ALL \
                SELECT t.id * 2 FROM r JOIN t ON t.id = r.n WHERE n < 1000) SELECT n FROM r ORDER BY n";
@@ -121,11 +121,11 @@ async fn a_recursive_query_forgets_what_a_round_learned() {
 }
 
 #[tokio::test]
-async fn without_marks_nothing_is_asked() {
+async fn without_indexes_nothing_is_asked() {
     let folder = folder(3);
     let session = with_dimension(folder.path(), &[None], &[17]).await;
     let Ran { plan, rows: count } = ran(&session, "SELECT t.id FROM d JOIN t ON t.id = d.did").await;
-    assert_eq!((count, sum(&plan, "dynamic_rows_pruned"), sum(&plan, "index_reads")), (1, 0, 0));
+    assert_eq!((count, sum(&plan, "rows_pruned_dynamic_filter"), sum(&plan, "index_reads")), (1, 0, 0));
 }
 
 /// Keys of a dimension that are more than the engine names in its own filter.
@@ -141,7 +141,7 @@ async fn with_many_keys(folder: &std::path::Path) -> LakemarkSession {
 #[tokio::test]
 async fn all_keys_of_a_build_side_are_asked_of_the_index() {
     let folder = folder(4);
-    mark(folder.path(), &["id", "k"]).await;
+    create_indexes(folder.path(), &["id", "k"]).await;
     let session = with_many_keys(folder.path()).await;
     for (sql, rows) in [
         ("SELECT count(t.f + 1), count(*) FROM e JOIN t ON t.id = e.key", 444),
@@ -150,7 +150,7 @@ async fn all_keys_of_a_build_side_are_asked_of_the_index() {
         ("SELECT count(t.f) FROM e JOIN t ON t.id = e.key AND t.k = e.small", 444),
     ] {
         let plan = ran(&session, sql).await.plan;
-        let read = 4 * FILE_ROWS - sum(&plan, "dynamic_rows_pruned");
+        let read = 4 * FILE_ROWS - sum(&plan, "rows_pruned_dynamic_filter");
         assert!(read <= rows, "{read} rows are read: {sql}");
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without, "{sql}");
@@ -176,7 +176,7 @@ async fn all_keys_of_a_build_side_are_asked_of_the_index() {
 #[tokio::test]
 async fn keys_that_do_not_fit_into_memory_are_not_kept() {
     let folder = folder(4);
-    mark(folder.path(), &["id"]).await;
+    create_indexes(folder.path(), &["id"]).await;
     let session = with_many_keys(folder.path()).await;
     let sql = "SELECT t.s, count(*) FROM e JOIN t ON t.id = e.key GROUP BY t.s";
     let right = rows(&session, sql).await.len();
@@ -187,7 +187,7 @@ async fn keys_that_do_not_fit_into_memory_are_not_kept() {
 #[tokio::test]
 async fn thousands_of_keys_are_asked_in_a_row_and_with_gaps() {
     let folder = folder(4);
-    mark(folder.path(), &["id", "k"]).await;
+    create_indexes(folder.path(), &["id", "k"]).await;
     let dense: Vec<i64> = (700..3_100).collect();
     let sparse: Vec<i64> = (-100..4_500).filter(|key| key % 3 != 1).collect();
     for keys in [dense, sparse] {
@@ -195,7 +195,7 @@ async fn thousands_of_keys_are_asked_in_a_row_and_with_gaps() {
         let session = with_dimension(folder.path(), &vec![Some(1); keys.len()], &keys).await;
         let sql = "SELECT t.s, count(*), count(t.f) FROM d JOIN t ON t.id = d.did GROUP BY t.s";
         let plan = ran(&session, sql).await.plan;
-        assert_eq!(4 * FILE_ROWS - sum(&plan, "dynamic_rows_pruned"), inside);
+        assert_eq!(4 * FILE_ROWS - sum(&plan, "rows_pruned_dynamic_filter"), inside);
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without);
     }
@@ -204,7 +204,7 @@ async fn thousands_of_keys_are_asked_in_a_row_and_with_gaps() {
 #[tokio::test]
 async fn the_first_rows_in_an_order_are_read() {
     let folder = folder(8);
-    mark(folder.path(), &["id", "k", "s", "f"]).await;
+    create_indexes(folder.path(), &["id", "k", "s", "f"]).await;
     let session = session(folder.path()).await;
     for (sql, most) in [
         ("SELECT id, s FROM t ORDER BY id LIMIT 7", 2_000),
@@ -223,7 +223,7 @@ async fn the_first_rows_in_an_order_are_read() {
         ("SELECT id FROM (SELECT id FROM t LIMIT 100000) ORDER BY id LIMIT 2", 8 * FILE_ROWS),
     ] {
         let plan = ran(&session, sql).await.plan;
-        let read = 8 * FILE_ROWS - sum(&plan, "dynamic_rows_pruned");
+        let read = 8 * FILE_ROWS - sum(&plan, "rows_pruned_dynamic_filter");
         assert!(read <= most, "{read} rows are read: {sql}");
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without, "{sql}");
@@ -262,14 +262,14 @@ async fn keys_alone_are_told_by_the_index() {
         ] {
             let plan = ran(&session, sql).await.plan;
             // What is uncertain is read: a filter of keys does not know which rows have them.
-            assert_eq!(sum(&plan, "rows_told"), if is_exact { told } else { 0 }, "{kind}: {sql}");
+            assert_eq!(sum(&plan, "rows_index_only"), if is_exact { told } else { 0 }, "{kind}: {sql}");
             let (with, without) = both(&session, sql).await;
             assert_eq!(with, without, "{kind}: {sql}");
         }
         // What is told takes no search for the rows.
         let told = ran(&session, "SELECT count(*) FROM d JOIN t ON t.id = d.did").await.plan;
         let searched = ran(&session, "SELECT count(t.s) FROM d JOIN t ON t.id = d.did").await.plan;
-        assert!(sum(&told, "index_bytes") <= sum(&searched, "index_bytes"), "{kind}");
+        assert!(sum(&told, "index_bytes_read") <= sum(&searched, "index_bytes_read"), "{kind}");
     }
 }
 
@@ -302,7 +302,7 @@ async fn what_an_index_does_not_know_of_a_file_is_read_beside_what_it_tells() {
             let (with, without) = both(&session, sql).await;
             assert_eq!(with, without, "{keys} keys: {sql}");
             let plan = ran(&session, sql).await.plan;
-            assert_eq!(sum(&plan, "rows_told") > 0, is_told, "{keys} keys: {sql}");
+            assert_eq!(sum(&plan, "rows_index_only") > 0, is_told, "{keys} keys: {sql}");
         }
     }
     // A second index of another kind changes no answer.
@@ -326,12 +326,12 @@ async fn keys_that_nearly_every_row_has_are_not_searched_for() {
         let session = with_dimension(folder.path(), &vec![None; keys.len()], &keys).await;
         let sql = "SELECT t.id, t.s, t.f FROM d JOIN t ON t.id = d.did";
         let plan = ran(&session, sql).await.plan;
-        assert_eq!(sum(&plan, "dynamic_rows_pruned"), pruned);
+        assert_eq!(sum(&plan, "rows_pruned_dynamic_filter"), pruned);
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without);
         // What the index tells is no row that is read.
         let plan = ran(&session, "SELECT count(*) FROM d JOIN t ON t.id = d.did").await.plan;
-        assert!(sum(&plan, "rows_told") > 0);
+        assert!(sum(&plan, "rows_index_only") > 0);
     }
 }
 
@@ -351,7 +351,7 @@ async fn keys_are_not_searched_for_where_few_rows_are_enough() {
     ] {
         let Ran { plan, rows: count } = ran(&session, sql).await;
         let shown = datafusion::physical_plan::displayable(plan.as_ref()).indent(false).to_string();
-        let pruned = sum(&plan, "dynamic_rows_pruned");
+        let pruned = sum(&plan, "rows_pruned_dynamic_filter");
         assert_eq!(pruned > 1_000, is_searched, "{sql}\n{shown}");
         // Nor are the bounds of the keys, which three rows are outside of.
         assert!(is_searched || pruned == 0, "{sql}: {pruned}\n{shown}");
@@ -360,11 +360,11 @@ async fn keys_are_not_searched_for_where_few_rows_are_enough() {
     // A filter of keys that are in no row leaves none to read.
     let session = with_dimension(folder.path(), &[None; 140], &Vec::from_iter(4_000..4_140)).await;
     let Ran { plan, rows: count } = ran(&session, "SELECT t.id, t.s FROM d JOIN t ON t.id = d.did LIMIT 2").await;
-    assert_eq!((sum(&plan, "dynamic_rows_pruned"), count), (4 * FILE_ROWS, 0));
+    assert_eq!((sum(&plan, "rows_pruned_dynamic_filter"), count), (4 * FILE_ROWS, 0));
     // Of few keys among many a whole table would be read.
     let session = with_dimension(folder.path(), &[None; 2], &[17, 3_003]).await;
     let Ran { plan, rows: count } = ran(&session, "SELECT t.id, t.s FROM d JOIN t ON t.id = d.did LIMIT 2").await;
-    assert_eq!((sum(&plan, "dynamic_rows_pruned"), count), (4 * FILE_ROWS - 2, 2));
+    assert_eq!((sum(&plan, "rows_pruned_dynamic_filter"), count), (4 * FILE_ROWS - 2, 2));
 }
 
 #[tokio::test]
@@ -375,7 +375,7 @@ async fn row_groups_of_which_hardly_a_row_is_left_out_are_read_whole() {
     let keys: Vec<i64> = (2..3_999).collect();
     let session = with_dimension(folder.path(), &vec![None; keys.len()], &keys).await;
     let Ran { plan, rows: count } = ran(&session, "SELECT t.id, t.s FROM d JOIN t ON t.id = d.did").await;
-    assert_eq!((sum(&plan, "dynamic_rows_pruned"), count), (0, 3_997));
+    assert_eq!((sum(&plan, "rows_pruned_dynamic_filter"), count), (0, 3_997));
     // Rows whose values the index gives are not read besides, however few they are.
     let counted = rows(&session, "SELECT count(*) FROM d JOIN t ON t.id = d.did").await;
     assert_eq!(counted, ["3997"]);

@@ -8,7 +8,7 @@ use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 use lakemark_datafusion::LakemarkSession;
 use tempfile::TempDir;
 
-use crate::fixture::{both, folder, mark, rows, text, write};
+use crate::fixture::{both, create_indexes, folder, rows, text, write};
 
 /// A session of two partitions that has a folder as `t`, and as `p` the engine's own table of the same files.
 async fn session(folder: &Path) -> LakemarkSession {
@@ -32,7 +32,7 @@ async fn extremes_of_columns_and_of_expressions_are_found_together() {
     let folder = folder(4);
     for is_indexed in [false, true] {
         if is_indexed {
-            mark(folder.path(), &["id"]).await;
+            create_indexes(folder.path(), &["id"]).await;
         }
         let session = session(folder.path()).await;
         for (sql, expected) in OF_EXPRESSIONS {

@@ -100,7 +100,7 @@ pub async fn open(folder: &Path) -> Arc<Table> {
 }
 
 /// Indexes the named columns.
-pub async fn mark(folder: &Path, columns: &[&str]) {
+pub async fn create_indexes(folder: &Path, columns: &[&str]) {
     let table = open(folder).await;
     for column in columns {
         let spec =

@@ -8,7 +8,7 @@ use lakemark_datafusion::{LakemarkSession, QueryOptions, count};
 use lakemark_table::{Table, TableOptions};
 use tempfile::TempDir;
 
-use crate::fixture::{mark, rows, text, write};
+use crate::fixture::{create_indexes, rows, text, write};
 
 /// A condition with the rows for which it is true.
 struct Condition {
@@ -78,7 +78,7 @@ async fn what_is_in_a_list_is_not_lost() {
     let location = place.display().to_string();
     for is_marked in [false, true] {
         if is_marked {
-            mark(&place, &["x", "f"]).await;
+            create_indexes(&place, &["x", "f"]).await;
         }
         let session = LakemarkSession::new();
         let sql = format!("CREATE EXTERNAL TABLE t STORED AS LAKEMARK LOCATION '{location}'");

@@ -11,7 +11,7 @@ use lakemark_datafusion::{LakemarkScanExec, LakemarkSession};
 use parquet::file::statistics::Statistics;
 use tempfile::TempDir;
 
-use crate::fixture::{Ran, mark, ran, rows, scans, with_footer, write};
+use crate::fixture::{Ran, create_indexes, ran, rows, scans, with_footer, write};
 
 /// Names of the tables, rows of each, and where its columns `x` and `y` begin.
 const TABLES: [(&str, i64, i64, i64); 4] =
@@ -107,7 +107,7 @@ const STATEMENTS: [(&str, usize); 11] = [
 async fn a_filter_is_about_the_column_that_the_statement_names() {
     let folder = files();
     for (name, ..) in TABLES {
-        mark(&folder.path().join(name), &["k", "x", "y", "j"]).await;
+        create_indexes(&folder.path().join(name), &["k", "x", "y", "j"]).await;
     }
     let session = session(folder.path()).await;
     let mut lost = Vec::new();
@@ -157,7 +157,7 @@ async fn a_scan_takes_no_filter_from_an_optimizer_that_goes_by_names() {
 #[tokio::test]
 async fn a_join_of_columns_of_one_name_narrows_the_scan_of_the_right_table() {
     let folder = files();
-    mark(&folder.path().join("a"), &["k", "x"]).await;
+    create_indexes(&folder.path().join("a"), &["k", "x"]).await;
     let session = session(folder.path()).await;
     for sql in [
         "SELECT a.y FROM {c} JOIN {a} ON a.k = c.k",
@@ -173,7 +173,7 @@ async fn a_join_of_columns_of_one_name_narrows_the_scan_of_the_right_table() {
 #[tokio::test]
 async fn what_an_outer_join_finds_out_passes_a_barrier() {
     let folder = files();
-    mark(&folder.path().join("a"), &["k"]).await;
+    create_indexes(&folder.path().join("a"), &["k"]).await;
     let session = session(folder.path()).await;
     session.sql("SET datafusion.optimizer.join_reordering = false").await.unwrap().collect().await.unwrap();
     let sql = of("SELECT c.k, s.one FROM {c} LEFT JOIN (SELECT k, 1 AS one FROM {a}) s ON s.k = c.k", "");
@@ -198,7 +198,7 @@ async fn narrowed(session: &LakemarkSession, sql: &str) -> Narrowed {
     let metric = |plan: &Arc<dyn ExecutionPlan>, name| Some(plan.metrics()?.sum_by_name(name)?.as_usize());
     // Rows that the index tells pass, though they are not read.
     let pruned = |plan: &Arc<dyn ExecutionPlan>| {
-        Some(metric(plan, "dynamic_rows_pruned")? - metric(plan, "rows_told").unwrap_or(0))
+        Some(metric(plan, "rows_pruned_dynamic_filter")? - metric(plan, "rows_index_only").unwrap_or(0))
     };
     let scans = scans(&plan);
     let scans = scans.iter().filter(|plan| plan.downcast_ref::<LakemarkScanExec>().is_some_and(of_a));

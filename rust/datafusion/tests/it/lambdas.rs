@@ -11,7 +11,7 @@ use lakemark_datafusion::LakemarkSession;
 use lakemark_table::{BuildOptions, Change, Operation, WriteOptions};
 use tempfile::TempDir;
 
-use crate::fixture::{both, mark, open, rows, session, write};
+use crate::fixture::{both, create_indexes, open, rows, session, write};
 
 const ROWS: i64 = 3000;
 
@@ -71,7 +71,7 @@ async fn lambdas_over_files_are_what_they_are_in_memory() {
     // The table of two columns alone is narrower than what a scan may read of it.
     let narrow = TempDir::new().unwrap();
     write(&narrow.path().join("part-0.parquet"), &batch().project(&[1, 2]).unwrap());
-    mark(folder.path(), &["id", "name"]).await;
+    create_indexes(folder.path(), &["id", "name"]).await;
     for pushes_fields in [true, false] {
         let setting = format!("SET datafusion.optimizer.enable_leaf_expression_pushdown = {pushes_fields}");
         let sessions = [asked(folder.path()).await, asked(narrow.path()).await];

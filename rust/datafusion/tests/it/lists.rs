@@ -8,7 +8,7 @@ use lakemark_datafusion::{LakemarkSession, QueryOptions, count};
 use lakemark_table::{BuildOptions, Change, MigrateOptions, Operation, WriteOptions};
 use tempfile::TempDir;
 
-use crate::fixture::{FILE_ROWS, Ran, both, mark, metric, open, ran, rows, session, write};
+use crate::fixture::{FILE_ROWS, Ran, both, create_indexes, metric, open, ran, rows, session, write};
 
 const FILES: usize = 3;
 
@@ -114,9 +114,9 @@ fn expected(is_true: impl Fn(&[String]) -> bool) -> usize {
 }
 
 #[tokio::test]
-async fn conditions_on_elements_are_answered_by_marks() {
+async fn conditions_on_elements_are_answered_by_indexes() {
     let folder = folder();
-    mark(folder.path(), &["tags", "numbers", "floats"]).await;
+    create_indexes(folder.path(), &["tags", "numbers", "floats"]).await;
     let session = session(folder.path()).await;
     agree(&session).await;
     let has = |tag: &'static str| move |tags: &[String]| tags.iter().any(|have| have == tag);
@@ -129,7 +129,7 @@ async fn conditions_on_elements_are_answered_by_marks() {
         let Ran { plan, rows: found } = ran(&session, &format!("SELECT id FROM t WHERE {condition}")).await;
         assert_eq!(found, rows, "{condition}");
         assert!(rows > 20, "{condition}");
-        assert_eq!((metric(&plan, "rows_certain"), metric(&plan, "rows_uncertain")), (rows, 0), "{condition}");
+        assert_eq!((metric(&plan, "rows_exact"), metric(&plan, "rows_rechecked")), (rows, 0), "{condition}");
         // From the index alone.
         let table = open(folder.path()).await;
         let counted = count(&table, Some(condition), &QueryOptions::default()).await.unwrap();
@@ -138,13 +138,13 @@ async fn conditions_on_elements_are_answered_by_marks() {
     // A row with a NULL among its numbers is looked at.
     let plan = ran(&session, "SELECT id FROM t WHERE array_has(numbers, 7)").await.plan;
     let open = (0..FILES * FILE_ROWS).filter(|row| numbers_of(*row).is_some_and(|numbers| numbers.contains(&None)));
-    assert_eq!(metric(&plan, "rows_uncertain"), open.count());
+    assert_eq!(metric(&plan, "rows_rechecked"), open.count());
 }
 
 #[tokio::test]
 async fn elements_of_pending_rows_are_found_too() {
     let folder = folder();
-    mark(folder.path(), &["tags", "numbers"]).await;
+    create_indexes(folder.path(), &["tags", "numbers"]).await;
     let table = open(folder.path()).await;
     table.declare_key(&["id".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
     // Every third row of the first file has the lists of another, and some rows are new.
@@ -168,7 +168,7 @@ async fn elements_of_pending_rows_are_found_too() {
     agree(&session).await;
     assert_eq!(rows(&session, sql).await, before);
     assert_eq!(
-        metric(&ran(&session, "SELECT id FROM t WHERE array_has(tags, 'tag 4')").await.plan, "files_unknown"),
+        metric(&ran(&session, "SELECT id FROM t WHERE array_has(tags, 'tag 4')").await.plan, "files_scanned"),
         0
     );
 }
@@ -179,6 +179,6 @@ async fn an_index_on_lists_is_created_by_a_statement() {
     let session = session(folder.path()).await;
     session.sql("CREATE INDEX ON t (tags)").await.unwrap();
     let plan = ran(&session, "SELECT id FROM t WHERE array_has(tags, 'tag 4')").await.plan;
-    assert_eq!(metric(&plan, "files_unknown"), 0);
+    assert_eq!(metric(&plan, "files_scanned"), 0);
     agree(&session).await;
 }

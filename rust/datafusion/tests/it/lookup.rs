@@ -14,11 +14,11 @@ use lakemark_datafusion::{ErrorKind, QueryOptions, explain, lookup};
 use lakemark_table::{BuildOptions, IndexKind, IndexSpec, Table};
 use tempfile::TempDir;
 
-use crate::fixture::{FILE_ROWS, Ran, batch, folder, mark, metric, open, ran, session, text, write};
+use crate::fixture::{FILE_ROWS, Ran, batch, create_indexes, folder, metric, open, ran, session, text, write};
 
-const WITHOUT: QueryOptions = QueryOptions { use_index: false, use_cache: true };
+const WITHOUT: QueryOptions = QueryOptions { use_index: false, selection_cache: true };
 
-pub async fn mark_keys(folder: &Path, columns: &[&str]) {
+pub async fn create_key_indexes(folder: &Path, columns: &[&str]) {
     let table = open(folder).await;
     for column in columns {
         let spec =
@@ -47,7 +47,7 @@ async fn found(table: &Arc<Table>, keys: impl arrow::array::Array + 'static, on:
 #[tokio::test]
 async fn keys_are_found_in_whatever_type_they_come() {
     let folder = folder(2);
-    mark_keys(folder.path(), &["id"]).await;
+    create_key_indexes(folder.path(), &["id"]).await;
     let table = open(folder.path()).await;
     assert_eq!(
         found(&table, Int64Array::from(vec![Some(1999), None, Some(5), Some(2000), Some(5)]), None).await,
@@ -65,7 +65,7 @@ async fn keys_are_found_in_whatever_type_they_come() {
 #[tokio::test]
 async fn a_column_of_repeated_values_gives_all_of_its_rows() {
     let folder = folder(2);
-    mark_keys(folder.path(), &["k", "s", "f"]).await;
+    create_key_indexes(folder.path(), &["k", "s", "f"]).await;
     let table = open(folder.path()).await;
     let expected = (0..2 * FILE_ROWS).filter(|row| row % 10 == 4 && row % 7 != 3).count();
     assert_eq!(found(&table, Int64Array::from(vec![4]), Some("k")).await.len(), expected);
@@ -78,12 +78,12 @@ async fn a_column_of_repeated_values_gives_all_of_its_rows() {
 #[tokio::test]
 async fn a_new_file_is_scanned_and_a_damaged_index_costs_time_only() {
     let folder = folder(1);
-    mark_keys(folder.path(), &["id"]).await;
+    create_key_indexes(folder.path(), &["id"]).await;
     write(&folder.path().join("part-9.parquet"), &batch(FILE_ROWS));
     let table = open(folder.path()).await;
     assert_eq!(found(&table, Int64Array::from(vec![3, 1500]), None).await, ["1500", "3"]);
-    let marks = folder.path().join("_lakemark/marks");
-    for entry in fs::read_dir(marks).unwrap() {
+    let index_files = folder.path().join("_lakemark/marks");
+    for entry in fs::read_dir(index_files).unwrap() {
         let path = entry.unwrap().path();
         let mut bytes = fs::read(&path).unwrap();
         bytes[70] ^= 1;
@@ -95,25 +95,25 @@ async fn a_new_file_is_scanned_and_a_damaged_index_costs_time_only() {
 #[tokio::test]
 async fn a_new_key_takes_one_read_of_a_page() {
     let folder = folder(3);
-    mark_keys(folder.path(), &["id"]).await;
+    create_key_indexes(folder.path(), &["id"]).await;
     let table = open(folder.path()).await;
     explain(&table, Some("id = 1"), &QueryOptions::default()).await.unwrap();
     // The directories are open now.
     let report = explain(&table, Some("id = 2345"), &QueryOptions::default()).await.unwrap();
-    assert_eq!((report.index_reads, report.rows_certain), (1, 1), "{report}");
-    assert!(report.index_bytes <= 4096, "{report}");
+    assert_eq!((report.index_reads, report.rows_exact), (1, 1), "{report}");
+    assert!(report.index_bytes_read <= 4096, "{report}");
 }
 
 #[tokio::test]
 async fn what_cannot_be_looked_up_says_what_to_do() {
     let folder = folder(1);
-    mark(folder.path(), &["id"]).await;
+    create_indexes(folder.path(), &["id"]).await;
     let table = open(folder.path()).await;
     let keys: ArrayRef = Arc::new(Int64Array::from(vec![1]));
     let error = lookup(&table, &keys, &[], None, &WITHOUT).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains("--using key"), "{error}");
-    mark_keys(folder.path(), &["id", "s"]).await;
+    create_key_indexes(folder.path(), &["id", "s"]).await;
     let error = lookup(&table, &keys, &[], None, &WITHOUT).await.unwrap_err();
     assert!(error.to_string().contains("(id) and (s)"), "{error}");
     for (on, keys, text) in [
@@ -191,7 +191,7 @@ async fn keys_of_several_columns_are_found_together() {
     explain(&table, Some(&filter), &QueryOptions::default()).await.unwrap();
     let filter = format!("id = {} AND s = '{}'", other.1, other.0);
     let report = explain(&table, Some(&filter), &QueryOptions::default()).await.unwrap();
-    assert_eq!((report.index_reads, report.rows_certain, report.rows_uncertain), (1, 1, 0), "{report}");
+    assert_eq!((report.index_reads, report.rows_exact, report.rows_rechecked), (1, 1, 0), "{report}");
 }
 
 #[tokio::test]
@@ -230,7 +230,7 @@ async fn scattered_keys_read_little_more_than_their_leaves() {
     let mut keys: Vec<i64> = (0..200_000u64).map(|row| row.wrapping_mul(0x9e37_79b9_7f4a_7c15).cast_signed()).collect();
     let batch = RecordBatch::try_from_iter([("id", Arc::new(Int64Array::from(keys.clone())) as ArrayRef)]).unwrap();
     write(&folder.path().join("part-0.parquet"), &batch);
-    mark_keys(folder.path(), &["id"]).await;
+    create_key_indexes(folder.path(), &["id"]).await;
     let session = session(folder.path()).await;
     // On a disk, leaves that are 50 KB apart are read one by one.
     keys.sort_unstable();
@@ -238,6 +238,6 @@ async fn scattered_keys_read_little_more_than_their_leaves() {
     let Ran { plan, rows: count } =
         ran(&session, &format!("SELECT id FROM t WHERE id IN ({})", asked.join(", "))).await;
     assert_eq!(count, asked.len());
-    let (bytes, reads) = (metric(&plan, "index_bytes"), metric(&plan, "index_reads"));
+    let (bytes, reads) = (metric(&plan, "index_bytes_read"), metric(&plan, "index_reads"));
     assert!(bytes < asked.len() * 20_000 && reads >= asked.len() / 2, "{bytes} bytes in {reads} reads");
 }

@@ -18,7 +18,9 @@ use lakemark_datafusion::{LakemarkSession, QueryOptions, count, count_distinct, 
 use lakemark_table::{BuildOptions, Change, Operation, WriteOptions};
 use tempfile::TempDir;
 
-use crate::fixture::{FILE_ROWS, Opened, Ran, both, mark, metric, open, ran, rows, scans, session, text, write};
+use crate::fixture::{
+    FILE_ROWS, Opened, Ran, both, create_indexes, metric, open, ran, rows, scans, session, text, write,
+};
 
 fn structure(fields: Vec<(&str, ArrayRef)>, valid: Vec<bool>) -> ArrayRef {
     let named = |(name, values): &(&str, ArrayRef)| Field::new(*name, values.data_type().clone(), true);
@@ -59,9 +61,9 @@ fn folder() -> TempDir {
     folder
 }
 
-async fn marked(columns: &[&str]) -> Opened {
+async fn indexed(columns: &[&str]) -> Opened {
     let folder = folder();
-    mark(folder.path(), columns).await;
+    create_indexes(folder.path(), columns).await;
     let session = session(folder.path()).await;
     Opened { folder, session }
 }
@@ -79,8 +81,8 @@ fn with_n(value: usize) -> usize {
 }
 
 #[tokio::test]
-async fn conditions_on_fields_are_answered_by_marks() {
-    let Opened { folder: _folder, session } = marked(&FIELDS).await;
+async fn conditions_on_fields_are_answered_by_indexes() {
+    let Opened { folder: _folder, session } = indexed(&FIELDS).await;
     for condition in [
         "p['n'] = 5",
         "t.p.n = 5",
@@ -108,7 +110,7 @@ async fn conditions_on_fields_are_answered_by_marks() {
     ] {
         let sql = format!("SELECT id, p FROM t WHERE {condition}");
         let plan = ran(&session, &sql).await.plan;
-        assert_eq!(metric(&plan, "files_unknown"), 0, "{condition}");
+        assert_eq!(metric(&plan, "files_scanned"), 0, "{condition}");
         let (with, without) = both(&session, &sql).await;
         assert_eq!(with, without, "{condition}");
         let sql = format!("SELECT count(*) FROM t WHERE {condition}");
@@ -118,12 +120,12 @@ async fn conditions_on_fields_are_answered_by_marks() {
     assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE p['n'] = 5").await, [with_n(5).to_string()]);
     assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE \"p.n\" = 1").await, ["1500"], "the column");
     let Ran { plan, rows: count } = ran(&session, "SELECT id FROM t WHERE p['n'] = 5 AND p['b']").await;
-    assert_eq!((metric(&plan, "rows_certain"), metric(&plan, "rows_uncertain")), (count, 0));
+    assert_eq!((metric(&plan, "rows_exact"), metric(&plan, "rows_rechecked")), (count, 0));
 }
 
 #[tokio::test]
 async fn counts_of_fields_read_no_data() {
-    let Opened { folder, session } = marked(&FIELDS).await;
+    let Opened { folder, session } = indexed(&FIELDS).await;
     for condition in ["p['n'] = 5", "p['n'] IS NULL", "p['n'] < 4 AND p['q']['city'] <> 'city 3' OR NOT p['b']"] {
         let plan = ran(&session, &format!("SELECT count(*) FROM t WHERE {condition}")).await.plan;
         assert!(scans(&plan).is_empty() || metric(&plan, "bytes_scanned") == 0, "{condition}");
@@ -139,12 +141,12 @@ async fn counts_of_fields_read_no_data() {
     let leaf = &report.leaves[0];
     assert_eq!((leaf.column.as_deref(), leaf.index.as_deref()), (Some("\"p\".\"n\""), Some("\"p\".\"n\"_bitmap")));
     assert_eq!(leaf.text, "p['n'] = 5");
-    assert_eq!((leaf.rows, report.rows_uncertain, report.coverage), (Some(with_n(5) as u64), 0, 1.0));
+    assert_eq!((leaf.rows, report.rows_rechecked, report.coverage), (Some(with_n(5) as u64), 0, 1.0));
 }
 
 #[tokio::test]
-async fn what_marks_do_not_know_of_fields_is_read() {
-    let Opened { folder: _folder, session } = marked(&FIELDS[..1]).await;
+async fn what_indexes_do_not_know_of_fields_is_read() {
+    let Opened { folder: _folder, session } = indexed(&FIELDS[..1]).await;
     for condition in [
         "p['n'] = 5 AND p['q']['city'] = 'city 5'",
         "p['n'] + 1 = 6",
@@ -161,7 +163,7 @@ async fn what_marks_do_not_know_of_fields_is_read() {
     }
     let Ran { plan, rows: found } =
         ran(&session, "SELECT id FROM t WHERE p['n'] = 5 AND p['q']['city'] = 'city 5'").await;
-    assert_eq!((metric(&plan, "rows_certain"), metric(&plan, "rows_uncertain")), (0, with_n(5)));
+    assert_eq!((metric(&plan, "rows_exact"), metric(&plan, "rows_rechecked")), (0, with_n(5)));
     let is = |row: &usize| row % 10 == 5 && row % 7 != 3 && row % 9 == 5 && has_city(*row);
     assert_eq!(found, (0..3 * FILE_ROWS).filter(is).count());
 }
@@ -179,7 +181,7 @@ async fn from_the_index_alone(session: &LakemarkSession, sql: &str) {
 
 #[tokio::test]
 async fn aggregates_of_fields_come_from_the_index_alone() {
-    let Opened { folder: _folder, session } = marked(&FIELDS).await;
+    let Opened { folder: _folder, session } = indexed(&FIELDS).await;
     for sql in [
         "SELECT p['n'], count(*) FROM t GROUP BY p['n']",
         "SELECT p['n'] AS n, count(*), count(p['n']) FROM t WHERE p['b'] GROUP BY n",
@@ -212,7 +214,7 @@ async fn aggregates_of_fields_come_from_the_index_alone() {
 #[tokio::test]
 async fn uncovered_files_are_read_for_the_rest_of_an_aggregate() {
     let folder = folder();
-    mark(folder.path(), &FIELDS[..1]).await;
+    create_indexes(folder.path(), &FIELDS[..1]).await;
     write(&folder.path().join("day=1/part-3.parquet"), &batch(3 * FILE_ROWS));
     let session = session(folder.path()).await;
     let sql = "SELECT p['n'], count(*) FROM t GROUP BY p['n']";
@@ -253,7 +255,7 @@ async fn fields_are_named_in_sql_as_in_queries() {
 
 #[tokio::test]
 async fn summaries_take_fields_by_their_names() {
-    let folder = marked(&FIELDS[1..3]).await.folder;
+    let folder = indexed(&FIELDS[1..3]).await.folder;
     let table = open(folder.path()).await;
     let options = QueryOptions::default();
     let found = async |frame: datafusion::dataframe::DataFrame| -> Vec<String> {
@@ -279,7 +281,7 @@ async fn summaries_take_fields_by_their_names() {
 
 #[tokio::test]
 async fn joins_narrow_a_scan_by_a_field() {
-    let Opened { folder: _folder, session } = marked(&["p.q.city"]).await;
+    let Opened { folder: _folder, session } = indexed(&["p.q.city"]).await;
     let keys = StringArray::from(vec!["city 3", "nowhere"]);
     let batch = RecordBatch::try_from_iter([("key", Arc::new(keys) as ArrayRef)]).unwrap();
     let dimension = MemTable::try_new(batch.schema(), vec![vec![batch]]).unwrap();
@@ -289,7 +291,7 @@ async fn joins_narrow_a_scan_by_a_field() {
     assert_eq!(with, without);
     let Ran { plan, rows: found } = ran(&session, sql).await;
     assert_eq!(found, with.len());
-    assert_eq!(metric(&plan, "dynamic_rows_pruned"), 3 * FILE_ROWS - found);
+    assert_eq!(metric(&plan, "rows_pruned_dynamic_filter"), 3 * FILE_ROWS - found);
 }
 
 /// Engines see a value where the struct is NULL; so it must stay with indexes.
@@ -302,7 +304,7 @@ async fn a_required_field_of_an_optional_struct_is_what_the_engine_says() {
     let s: ArrayRef = Arc::new(StructArray::new(fields, vec![values], Some(valid)));
     let batch = RecordBatch::try_from_iter_with_nullable([("s", s, true)]).unwrap();
     write(&folder.path().join("a.parquet"), &batch);
-    mark(folder.path(), &["s.f"]).await;
+    create_indexes(folder.path(), &["s.f"]).await;
     let session = session(folder.path()).await;
     for condition in ["s['f'] = 0", "s['f'] IS NULL", "s['f'] <> 3", "s['f'] IS NOT NULL"] {
         let (with, without) = both(&session, &format!("SELECT * FROM t WHERE {condition}")).await;
@@ -400,7 +402,7 @@ async fn values_of_maps_are_asked_like_fields() {
     for file in 0..2 {
         write(&folder.path().join(format!("{file}.parquet")), &maps(file * FILE_ROWS));
     }
-    mark(folder.path(), &["m.n", "s.m.n", "m.nowhere"]).await;
+    create_indexes(folder.path(), &["m.n", "s.m.n", "m.nowhere"]).await;
     let session = session(folder.path()).await;
     let has = |row: &usize| ![3, 5, 11].iter().any(|step| row.is_multiple_of(*step)) && row % 7 != 3;
     let of_n = |value: usize| (0..2 * FILE_ROWS).filter(has).filter(move |row| row % 10 == value);
@@ -415,7 +417,7 @@ async fn values_of_maps_are_asked_like_fields() {
     ] {
         let Ran { plan, rows: found } = ran(&session, &format!("SELECT id, m FROM t WHERE {condition}")).await;
         assert_eq!(
-            (found, metric(&plan, "files_unknown"), metric(&plan, "rows_uncertain")),
+            (found, metric(&plan, "files_scanned"), metric(&plan, "rows_rechecked")),
             (rows, 0, 0),
             "{condition}"
         );
@@ -464,7 +466,7 @@ async fn of_a_key_that_comes_twice_the_first_value_counts() {
     m.append(true).unwrap();
     let batch = RecordBatch::try_from_iter_with_nullable([("m", Arc::new(m.finish()) as ArrayRef, true)]).unwrap();
     write(&folder.path().join("a.parquet"), &batch);
-    mark(folder.path(), &["m.k"]).await;
+    create_indexes(folder.path(), &["m.k"]).await;
     let session = session(folder.path()).await;
     for (condition, rows) in [("m['k'] = 1", 1), ("m['k'] = 2", 0), ("m['k'] IS NULL", 1)] {
         let (with, without) = both(&session, &format!("SELECT m FROM t WHERE {condition}")).await;
@@ -525,7 +527,7 @@ async fn fields_that_are_read_alone_are_what_they_are_in_whole_structs() {
     for columns in [&[][..], &["id"], &FIELDS, &["id", "\"p\".n", "p.q.city"]] {
         let folder = folder();
         if !columns.is_empty() {
-            mark(folder.path(), columns).await;
+            create_indexes(folder.path(), columns).await;
         }
         let session = session(folder.path()).await;
         by_the_engine(&session, "e", &folder).await;

@@ -49,7 +49,7 @@ async fn make(table: &Arc<Table>, operation: Operation, rows: RecordBatch) {
 
 /// Whether a scan reads rows that it leaves out by their numbers.
 async fn closes_gaps(session: &LakemarkSession, sql: &str) -> bool {
-    metric(&ran(session, sql).await.plan, "gaps_closed") > 0
+    metric(&ran(session, sql).await.plan, "unselected_stretches_read") > 0
 }
 
 #[tokio::test]
@@ -155,7 +155,7 @@ async fn ranges_of_keys_read_few_pages_of_runs_and_give_the_same_rows() {
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without, "{sql}");
         let plan = rows(&session, &format!("EXPLAIN {sql}")).await.join("\n");
-        let told = plan.split("rows_pending=").nth(1).expect(&plan);
+        let told = plan.split("rows_buffered=").nth(1).expect(&plan);
         let told: u64 = told.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap();
         assert!(told <= most && (told > 0) == (most > 0), "{sql}: {told}\n{plan}");
     }
@@ -217,7 +217,7 @@ async fn law_3_no_error_comes_of_rows_that_are_hidden() {
             }
             rows(&session, &format!("SET datafusion.execution.parquet.pushdown_filters = {pushed}")).await;
             // 500 rows of the file are deleted and 500 changed; of the run as many.
-            let gaps = metric(&ran(&session, asks).await.plan, "gaps_closed");
+            let gaps = metric(&ran(&session, asks).await.plan, "unselected_stretches_read");
             let least = if first > 0 { 1500 } else { 900 };
             assert!(if pushed { gaps == 0 } else { gaps >= least }, "{gaps} gaps are closed");
             let (with, without) = both(&session, asks).await;
@@ -265,7 +265,7 @@ async fn a_scan_holds_no_more_of_runs_than_its_memory() {
     session.register("t", Arc::clone(&table)).await.unwrap();
     let Ran { plan, rows: given } = ran(&session, "SELECT * FROM t").await;
     assert_eq!(given, 12_000);
-    let held = metric(&plan, "pending_bytes_held") as u64;
+    let held = metric(&plan, "run_bytes_peak") as u64;
     assert!(held > pending.row_group_bytes / 2 && held <= memory, "{held} of {memory} bytes were held");
 }
 

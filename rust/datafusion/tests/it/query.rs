@@ -2,14 +2,14 @@
 
 use lakemark_datafusion::{ErrorKind, QueryOptions, count, explain, scan};
 
-use crate::fixture::{FILE_ROWS, both, folder, mark, open, rows, session, text};
+use crate::fixture::{FILE_ROWS, both, create_indexes, folder, open, rows, session, text};
 
-const WITHOUT: QueryOptions = QueryOptions { use_index: false, use_cache: true };
+const WITHOUT: QueryOptions = QueryOptions { use_index: false, selection_cache: true };
 
 #[tokio::test]
-async fn counts_are_the_same_with_and_without_marks() {
+async fn counts_are_the_same_with_and_without_indexes() {
     let folder = folder(2);
-    mark(folder.path(), &["k", "Mixed Case"]).await;
+    create_indexes(folder.path(), &["k", "Mixed Case"]).await;
     let table = open(folder.path()).await;
     for (predicate, expected) in [
         (None, 2 * FILE_ROWS as u64),
@@ -32,7 +32,7 @@ async fn counts_are_the_same_with_and_without_marks() {
 #[tokio::test]
 async fn a_report_names_the_index_or_the_reason() {
     let folder = folder(2);
-    mark(folder.path(), &["k"]).await;
+    create_indexes(folder.path(), &["k"]).await;
     let table = open(folder.path()).await;
     let report = explain(&table, Some("k = 5 AND id > 3 AND abs(id) > 1"), &QueryOptions::default()).await.unwrap();
     assert_eq!(report.leaves.len(), 3, "{report}");
@@ -42,7 +42,7 @@ async fn a_report_names_the_index_or_the_reason() {
     assert_eq!(leaf("id").reason.map(|reason| reason.code()), Some("no_index"));
     let other = report.leaves.iter().find(|leaf| leaf.column.is_none()).unwrap();
     assert_eq!(other.reason.map(|reason| reason.code()), Some("expression_not_supported"));
-    assert_eq!((report.rows_certain, report.rows_uncertain), (0, 172));
+    assert_eq!((report.rows_exact, report.rows_rechecked), (0, 172));
     let off = explain(&table, Some("k = 5"), &WITHOUT).await.unwrap();
     assert_eq!(off.leaves[0].reason.map(|reason| reason.code()), Some("index_disabled"));
     assert_eq!(off.index_reads, 0);
@@ -51,7 +51,7 @@ async fn a_report_names_the_index_or_the_reason() {
 #[tokio::test]
 async fn a_scan_gives_the_named_columns() {
     let folder = folder(2);
-    mark(folder.path(), &["k"]).await;
+    create_indexes(folder.path(), &["k"]).await;
     let table = open(folder.path()).await;
     let columns = ["Mixed Case".to_owned(), "id".to_owned()];
     let frame = scan(&table, Some("k = 5 AND id < 30"), Some(&columns), None, &QueryOptions::default()).await.unwrap();
@@ -105,7 +105,7 @@ async fn what_no_single_row_can_answer_is_invalid_input() {
 #[tokio::test]
 async fn bounds_with_the_constant_first_hold_as_well() {
     let folder = folder(2);
-    mark(folder.path(), &["k"]).await;
+    create_indexes(folder.path(), &["k"]).await;
     let session = session(folder.path()).await;
     let five = "CAST(5 AS INT)";
     let least = (0..2 * FILE_ROWS).filter(|row| row % 7 != 3 && row % 10 > 5).count();

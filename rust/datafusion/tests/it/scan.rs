@@ -6,14 +6,16 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 
-use crate::fixture::{FILE_ROWS, Ran, batch, both, folder, mark, metric, open, ran, rows, scans, session, write};
+use crate::fixture::{
+    FILE_ROWS, Ran, batch, both, create_indexes, folder, metric, open, ran, rows, scans, session, write,
+};
 
 const ALL: [&str; 6] = ["id", "k", "f", "s", "b", "Mixed Case"];
 
 #[tokio::test]
-async fn rows_with_marks_are_the_rows_without() {
+async fn rows_with_indexes_are_the_rows_without() {
     let folder = folder(3);
-    mark(folder.path(), &["k", "f", "s", "b", "Mixed Case"]).await;
+    create_indexes(folder.path(), &["k", "f", "s", "b", "Mixed Case"]).await;
     let session = session(folder.path()).await;
     for condition in [
         "k = 5",
@@ -72,7 +74,7 @@ async fn rows_with_marks_are_the_rows_without() {
 #[tokio::test]
 async fn operators_above_the_scan_see_the_same_rows() {
     let folder = folder(3);
-    mark(folder.path(), &["k", "Mixed Case"]).await;
+    create_indexes(folder.path(), &["k", "Mixed Case"]).await;
     let session = session(folder.path()).await;
     for pushdown in [false, true] {
         let set = format!("SET datafusion.execution.parquet.pushdown_filters = {pushdown}");
@@ -100,7 +102,7 @@ async fn operators_above_the_scan_see_the_same_rows() {
 #[tokio::test]
 async fn a_limit_gives_as_many_rows_of_the_answer() {
     let folder = folder(2);
-    mark(folder.path(), &["k"]).await;
+    create_indexes(folder.path(), &["k"]).await;
     let session = session(folder.path()).await;
     for (limit, expected) in [(0, 0), (1, 1), (10, 10), (172, 172), (5000, 172)] {
         let found = rows(&session, &format!("SELECT k FROM t WHERE k = 5 LIMIT {limit}")).await;
@@ -117,7 +119,7 @@ async fn a_limit_gives_as_many_rows_of_the_answer() {
 #[tokio::test]
 async fn a_count_needs_no_scan_where_every_row_is_certain() {
     let folder = folder(2);
-    mark(folder.path(), &["k"]).await;
+    create_indexes(folder.path(), &["k"]).await;
     let session = session(folder.path()).await;
     for sql in
         ["SELECT count(*) FROM t", "SELECT count(*) FROM t WHERE k = 5", "SELECT count(1) FROM t WHERE k IN (1, 2)"]
@@ -139,31 +141,31 @@ async fn a_count_needs_no_scan_where_every_row_is_certain() {
 #[tokio::test]
 async fn the_metrics_say_what_was_left_out() {
     let folder = folder(4);
-    mark(folder.path(), &["Mixed Case", "k"]).await;
+    create_indexes(folder.path(), &["Mixed Case", "k"]).await;
     let session = session(folder.path()).await;
     let sql = "SELECT s FROM t WHERE \"Mixed Case\" = 12";
     let Ran { plan, rows: count } = ran(&session, sql).await;
     assert_eq!(count, 100);
     assert_eq!(metric(&plan, "files_total"), 4);
-    assert_eq!(metric(&plan, "files_pruned"), 3);
-    assert_eq!(metric(&plan, "files_unknown"), 0);
+    assert_eq!(metric(&plan, "files_pruned_index"), 3);
+    assert_eq!(metric(&plan, "files_scanned"), 0);
     assert_eq!(metric(&plan, "row_groups_total"), 16);
-    assert_eq!(metric(&plan, "row_groups_pruned"), 14);
-    assert_eq!(metric(&plan, "rows_certain"), 100);
-    assert_eq!(metric(&plan, "rows_uncertain"), 0);
+    assert_eq!(metric(&plan, "row_groups_pruned_index"), 14);
+    assert_eq!(metric(&plan, "rows_exact"), 100);
+    assert_eq!(metric(&plan, "rows_rechecked"), 0);
     assert_eq!(scans(&plan)[0].metrics().unwrap().output_rows(), Some(100));
     assert!(metric(&plan, "index_reads") > 0);
-    assert!(metric(&plan, "index_bytes") > 0);
+    assert!(metric(&plan, "index_bytes_read") > 0);
     let with = metric(&plan, "bytes_scanned");
     session.sql("SET lakemark.use_index = false").await.unwrap().collect().await.unwrap();
     let Ran { plan, rows: count } = ran(&session, sql).await;
     assert_eq!(count, 100);
     assert_eq!(metric(&plan, "index_reads"), 0);
-    assert_eq!(metric(&plan, "files_unknown"), 4);
+    assert_eq!(metric(&plan, "files_scanned"), 4);
     let without = metric(&plan, "bytes_scanned");
     assert!(with > 0 && with < without, "{with} bytes with the index, {without} without");
     let text = rows(&session, &format!("EXPLAIN ANALYZE {sql}")).await.join("\n");
-    for name in ["LakemarkScanExec", "rows_certain", "row_groups_pruned", "coverage", "bytes_scanned"] {
+    for name in ["LakemarkScanExec", "rows_exact", "row_groups_pruned_index", "coverage", "bytes_scanned"] {
         assert!(text.contains(name), "{name} is missing in {text}");
     }
 }
@@ -171,24 +173,24 @@ async fn the_metrics_say_what_was_left_out() {
 #[tokio::test]
 async fn uncertain_rows_are_checked_and_certain_rows_are_not() {
     let folder = folder(1);
-    mark(folder.path(), &["k", "f"]).await;
+    create_indexes(folder.path(), &["k", "f"]).await;
     let session = session(folder.path()).await;
     let Ran { plan, rows: count } = ran(&session, "SELECT id FROM t WHERE k = 5 OR abs(id) = 3").await;
-    assert_eq!((count, metric(&plan, "rows_certain")), (87, 86));
-    assert_eq!(metric(&plan, "rows_uncertain"), FILE_ROWS - 86);
+    assert_eq!((count, metric(&plan, "rows_exact")), (87, 86));
+    assert_eq!(metric(&plan, "rows_rechecked"), FILE_ROWS - 86);
     let Ran { plan, rows: count } = ran(&session, "SELECT id FROM t WHERE k = 5 AND abs(id) < 100").await;
-    assert_eq!((count, metric(&plan, "rows_certain"), metric(&plan, "rows_uncertain")), (9, 0, 86));
+    assert_eq!((count, metric(&plan, "rows_exact"), metric(&plan, "rows_rechecked")), (9, 0, 86));
 }
 
 #[tokio::test]
 async fn files_that_came_later_are_scanned() {
     let folder = folder(1);
-    mark(folder.path(), &["k"]).await;
+    create_indexes(folder.path(), &["k"]).await;
     let session = session(folder.path()).await;
     assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE k = 5").await, ["86"]);
     write(&folder.path().join("part-1.parquet"), &batch(FILE_ROWS));
     let Ran { plan, rows: count } = ran(&session, "SELECT id FROM t WHERE k = 5").await;
-    assert_eq!((count, metric(&plan, "files_unknown"), metric(&plan, "rows_certain")), (172, 1, 86));
+    assert_eq!((count, metric(&plan, "files_scanned"), metric(&plan, "rows_exact")), (172, 1, 86));
     assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE k = 5").await, ["172"]);
     assert_eq!(rows(&session, "SELECT count(*) FROM t").await, ["2000"]);
     std::fs::remove_file(folder.path().join("part-0.parquet")).unwrap();
@@ -198,14 +200,14 @@ async fn files_that_came_later_are_scanned() {
 #[tokio::test]
 async fn marks_that_are_gone_or_damaged_change_no_row() {
     let folder = folder(2);
-    mark(folder.path(), &ALL).await;
+    create_indexes(folder.path(), &ALL).await;
     let session = session(folder.path()).await;
     let sql = "SELECT * FROM t WHERE k = 5 OR s = 'ab1'";
     let (expected, without) = both(&session, sql).await;
     assert_eq!(expected, without);
-    let marks = folder.path().join("_lakemark/marks");
+    let index_files = folder.path().join("_lakemark/marks");
     let mut damaged = 0;
-    for entry in std::fs::read_dir(&marks).unwrap() {
+    for entry in std::fs::read_dir(&index_files).unwrap() {
         let path = entry.unwrap().path();
         let mut bytes = std::fs::read(&path).unwrap();
         let middle = bytes.len() / 2;
@@ -216,7 +218,7 @@ async fn marks_that_are_gone_or_damaged_change_no_row() {
     assert!(damaged > 0);
     let fresh = crate::fixture::session(folder.path()).await;
     assert_eq!(both(&fresh, sql).await, (expected.clone(), expected.clone()));
-    std::fs::remove_dir_all(&marks).unwrap();
+    std::fs::remove_dir_all(&index_files).unwrap();
     assert_eq!(both(&fresh, sql).await, (expected.clone(), expected));
 }
 
@@ -226,7 +228,7 @@ async fn hive_partitions_are_columns() {
     for (name, first) in [("y=2023/p=a%20b", 0), ("y=2024/p=c", 1), ("y=2024/p=__HIVE_DEFAULT_PARTITION__", 2)] {
         write(&folder.path().join(name).join("f.parquet"), &batch(first * FILE_ROWS));
     }
-    mark(folder.path(), &["k"]).await;
+    create_indexes(folder.path(), &["k"]).await;
     let session = session(folder.path()).await;
     for sql in [
         "SELECT id, y, p FROM t WHERE y = 2024 AND k = 5",
@@ -242,7 +244,7 @@ async fn hive_partitions_are_columns() {
     }
     assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE y = 2024").await, ["2000"]);
     let plan = ran(&session, "SELECT id FROM t WHERE p = 'a b' AND k = 5").await.plan;
-    assert_eq!(metric(&plan, "files_pruned"), 2);
+    assert_eq!(metric(&plan, "files_pruned_index"), 2);
 }
 
 #[tokio::test]
@@ -251,7 +253,7 @@ async fn a_column_that_a_file_lacks_is_null_there() {
     let short =
         RecordBatch::try_from_iter([("id", Arc::new(Int64Array::from_iter_values(5000..5100)) as ArrayRef)]).unwrap();
     write(&folder.path().join("part-9.parquet"), &short);
-    mark(folder.path(), &["k", "id"]).await;
+    create_indexes(folder.path(), &["k", "id"]).await;
     let session = session(folder.path()).await;
     for sql in [
         "SELECT id, k, s FROM t WHERE k IS NULL",
@@ -281,7 +283,7 @@ async fn a_large_row_group_is_shared_where_its_pages_have_an_index() {
         let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
         writer.write(&batch).unwrap();
         writer.close().unwrap();
-        mark(folder.path(), &["k"]).await;
+        create_indexes(folder.path(), &["k"]).await;
         let config = datafusion::prelude::SessionConfig::new().with_target_partitions(3);
         let session = lakemark_datafusion::LakemarkSession::with_config(config);
         session.register("t", open(folder.path()).await).await.unwrap();
@@ -299,7 +301,7 @@ async fn a_large_row_group_is_shared_where_its_pages_have_an_index() {
 #[tokio::test]
 async fn reads_are_spread_over_the_partitions() {
     let folder = folder(2);
-    mark(folder.path(), &["k"]).await;
+    create_indexes(folder.path(), &["k"]).await;
     let config = datafusion::prelude::SessionConfig::new().with_target_partitions(3);
     let session = lakemark_datafusion::LakemarkSession::with_config(config);
     session.register("t", open(folder.path()).await).await.unwrap();

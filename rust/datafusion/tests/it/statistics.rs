@@ -21,7 +21,7 @@ use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 use lakemark_datafusion::{LakemarkScanExec, LakemarkSession, session_context};
 use lakemark_table::{BuildOptions, Change, Operation, WriteOptions};
 
-use crate::fixture::{FILE_ROWS, folder, mark, open, rows, scans, session};
+use crate::fixture::{FILE_ROWS, create_indexes, folder, open, rows, scans, session};
 
 fn statistics(plan: &dyn ExecutionPlan) -> Statistics {
     Arc::unwrap_or_clone(StatisticsContext::new().compute(plan, &StatisticsArgs::new()).unwrap())
@@ -137,7 +137,7 @@ async fn nothing_exact_is_wrong() {
     let folder = folder(3);
     let files = session(folder.path()).await;
     assert!(check(&files, &COLUMNS, "").await > 20);
-    mark(folder.path(), &["k", "s"]).await;
+    create_indexes(folder.path(), &["k", "s"]).await;
     let table = open(folder.path()).await;
     table.declare_key(&["id".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
     // A file that no index knows.
@@ -178,7 +178,7 @@ async fn of_join(session: &LakemarkSession, sql: &str) -> Vec<Statistics> {
 #[tokio::test]
 async fn the_next_plan_of_the_same_files_is_told_the_same() {
     let folder = folder(3);
-    mark(folder.path(), &["k", "id"]).await;
+    create_indexes(folder.path(), &["k", "id"]).await;
     let session = session(folder.path()).await;
     for use_index in ["true", "false"] {
         session.sql(&format!("SET lakemark.use_index = {use_index}")).await.unwrap().collect().await.unwrap();
@@ -296,7 +296,7 @@ async fn nothing_exact_of_the_files_of_others_is_wrong() {
 #[tokio::test]
 async fn an_index_tells_how_many_different_values_there_are() {
     let folder = folder(3);
-    mark(folder.path(), &["k", "id"]).await;
+    create_indexes(folder.path(), &["k", "id"]).await;
     let session = session(folder.path()).await;
     let distinct = async |sql: &str, column: usize| {
         let plan = session.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
@@ -321,7 +321,7 @@ async fn a_table_says_how_many_rows_it_has_before_it_is_scanned() {
     };
     // The footers told, which were read for the schema; then the index does.
     assert_eq!(told().await, Some(Precision::Inexact(3 * FILE_ROWS)));
-    mark(folder.path(), &["k"]).await;
+    create_indexes(folder.path(), &["k"]).await;
     assert_eq!(told().await, Some(Precision::Inexact(3 * FILE_ROWS)));
 }
 
@@ -443,7 +443,7 @@ async fn a_limit_of_build_sides_that_someone_sets_stays() {
 #[tokio::test]
 async fn statistics_that_are_wrong_change_plans_and_no_rows() {
     let folder = folder(3);
-    mark(folder.path(), &["k", "id"]).await;
+    create_indexes(folder.path(), &["k", "id"]).await;
     let misjudging = async |factor: Option<f64>| {
         let state = session_context(SessionConfig::new().with_target_partitions(2)).state();
         let mut rules = state.physical_optimizers().to_vec();

@@ -10,12 +10,12 @@ use datafusion::physical_plan::{ExecutionPlan, displayable};
 use lakemark_datafusion::LakemarkSession;
 use lakemark_table::{Change, Operation, WriteOptions};
 
-use crate::fixture::{FILE_ROWS, Ran, both, folder, mark, open, ran, rows, scans, session, write};
+use crate::fixture::{FILE_ROWS, Ran, both, create_indexes, folder, open, ran, rows, scans, session, write};
 
 #[tokio::test]
 async fn rows_are_read_that_equal_what_a_subquery_gives() {
     let folder = folder(4);
-    mark(folder.path(), &["id", "k"]).await;
+    create_indexes(folder.path(), &["id", "k"]).await;
     let session = session(folder.path()).await;
     for (condition, read) in [
         ("id = (SELECT max(id) FROM t)", 1),
@@ -50,7 +50,7 @@ async fn without_an_index_files_are_left_out_by_what_a_subquery_gives() {
 #[tokio::test]
 async fn each_round_of_a_recursive_query_is_narrowed_by_the_same_subquery() {
     let folder = folder(1);
-    mark(folder.path(), &["id"]).await;
+    create_indexes(folder.path(), &["id"]).await;
     let session = session(folder.path()).await;
     let sql = "WITH RECURSIVE r AS (SELECT CAST(1 AS BIGINT) AS n UNION ALL \
                SELECT t.id FROM r JOIN t ON t.id = r.n * 2 WHERE t.id < (SELECT max(id) / 2 FROM t)) SELECT n FROM r";

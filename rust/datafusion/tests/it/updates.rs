@@ -8,7 +8,7 @@ use datafusion::physical_plan::displayable;
 use lakemark_datafusion::{LakemarkSession, QueryOptions};
 use lakemark_table::{BuildOptions, Change, Operation, Table, WriteOptions};
 
-use crate::fixture::{folder, mark, open, ran};
+use crate::fixture::{create_indexes, folder, open, ran};
 
 async fn session(table: &Arc<Table>) -> LakemarkSession {
     let session = LakemarkSession::new();
@@ -43,7 +43,7 @@ async fn make(table: &Arc<Table>, operation: Operation, rows: RecordBatch) {
 #[tokio::test]
 async fn every_way_of_asking_sees_what_is_pending() {
     let folder = folder(2);
-    mark(folder.path(), &["k", "s"]).await;
+    create_indexes(folder.path(), &["k", "s"]).await;
     let table = open(folder.path()).await;
     table.declare_key(&["id".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
     let session = session(&table).await;
@@ -74,13 +74,13 @@ async fn every_way_of_asking_sees_what_is_pending() {
         table.flush().await.unwrap();
     }
     let plan = ask(&session, "EXPLAIN SELECT id FROM t WHERE k = 77").await;
-    assert!(plan.contains("rows_pending=4"), "{plan}");
+    assert!(plan.contains("rows_buffered=4"), "{plan}");
 }
 
 #[tokio::test]
-async fn counts_that_the_marks_know_look_at_pending_rows_alone() {
+async fn counts_that_the_indexes_know_look_at_pending_rows_alone() {
     let folder = folder(2);
-    mark(folder.path(), &["k", "s"]).await;
+    create_indexes(folder.path(), &["k", "s"]).await;
     let table = open(folder.path()).await;
     table.declare_key(&["id".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
     let session = session(&table).await;
@@ -120,7 +120,7 @@ async fn counts_that_the_marks_know_look_at_pending_rows_alone() {
 #[tokio::test]
 async fn statements_change_just_the_rows_of_their_condition() {
     let folder = folder(2);
-    mark(folder.path(), &["k"]).await;
+    create_indexes(folder.path(), &["k"]).await;
     let table = open(folder.path()).await;
     table.declare_key(&["id".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
     let session = session(&table).await;
@@ -267,7 +267,7 @@ struct TwoVersions {
 
 async fn two_versions() -> TwoVersions {
     let folder = folder(2);
-    mark(folder.path(), &["k"]).await;
+    create_indexes(folder.path(), &["k"]).await;
     let table = open(folder.path()).await;
     table.declare_key(&["id".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
     let before = table.history(Some(1)).await.unwrap()[0].version;
@@ -348,7 +348,7 @@ async fn nothing_is_changed_at_a_version_and_what_has_none_says_so() {
 #[tokio::test]
 async fn the_first_rows_of_an_order_are_those_of_now() {
     let folder = folder(2);
-    mark(folder.path(), &["k", "s"]).await;
+    create_indexes(folder.path(), &["k", "s"]).await;
     let table = open(folder.path()).await;
     table.declare_key(&["id".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
     let session = session(&table).await;

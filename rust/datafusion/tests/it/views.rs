@@ -9,7 +9,7 @@ use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
 use lakemark_datafusion::LakemarkSession;
 use lakemark_table::{BuildOptions, Change, Operation, WriteOptions};
 
-use crate::fixture::{FILE_ROWS, batch, both, folder, mark, open, rows, scans, session, text};
+use crate::fixture::{FILE_ROWS, batch, both, create_indexes, folder, open, rows, scans, session, text};
 
 /// Statements that gather texts.
 const GATHERING: [&str; 24] = [
@@ -83,7 +83,7 @@ fn types(schema: &SchemaRef) -> Vec<Field> {
 #[tokio::test]
 async fn statements_over_views_give_what_they_give_over_declared_types() {
     let folder = folder(3);
-    mark(folder.path(), &["s", "k"]).await;
+    create_indexes(folder.path(), &["s", "k"]).await;
     let (ours, judge) = (session(folder.path()).await, in_memory().await);
     for sql in GATHERING {
         let (told, right) = (answer(&ours, sql).await, answer(&judge, sql).await);

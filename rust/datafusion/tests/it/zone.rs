@@ -6,7 +6,7 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray}
 use datafusion::prelude::SessionConfig;
 use lakemark_datafusion::{LakemarkSession, QueryOptions, count};
 
-use crate::fixture::{both, mark, open, rows, session, write};
+use crate::fixture::{both, create_indexes, open, rows, session, write};
 
 const HOUR: i64 = 3_600_000_000;
 
@@ -21,7 +21,7 @@ async fn a_cast_to_a_zoned_timestamp_keeps_the_offset_of_its_text() {
     ])
     .unwrap();
     write(&folder.path().join("a.parquet"), &batch);
-    mark(folder.path(), &["berlin", "plain"]).await;
+    create_indexes(folder.path(), &["berlin", "plain"]).await;
     let session = session(folder.path()).await;
     for (condition, expected) in [
         ("berlin = CAST('1970-01-01 05:00:00Z' AS TIMESTAMP WITH TIME ZONE)", "5"),

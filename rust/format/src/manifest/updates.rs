@@ -312,7 +312,7 @@ impl ManifestRun {
         out.flag(self.position_map.is_some());
         if let Some(resolution) = &self.position_map {
             out.bytes(&resolution.id);
-            out.string("the path of a resolution", &resolution.path, MAX_PATH_LENGTH)?;
+            out.string("the path of a position map", &resolution.path, MAX_PATH_LENGTH)?;
             out.varint(resolution.length);
         }
         out.varint(self.during);
@@ -328,10 +328,10 @@ impl ManifestRun {
         let (first_sequence, last_sequence) = (input.varint()?, input.varint()?);
         let count = input.count("the number of migrated ranges", 2)?;
         let migrated = (0..count).map(|_| range_of(input)).collect::<Result<_>>()?;
-        let resolution = match input.flag("the presence of a resolution")? {
+        let resolution = match input.flag("the presence of a position map")? {
             true => Some(ManifestPositionMap {
                 id: input.array()?,
-                path: input.string("the path of a resolution", MAX_PATH_LENGTH)?,
+                path: input.string("the path of a position map", MAX_PATH_LENGTH)?,
                 length: input.varint()?,
             }),
             false => None,
@@ -358,7 +358,7 @@ impl ManifestRun {
             return Err(FormatError::invalid("the migration during which a run was written", self.during, expected));
         }
         if let Some(resolution) = &self.position_map {
-            check_path("the path of a resolution", &resolution.path)?;
+            check_path("the path of a position map", &resolution.path)?;
         }
         if !(1..=2).contains(&self.passes) {
             return Err(FormatError::invalid("the passes of a run", self.passes, "1 or 2"));

@@ -28,7 +28,7 @@ asked for first; it must never panic, hang or answer. The files are made by `rus
 writes this list (`LAKEMARK_BAD=write cargo test -p lakemark-format bad`) and checks it. Two further families are tested
 without being kept: small files cut at every length, and with every single bit flipped. (Logs may end in a torn tail, so that
 a part of these are no errors: `logs.rs` says which.) Logs are those of the id `log-of-updates-1`, from the commit 41 on;
-files named `resolution-*.lmx` are resolutions.
+files named `resolution-*.lmx` are position maps.
 
 Where the checksums had to be right for the mistake to be seen, they are.
 
@@ -50,8 +50,8 @@ pub fn bad(name: &str, error: &'static str, wrong: &'static str, bytes: Vec<u8>)
 }
 
 pub fn catalogue() -> Vec<Bad> {
-    let marks = [containers(), segments(), levels(), bins(), leaves(), bad_zones::all(), manifests()];
-    marks.into_iter().chain([updates(), logs(), resolutions()]).flatten().collect()
+    let indexes = [containers(), segments(), levels(), bins(), leaves(), bad_zones::all(), manifests()];
+    indexes.into_iter().chain([updates(), logs(), resolutions()]).flatten().collect()
 }
 
 /// The variant's name.

@@ -1,4 +1,4 @@
-//! Bad resolutions whose checksums are all good.
+//! Bad position maps whose checksums are all good.
 
 use lakemark_format::codec::ByteWriter;
 use lakemark_format::*;
@@ -35,8 +35,8 @@ fn containers() -> Vec<Bad> {
     let good = value.encode().unwrap();
     let longer = [forge::header(3, &value.id), vec![0]].concat();
     vec![
-        bad("segment-is-resolution.lmx", "Invalid", "the file is a good resolution", good.clone()),
-        bad("resolution-as-manifest.lmm", "Invalid", "the file is a good resolution", good),
+        bad("segment-is-resolution.lmx", "Invalid", "the file is a good position map", good.clone()),
+        bad("resolution-as-manifest.lmm", "Invalid", "the file is a good position map", good),
         named("is-segment", "Invalid", "the file is a good segment", golden::numbers().write().0),
         named("header-of-segment", "Invalid", "the header is a segment's", of(&forge::header(1, &value.id))),
         named("stream-longer", "Invalid", "a byte follows the header in the stream", of(&longer)),
@@ -122,7 +122,7 @@ fn resolved_run() -> Vec<u8> {
     resolution_body(&value).split_off(resolution_body(&without).len())
 }
 
-/// A resolution of a run of 10 rows against one file with these row groups, whose lists of rows are these bytes.
+/// A position map of a run of 10 rows against one file with these row groups, whose lists of rows are these bytes.
 fn file(before: &[u8], row_groups: &[u64], lists: &[u8]) -> Vec<u8> {
     let mut out = ByteWriter::new();
     out.bytes(&[7; 16]);

@@ -119,7 +119,7 @@ fn runs() -> Vec<Bad> {
                 updates.runs[1].during = 4;
             },
         ),
-        with("resolution-path-escapes.lmm", "a resolution's path leads out of the store", |updates| {
+        with("resolution-path-escapes.lmm", "a position map's path leads out of the store", |updates| {
             updates.runs[0].position_map.as_mut().unwrap().path = "..".into();
         }),
     ]

@@ -150,7 +150,7 @@ pub fn log(frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
     bytes
 }
 
-/// The directory of a resolution.
+/// The directory of a position map.
 pub fn resolution_body(resolution: &PositionMap) -> Vec<u8> {
     let mut out = ByteWriter::new();
     out.bytes(&resolution.run);
@@ -193,7 +193,7 @@ fn rows(out: &mut ByteWriter, rows: &[u32], universe: u32) {
     }
 }
 
-/// A resolution's file in which every checksum is good.
+/// A position map's file in which every checksum is good.
 pub fn resolution(id: [u8; 16], body: &[u8]) -> Vec<u8> {
     forge::container(ContentKind::PositionMap, id, &forge::header(3, &id), body)
 }

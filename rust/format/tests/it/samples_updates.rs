@@ -147,7 +147,7 @@ pub fn read_log(bytes: &[u8]) -> Result<LogRead> {
     log::read_log(&LOG, log::LOG_START, FIRST, &bytes[log::LOG_START as usize..])
 }
 
-/// A resolution against two data files and an older run, with and without each list.
+/// A position map against two data files and an older run, with and without each list.
 pub fn resolution() -> PositionMap {
     PositionMap {
         id: *b"resolution-of-a1",
@@ -181,7 +181,7 @@ pub fn resolution() -> PositionMap {
     }
 }
 
-/// A resolution with a filter of ten keys: the numbers 0, 10, … 90, each with a text.
+/// A position map with a filter of ten keys: the numbers 0, 10, … 90, each with a text.
 pub fn resolution_with_keys() -> PositionMap {
     let texts = ["a", "b", "", "größe", "e", "f", "g", "h", "i", "a longer text than the others"];
     let hash = |(number, text): (i64, &str)| {

@@ -98,7 +98,7 @@ pub(crate) async fn compact(table: &BaseTable, snapshot: &Snapshot, options: Bui
 
 /// Neighbouring segments, as many as their files may share one.
 fn merges<'a>(snapshot: &Snapshot, manifest: &'a Manifest, indexes: &'a [ManifestIndex]) -> Vec<Merge<'a>> {
-    let live: HashSet<u32> = snapshot.index_states.iter().filter_map(|mark| mark.ordinal).collect();
+    let live: HashSet<u32> = snapshot.index_states.iter().filter_map(|state| state.ordinal).collect();
     let mut merges: Vec<Merge<'a>> = Vec::new();
     for index in indexes.iter().filter(|index| snapshot.is_usable(index)) {
         let most = files_per_segment(index);
@@ -158,8 +158,8 @@ impl Merge<'_> {
     /// Filters say nothing of the keys in them: they are made from the column, once for all files.
     async fn build_again(&self, context: &BuildContext, snapshot: &Snapshot) -> Result<Option<BuiltSegments>> {
         let wanted: HashSet<u32> = self.segments.iter().flat_map(|merged| merged.files.iter().copied()).collect();
-        let marks = snapshot.files().iter().zip(snapshot.index_states.iter());
-        let files = marks.filter(|(_, mark)| mark.ordinal.is_some_and(|ordinal| wanted.contains(&ordinal)));
+        let with_states = snapshot.files().iter().zip(snapshot.index_states.iter());
+        let files = with_states.filter(|(_, state)| state.ordinal.is_some_and(|ordinal| wanted.contains(&ordinal)));
         let group = Group::of(snapshot, files.map(|(file, _)| file), vec![self.index.clone()])?;
         let mut result = GroupResult::default();
         let outcome = build_group(context, &group, &mut result).await;

@@ -35,7 +35,7 @@ use zones::compare_zones;
 pub(crate) async fn verify(store: &Arc<Store>, manifest: &Manifest, snapshot: &Snapshot) -> Result<VerifyReport> {
     let files = snapshot.files().iter().zip(snapshot.index_states.iter());
     let files =
-        files.filter_map(|(file, mark)| false_statistics(&file.path, mark.schema.as_ref()?, &file.false_statistics));
+        files.filter_map(|(file, state)| false_statistics(&file.path, state.schema.as_ref()?, &file.false_statistics));
     let mut report = VerifyReport { false_statistics: files.collect(), ..VerifyReport::default() };
     for index in &manifest.indexes {
         report.indexes.push(verify_index(snapshot, store, manifest, index).await?);

@@ -49,8 +49,8 @@ async fn pin_folder(table: &UpdatableTable, version: u64) -> Result<Snapshot> {
     let publications = publications(newest.as_deref());
     let updates = manifest.updates.clone().unwrap_or_default();
     let later = after(publications, version);
-    let marked = with_marks_of(newest.as_deref(), manifest);
-    let pinned = pin_listed(table, store, version, marked, &later, files).await;
+    let indexed = with_indexes_of(newest.as_deref(), manifest);
+    let pinned = pin_listed(table, store, version, indexed, &later, files).await;
     // What a vacuum took, before or meanwhile, is searched at the end.
     if let Some(gone) = first_gone(store, &updates, &later).await? {
         let rest = readable(store, &numbered, version, publications).await?;
@@ -64,13 +64,13 @@ async fn pin_listed(
     table: &UpdatableTable,
     store: &Store,
     version: u64,
-    marked: Arc<Manifest>,
+    indexed: Arc<Manifest>,
     later: &[&ManifestPublication],
     files: Vec<ListedFile>,
 ) -> Result<Snapshot> {
-    let listing = listing_of(&table.base, marked.updates.as_ref(), later, files).await?;
-    let mut snapshot = Snapshot::pin_listing(&table.base, Some(Arc::clone(&marked)), listing).await?;
-    if let Some(updates) = &marked.updates {
+    let listing = listing_of(&table.base, indexed.updates.as_ref(), later, files).await?;
+    let mut snapshot = Snapshot::pin_listing(&table.base, Some(Arc::clone(&indexed)), listing).await?;
+    if let Some(updates) = &indexed.updates {
         let state = ManifestState { number: version, migration_done: false };
         let updated =
             UpdateContext::of(&mut snapshot, store, &table.overlays, updates, state, UpdateScope::Runs).await?;
@@ -81,7 +81,7 @@ async fn pin_listed(
 }
 
 /// An old manifest with the indexes of the newest one. Segments that the old one names may be gone, those of the newest are there.
-fn with_marks_of(newest: Option<&Manifest>, old: Manifest) -> Arc<Manifest> {
+fn with_indexes_of(newest: Option<&Manifest>, old: Manifest) -> Arc<Manifest> {
     Arc::new(match newest {
         Some(newest) => Manifest { number: old.number, updates: old.updates, ..newest.clone() },
         None => old,

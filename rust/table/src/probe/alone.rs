@@ -69,7 +69,7 @@ async fn tally_alone(snapshot: &Snapshot, leaf: &Leaf, most_bytes: u64) -> Resul
     let mut tally = GroupCounts { answered: vec![false; wanted.len()], ..GroupCounts::default() };
     tally.gather(jobs.collect(), &column::display(&leaf.column)).await?;
     let totals = counter.totals();
-    (tally.index_reads, tally.index_bytes) = (totals.reads, totals.bytes);
+    (tally.index_reads, tally.index_bytes_read) = (totals.reads, totals.bytes);
     Ok(Some(tally).filter(|tally| !tally.answered.contains(&false)))
 }
 

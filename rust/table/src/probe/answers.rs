@@ -147,7 +147,7 @@ impl LeafCandidates {
             let questions = self.probe_zones_first(snapshot, leaf, questions, reads).await;
             for question in questions {
                 // What is remembered needs no task: to start one would take longer.
-                let store = snapshot.store.as_ref().filter(|_| reads.use_cache);
+                let store = snapshot.store.as_ref().filter(|_| reads.selection_cache);
                 if let Some(known) = store.and_then(|store| remembered(store, &question)) {
                     self.take(snapshot, question, Ok(known)).await;
                     continue;
@@ -315,8 +315,8 @@ pub(super) fn segment_requests(
     let Some(manifest) = snapshot.manifest.as_ref().filter(|_| !indexes.is_empty()) else { return Vec::new() };
     // By ordinal in the manifest.
     let mut open: Vec<Option<usize>> = vec![None; manifest.files.len()];
-    for (file, mark) in snapshot.index_states.iter().enumerate() {
-        let slot = mark.ordinal.and_then(|ordinal| open.get_mut(ordinal as usize));
+    for (file, state) in snapshot.index_states.iter().enumerate() {
+        let slot = state.ordinal.and_then(|ordinal| open.get_mut(ordinal as usize));
         if let Some(slot) = slot.filter(|_| is_open(file)) {
             *slot = Some(file);
         }
@@ -358,12 +358,12 @@ fn constants(snapshot: &Snapshot, leaf: &Leaf) -> LeafConstants {
     let (table, name) = (snapshot.file_schema(), leaf.column.as_str());
     let indexable = indexed_field(&table, name).is_some_and(|field| key_type_of_field(&field).is_some());
     let null = if leaf.test == Test::IsNull { Truth::True } else { Truth::Null };
-    let answers = snapshot.index_states.iter().map(|mark| match &mark.schema {
+    let answers = snapshot.index_states.iter().map(|state| match &state.schema {
         Some(schema) if Presence::of(schema, &table, name) == Presence::Lacking => FileCandidates::Constant(null),
         _ if !indexable => FileCandidates::Unknown(Reason::TypeNotIndexed),
         _ if !has_index => FileCandidates::Unknown(Reason::NoIndex),
         Some(schema) if has_other_calendar(schema, name) => FileCandidates::Unknown(Reason::CalendarRebased),
-        _ if mark.size_changed => FileCandidates::Unknown(Reason::FileChanged),
+        _ if state.size_changed => FileCandidates::Unknown(Reason::FileChanged),
         _ => FileCandidates::Unknown(Reason::FileNotCovered),
     });
     LeafConstants { candidates: answers.collect(), source: None }

@@ -33,7 +33,7 @@ pub struct MinMax {
     /// Reads of the store.
     pub index_reads: u64,
     /// Bytes of these reads.
-    pub index_bytes: u64,
+    pub index_bytes_read: u64,
 }
 
 /// What is known of a column in some files.
@@ -76,7 +76,7 @@ impl Snapshot {
         let mut answered: Vec<bool> = vec![true; files.len()];
         while keep_common(&mut parts, files, &mut answered) {}
         let totals = counter.totals();
-        Ok(MinMax { answered, columns: parts, index_reads: totals.reads, index_bytes: totals.bytes })
+        Ok(MinMax { answered, columns: parts, index_reads: totals.reads, index_bytes_read: totals.bytes })
     }
 }
 

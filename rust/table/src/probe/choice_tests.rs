@@ -44,7 +44,7 @@ fn sorted(share: f64) -> Option<LeafEstimate> {
 /// Numbers: so many columns as nanoseconds are four of.
 fn columns(output: f64, filter: f64) -> ReadCost {
     let columns = |decode: f64| ColumnReadCost { count: decode / 4.0, decode };
-    ReadCost { output: columns(output), filter: columns(filter), limit: None, told: None, above: 0.0 }
+    ReadCost { output: columns(output), filter: columns(filter), limit: None, index_only: None, parent_cost: 0.0 }
 }
 
 fn left_out(predicate: &Predicate, guesses: &[Option<LeafEstimate>], reading: &ReadCost) -> Vec<bool> {
@@ -182,7 +182,7 @@ fn beside_a_selective_conjunct_an_unselective_one_is_tested() {
 }
 
 #[test]
-fn small_tables_and_unmarked_columns_are_left_as_they_are() {
+fn small_tables_and_unindexed_columns_are_left_as_they_are() {
     let small = |rows: f64, postings: f64| {
         let weight = |rows: f64| Weight { rows, bytes: rows, postings };
         Some(LeafEstimate { passing: weight(rows / 2.0), all: weight(rows), rows, ..spread(0.5).unwrap() })
@@ -201,9 +201,9 @@ fn small_tables_and_unmarked_columns_are_left_as_they_are() {
 #[test]
 fn values_that_are_told_are_worth_a_search_that_reading_is_not() {
     let told = |milliseconds: f64| {
-        let told =
+        let index_only =
             Some(IndexOnlyCost { nanoseconds: milliseconds * 1e6, least_share: 0.1, ..IndexOnlyCost::default() });
-        ReadCost { told, ..columns(8.0, 4.0) }
+        ReadCost { index_only, ..columns(8.0, 4.0) }
     };
     let of = |guess, reading: &ReadCost| left_out(&leaf("a"), &[guess], reading);
     assert_eq!(of(spread(0.09), &told(1.0)), [true], "of too few rows nothing is told");

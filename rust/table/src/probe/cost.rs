@@ -7,7 +7,7 @@
 //! search   rows and bytes of postings to decode, and runs of rows to plan for
 //! read     share of pages touched × columns to decode, and in each column the runs of rows to step over
 //! test     rows that remain to be rechecked × (columns that only the filter needs, and the test itself)
-//! above    rows that are handed on × what a join does with each
+//! parent   rows that are handed on × what a join does with each
 //! values   in place of reading, if all are searched and indexes give the values (the module `telling`)
 //! ```
 //!
@@ -424,8 +424,8 @@ impl CostModel<'_> {
         let (found, answer) = (product(first), product(parts));
         let certain = others.is_empty() && first.iter().all(|part| part.certain);
         let searches: f64 = first.iter().map(|part| part.search_cost).sum();
-        if let Some(told) = self.reading.told.filter(|told| certain && answer >= told.least_share) {
-            return searches + told.nanoseconds;
+        if let Some(index_only) = self.reading.index_only.filter(|values| certain && answer >= values.least_share) {
+            return searches + index_only.nanoseconds;
         }
         // A LIMIT ends the reading when it has its rows.
         let taken = match self.reading.limit {
@@ -449,7 +449,7 @@ impl CostModel<'_> {
         } else {
             (found + between, rows * touched * columns.count * MASK_ROW + runs * MASK_RUN)
         };
-        let read = rows * decoded * columns.decode + steps + tested + found * rows * self.reading.above;
+        let read = rows * decoded * columns.decode + steps + tested + found * rows * self.reading.parent_cost;
         let planned = if certain { taken * runs } else { runs };
         let sets = if !first.is_empty() && found > BITMAP_SHARE { rows * SET_ROW } else { 0.0 };
         searches + sets + planned * PLAN_RUN + taken * read / self.cores

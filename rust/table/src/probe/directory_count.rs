@@ -32,8 +32,8 @@ pub(crate) async fn from_directories(
     };
     let Some(manifest) = &snapshot.manifest else { return };
     let mut places: HashMap<u32, usize> = HashMap::new();
-    for (file, mark) in snapshot.index_states.iter().enumerate() {
-        if let (Some(ordinal), Some(None)) = (mark.ordinal, snapshot.files().get(file).map(|file| &file.deleted)) {
+    for (file, state) in snapshot.index_states.iter().enumerate() {
+        if let (Some(ordinal), Some(None)) = (state.ordinal, snapshot.files().get(file).map(|file| &file.deleted)) {
             places.insert(ordinal, file);
         }
     }

@@ -203,7 +203,7 @@ impl PairJob {
         };
         codes.keep(mask);
         if codes.rows() != mask.rows() {
-            return Err(Damage::corrupt("rows that were chosen have no value"));
+            return Err(Damage::corrupt("selected rows have no value"));
         }
         Ok((mask.rows() > 0).then_some(RowNumbers { codes, values, ambiguous }))
     }

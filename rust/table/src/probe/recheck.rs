@@ -26,7 +26,7 @@ impl Snapshot {
             coverage: before.coverage.max(after.coverage),
             files_total: before.files_total,
             index_reads: before.index_reads + after.index_reads,
-            index_bytes: before.index_bytes + after.index_bytes,
+            index_bytes_read: before.index_bytes_read + after.index_bytes_read,
             seconds: before.seconds + after.seconds,
             ..ProbeReport::default()
         };

@@ -38,7 +38,7 @@ static FOUND: LazyLock<Cache<CandidatesKey, Arc<Vec<Candidates>>>> = LazyLock::n
 pub(crate) struct ReadContext {
     pub counter: Arc<ReadCounter>,
     /// Whether the rows that others found are used, and those found here are remembered.
-    pub use_cache: bool,
+    pub selection_cache: bool,
 }
 
 /// A segment to be probed for one leaf.
@@ -115,7 +115,7 @@ pub(super) async fn probe_segment(
     let of_file = |file: &SegmentFile| found.candidates(file.base, file.base.saturating_add(file.rows() as u32));
     let candidates: Vec<Candidates> = segment.directory.files.iter().map(of_file).collect();
     let candidates = Arc::new(candidates);
-    if reads.use_cache {
+    if reads.selection_cache {
         let of_file = |candidates: &Candidates| size_of::<Candidates>() + candidates.memory_bytes();
         let sets: usize = candidates.iter().map(of_file).sum();
         let bytes = (sets + key.test.memory_bytes() + size_of_val(&key)) as u64;

@@ -141,7 +141,7 @@ impl ValueSources {
     fn take_constants(&mut self, snapshot: &Snapshot, column: &str, wanted: &[bool]) -> OpenFiles {
         let partition = snapshot.partition_columns().iter().position(|field| field.name() == column);
         let (mut open, mut lacking, table) = (HashMap::new(), Vec::new(), snapshot.file_schema());
-        for (file, mark) in snapshot.index_states.iter().enumerate() {
+        for (file, state) in snapshot.index_states.iter().enumerate() {
             if !wanted.get(file).copied().unwrap_or(false) {
                 continue;
             }
@@ -150,11 +150,11 @@ impl ValueSources {
                 self.constants.extend(value.map(|value| ConstantFile { file, value: Arc::clone(value) }));
                 continue;
             }
-            let presence = mark.schema.as_ref().map(|schema| Presence::of(schema, &table, column));
+            let presence = state.schema.as_ref().map(|schema| Presence::of(schema, &table, column));
             if presence == Some(Presence::Lacking) {
                 lacking.push(file);
             }
-            open.extend(mark.ordinal.map(|ordinal| (ordinal, file)));
+            open.extend(state.ordinal.map(|ordinal| (ordinal, file)));
         }
         OpenFiles { by_ordinal: open, lacking }
     }

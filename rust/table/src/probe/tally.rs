@@ -75,7 +75,7 @@ pub struct GroupCounts {
     /// Reads of the store.
     pub index_reads: u64,
     /// Bytes of these reads.
-    pub index_bytes: u64,
+    pub index_bytes_read: u64,
 }
 
 /// Some values and how many rows have each.
@@ -105,7 +105,7 @@ impl Snapshot {
             _ => {}
         }
         let totals = counter.totals();
-        (tally.index_reads, tally.index_bytes) = (totals.reads, totals.bytes);
+        (tally.index_reads, tally.index_bytes_read) = (totals.reads, totals.bytes);
         Ok(tally)
     }
 }

@@ -76,7 +76,7 @@ impl Snapshot {
             nanoseconds: parts.iter().map(|part| part.work).sum::<f64>() / cores.max(1.0),
             least_share: parts.iter().map(|part| part.least_share).fold(0.0, f64::max),
             index_reads: totals.reads,
-            index_bytes: totals.bytes,
+            index_bytes_read: totals.bytes,
         })
     }
 }

@@ -73,7 +73,7 @@ impl Snapshot {
     /// # Errors
     /// As for [`Snapshot::probe`].
     pub async fn top_k(&self, planned: &Probe, request: &TopKRequest, options: &ProbeOptions) -> Result<Option<Probe>> {
-        let ProbeReport { rows_certain: certain, rows_uncertain, files_unknown, .. } = planned.report;
+        let ProbeReport { rows_exact: certain, rows_rechecked, files_scanned, .. } = planned.report;
         if certain < request.rows.max(1) {
             return Ok(None);
         }
@@ -87,7 +87,7 @@ impl Snapshot {
         let Some(steps) = self.steps(request, &counter).await else { return Ok(None) };
         let all = steps.rows();
         // To search for as many rows as are read anyway saves nothing.
-        let read = if files_unknown > 0 { all } else { certain + rows_uncertain };
+        let read = if files_scanned > 0 { all } else { certain + rows_rechecked };
         let most = (all / MOST).min(read);
         // If the rows of the plan are anywhere, there are enough of them among so many.
         let mut wanted = request.rows.max(1).saturating_mul(all.div_ceil(certain).max(1));
@@ -103,7 +103,7 @@ impl Snapshot {
                 let totals = counter.totals();
                 let mut cut = self.with_runtime_filter(planned, &first);
                 cut.report.index_reads += totals.reads;
-                cut.report.index_bytes += totals.bytes;
+                cut.report.index_bytes_read += totals.bytes;
                 return Ok(Some(cut));
             }
             asked = Some(bound);

@@ -41,7 +41,7 @@ impl LeafCandidates {
         if !has_zones || exact <= FEW_SEGMENTS || !of_points {
             return questions;
         }
-        let known = |question: &SegmentRequest| reads.use_cache && remembered(store, question).is_some();
+        let known = |question: &SegmentRequest| reads.selection_cache && remembered(store, question).is_some();
         if questions.iter().all(known) {
             return questions;
         }

@@ -41,7 +41,7 @@ pub struct ProbeReport {
     /// Data files that need not be read.
     pub files_pruned: u64,
     /// Data files that must be scanned as without an index.
-    pub files_unknown: u64,
+    pub files_scanned: u64,
     /// Row groups of the files that are not unknown.
     pub row_groups_total: u64,
     /// Row groups among them that need not be read.
@@ -49,13 +49,13 @@ pub struct ProbeReport {
     /// Rows of the files that are not unknown.
     pub rows_total: u64,
     /// Rows that are exact: they are in the answer without a test.
-    pub rows_certain: u64,
+    pub rows_exact: u64,
     /// Rows that must be read and rechecked.
-    pub rows_uncertain: u64,
+    pub rows_rechecked: u64,
     /// Reads of the store.
     pub index_reads: u64,
     /// Bytes of these reads.
-    pub index_bytes: u64,
+    pub index_bytes_read: u64,
     /// Wall time of the probe.
     pub seconds: f64,
 }
@@ -86,14 +86,20 @@ impl fmt::Display for ProbeReport {
         writeln!(
             f,
             "files:      {} total, {} pruned, {} scanned",
-            self.files_total, self.files_pruned, self.files_unknown
+            self.files_total, self.files_pruned, self.files_scanned
         )?;
         writeln!(f, "row groups: {} known, {} pruned", self.row_groups_total, self.row_groups_pruned)?;
         writeln!(
             f,
-            "rows:       {} known, {} certain, {} to re-check",
-            self.rows_total, self.rows_certain, self.rows_uncertain
+            "rows:       {} known, {} exact, {} to recheck",
+            self.rows_total, self.rows_exact, self.rows_rechecked
         )?;
-        write!(f, "index:      {} reads, {} bytes, {:.1} ms", self.index_reads, self.index_bytes, self.seconds * 1000.0)
+        write!(
+            f,
+            "index:      {} reads, {} bytes, {:.1} ms",
+            self.index_reads,
+            self.index_bytes_read,
+            self.seconds * 1000.0
+        )
     }
 }

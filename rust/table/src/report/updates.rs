@@ -18,9 +18,9 @@ pub struct UpdatesInfo {
     /// Keys that changes in the buffer are about.
     pub buffer_keys: u64,
     /// Rows that scans add to those of the data files.
-    pub rows_pending: u64,
+    pub rows_buffered: u64,
     /// Rows of the data files that scans leave out, those of deletion vectors included.
-    pub rows_hidden: u64,
+    pub rows_deleted: u64,
     /// Rows of the data files, as far as row groups are known.
     pub base_rows: u64,
     /// Bytes of runs, and how many there may be before updates must be migrated.
@@ -54,11 +54,11 @@ impl Report for UpdatesInfo {
         let merged = self.runs.iter().filter(|run| run.passes > 1).count();
         let threshold = self.migration_threshold;
         let threshold = threshold.map_or(String::new(), |share| format!(", migrated from {:.0}% on", share * 100.0));
-        let (pending, hidden) = (count(self.rows_pending), count(self.rows_hidden));
+        let (buffered, deleted) = (count(self.rows_buffered), count(self.rows_deleted));
         Description::default()
             .fact("key", self.key.join(", "))
             .fact("last change", format!("number {}", count(self.sequence)))
-            .fact("pending rows", format!("{pending}, {hidden} rows of data files hidden"))
+            .fact("buffered rows", format!("{buffered}, {deleted} rows of data files deleted"))
             .fact(
                 "buffer",
                 format!(
@@ -110,7 +110,7 @@ pub struct MigrateReport {
     /// Buffered rows that are in the data files now.
     pub rows: u64,
     /// Rows of data files that these replaced, and rows that were deleted.
-    pub rows_hidden: u64,
+    pub rows_replaced: u64,
     /// Data files that were replaced.
     pub files_replaced: u64,
     /// Data files that were written.
@@ -127,7 +127,7 @@ impl MigrateReport {
     /// Adds what was compacted next.
     pub(crate) fn add(&mut self, next: &Self) {
         self.rows += next.rows;
-        self.rows_hidden += next.rows_hidden;
+        self.rows_replaced += next.rows_replaced;
         self.files_replaced += next.files_replaced;
         self.files_written += next.files_written;
         self.bytes_written += next.bytes_written;
@@ -142,7 +142,7 @@ impl Report for MigrateReport {
         }
         let said = Description::titled("migrated")
             .fact("rows", count(self.rows))
-            .fact("rows replaced or removed", count(self.rows_hidden))
+            .fact("rows replaced or removed", count(self.rows_replaced))
             .fact("files replaced", count(self.files_replaced))
             .fact("files written", count(self.files_written))
             .fact("written", bytes(self.bytes_written))

@@ -138,7 +138,7 @@ fn check_rewritable(file: &DataFile, footer: &Footer, shadow: &RowSet) -> Result
     let rows: u32 = footer.row_groups.iter().sum();
     if shadow.universe() != rows {
         return Err(Error::internal(format!(
-            "{} has {rows} rows, and its shadow is that of a file with {}",
+            "{} has {rows} rows, and its deleted positions are those of a file with {}",
             file.path,
             shadow.universe()
         )));

@@ -28,7 +28,7 @@ pub(crate) async fn write(
     let place = store.place();
     if place.local.is_none() || snapshot.root_url().scheme() != "file" {
         return Err(Error::unsupported(
-            "updates are folded into a folder of Parquet files only where table and store are on a local file system; \
+            "updates are compacted into a folder of Parquet files only where table and store are on a local file system; \
              copy the table there, or make it a Delta table",
         ));
     }

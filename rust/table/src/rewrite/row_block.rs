@@ -80,7 +80,7 @@ impl NumberedRows {
     /// Reads the rows with these numbers, in this order.
     pub(super) async fn gather(&self, rows: &[u32]) -> Result<RecordBatch> {
         if self.stored.fields().is_empty() {
-            return Err(Error::unsupported("a table of partition columns only has no files to fold rows into"));
+            return Err(Error::unsupported("a table of partition columns only has no files to compact rows into"));
         }
         let mut wanted: Vec<Vec<u32>> = vec![Vec::new(); self.parts.len()];
         for row in rows {
@@ -118,7 +118,7 @@ impl NumberedRows {
 }
 
 fn too_many() -> Error {
-    Error::unsupported("more than 4,294,967,295 rows cannot be folded at once; fold a part of them")
+    Error::unsupported("more than 4,294,967,295 rows cannot be compacted at once; compact a part of them")
 }
 
 /// Columns that the table shows as they are stored.

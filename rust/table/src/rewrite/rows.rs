@@ -89,7 +89,7 @@ impl NewRows {
             _ => false,
         });
         if twice {
-            return Err(Error::internal("two of the rows to fold have the same key"));
+            return Err(Error::internal("two of the rows to compact have the same key"));
         }
         Ok(Self { source: Arc::new(source), key, keys, order, placed: vec![false; count], partitions, partition_of })
     }
@@ -180,7 +180,7 @@ impl ComparableKey {
             }
         }
         if columns.is_empty() {
-            return Err(Error::internal("rows cannot be folded without a key"));
+            return Err(Error::internal("rows cannot be compacted without a key"));
         }
         let converter = RowConverter::new(fields).map_err(incomparable)?;
         Ok(Self { columns, shown: shown.into(), stored: Arc::new(Schema::new(in_files)), converter })
@@ -239,7 +239,7 @@ impl Partitions {
 pub(super) fn columns_of<'a>(batch: &RecordBatch, fields: impl Iterator<Item = &'a Field>) -> Result<Vec<ArrayRef>> {
     let columns = fields.map(|field| {
         let Some(column) = batch.column_by_name(field.name()) else {
-            return Err(Error::internal(format!("the rows to fold lack the column {}", field.name())));
+            return Err(Error::internal(format!("the rows to compact lack the column {}", field.name())));
         };
         if field.data_type().is_nested() || column.data_type() == field.data_type() {
             return Ok(Arc::clone(column));
@@ -259,5 +259,5 @@ pub(super) fn nullable(shown: &Schema, columns: Vec<ArrayRef>, rows: usize) -> R
 }
 
 pub(super) fn incomparable(error: ArrowError) -> Error {
-    Error::internal("the rows to fold cannot be compared by key and partition").with_source(error)
+    Error::internal("the rows to compact cannot be compared by key and partition").with_source(error)
 }

@@ -41,7 +41,7 @@ const SWITCHES: [(&str, &str); 5] = [
 ];
 
 /// Metadata of columns that demand more.
-const COLUMN_MARKS: [(&str, &str); 4] = [
+const COLUMN_FEATURES: [(&str, &str); 4] = [
     ("delta.generationExpression", "is generated"),
     ("delta.identity.", "is an identity column"),
     ("delta.invariants", "has an invariant"),
@@ -71,28 +71,28 @@ pub(crate) fn check_writable(state: &DeltaState) -> Result<()> {
     if let Some(constraint) = properties.keys().find(|name| name.starts_with("delta.constraints.")) {
         return refuse(format!("it has a CHECK constraint ({constraint})"));
     }
-    match state.logged_schema.fields().iter().find_map(|field| marked(field)) {
-        Some(MarkedColumn { column, what }) => refuse(format!("its column {column} {what}")),
+    match state.logged_schema.fields().iter().find_map(|field| feature_of(field)) {
+        Some(ColumnFeature { column, what }) => refuse(format!("its column {column} {what}")),
         None => Ok(()),
     }
 }
 
 /// A column, or a field inside of it, that demands more than its values.
-struct MarkedColumn {
+struct ColumnFeature {
     column: String,
     /// What the column demands, in words.
     what: &'static str,
 }
 
 /// Finds a column that demands more than its values: the column itself, or a field inside of it.
-fn marked(field: &Field) -> Option<MarkedColumn> {
-    let mark = COLUMN_MARKS.iter().find(|(key, _)| field.metadata().keys().any(|have| have.starts_with(key)));
-    if let Some((_, what)) = mark {
-        return Some(MarkedColumn { column: field.name().clone(), what });
+fn feature_of(field: &Field) -> Option<ColumnFeature> {
+    let feature = COLUMN_FEATURES.iter().find(|(key, _)| field.metadata().keys().any(|have| have.starts_with(key)));
+    if let Some((_, what)) = feature {
+        return Some(ColumnFeature { column: field.name().clone(), what });
     }
     match field.data_type() {
-        DataType::Struct(fields) => fields.iter().find_map(|field| marked(field)),
-        DataType::List(item) | DataType::LargeList(item) | DataType::Map(item, _) => marked(item),
+        DataType::Struct(fields) => fields.iter().find_map(|field| feature_of(field)),
+        DataType::List(item) | DataType::LargeList(item) | DataType::Map(item, _) => feature_of(item),
         _ => None,
     }
 }

@@ -42,15 +42,15 @@ pub(crate) async fn is_same_data(
     segment: &ManifestSegment,
     directory: &SegmentDirectory,
 ) -> bool {
-    let (Some(mark), Some(data_file)) = (snapshot.index_states.get(file), snapshot.files().get(file)) else {
+    let (Some(state), Some(data_file)) = (snapshot.index_states.get(file), snapshot.files().get(file)) else {
         return false;
     };
-    let known = mark.ordinal.and_then(|ordinal| snapshot.manifest.as_ref()?.files.get(ordinal as usize));
+    let known = state.ordinal.and_then(|ordinal| snapshot.manifest.as_ref()?.files.get(ordinal as usize));
     let Some(known) = known else { return false };
     if known.footer_hash != entry.footer_hash || known.row_groups != entry.row_groups {
         return false;
     }
-    if !mark.unverified {
+    if !state.unverified {
         return true;
     }
     let key = VerdictKey {

@@ -114,19 +114,19 @@ impl Snapshot {
                 false_statistics: FalseStatistics::default(),
             })
             .collect();
-        let mut marks = match_manifest(&mut files, manifest.as_deref())?;
-        let unknown: Vec<usize> =
-            (0..files.len()).filter(|file| marks.get(*file).is_none_or(|mark| mark.schema.is_none())).collect();
+        let mut index_states = match_manifest(&mut files, manifest.as_deref())?;
+        let unknown: Vec<usize> = (0..files.len())
+            .filter(|file| index_states.get(*file).is_none_or(|index_state| index_state.schema.is_none()))
+            .collect();
         for SummaryOfFile { file, summary } in read_shapes(table, &files, unknown).await? {
-            if let (Some(mark), Some(data_file)) = (marks.get_mut(file), files.get_mut(file)) {
-                mark.schema = Some(summary.schema);
+            if let (Some(index_state), Some(data_file)) = (index_states.get_mut(file), files.get_mut(file)) {
+                index_state.schema = Some(summary.schema);
                 data_file.row_groups = Some(summary.row_groups);
             }
         }
-        let schemas = marks
-            .iter()
-            .zip(&files)
-            .filter_map(|(mark, file)| Some(FileSchema { file: &file.path, schema: mark.schema.as_ref()? }));
+        let schemas = index_states.iter().zip(&files).filter_map(|(index_state, file)| {
+            Some(FileSchema { file: &file.path, schema: index_state.schema.as_ref()? })
+        });
         let merged = schema::merge(schemas)?;
         // Some writers store partition columns in the files too; the folder's name is what counts.
         let is_partition = |name: &str| listing.partition_columns.iter().any(|field| field.name() == name);
@@ -145,7 +145,7 @@ impl Snapshot {
             names: None,
             manifest,
             store: table.store.clone(),
-            index_states: Arc::new(marks),
+            index_states: Arc::new(index_states),
             lineage: Lineage::default(),
             table_id: None,
             pending: None,
@@ -171,10 +171,10 @@ impl Snapshot {
                 false_statistics: FalseStatistics::default(),
             })
             .collect();
-        let mut marks = match_manifest(&mut files, manifest.as_deref())?;
+        let mut index_states = match_manifest(&mut files, manifest.as_deref())?;
         let shown = |stored: SchemaRef| shown_schema(state.names.as_deref(), &stored);
-        for mark in &mut marks {
-            mark.schema = mark.schema.take().map(shown);
+        for index_state in &mut index_states {
+            index_state.schema = index_state.schema.take().map(shown);
         }
         // Positions of deleted rows mean nothing without the number of rows.
         let vectors =
@@ -183,8 +183,8 @@ impl Snapshot {
             .map(|(file, _)| file)
             .filter(|file| files.get(*file).is_some_and(|file| file.row_groups.is_none()));
         for SummaryOfFile { file, summary } in read_shapes(table, &files, unknown.collect()).await? {
-            if let (Some(mark), Some(data_file)) = (marks.get_mut(file), files.get_mut(file)) {
-                mark.schema = Some(shown(summary.schema));
+            if let (Some(index_state), Some(data_file)) = (index_states.get_mut(file), files.get_mut(file)) {
+                index_state.schema = Some(shown(summary.schema));
                 data_file.row_groups = Some(summary.row_groups);
             }
         }
@@ -216,7 +216,7 @@ impl Snapshot {
             names: state.names.clone(),
             manifest,
             store: table.store.clone(),
-            index_states: Arc::new(marks),
+            index_states: Arc::new(index_states),
             lineage,
             table_id: Some(state.table_id().into()),
             pending: None,
@@ -266,11 +266,11 @@ impl SnapshotCache {
     /// The snapshot of this manifest, if its source is still what there is.
     fn get(&self, manifest: Option<&Arc<Manifest>>, is_same: impl FnOnce(&FileListSource) -> bool) -> Option<Snapshot> {
         let last = Arc::clone(self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?);
-        let same_marks = match (manifest, &last.snapshot.manifest) {
+        let same_manifest = match (manifest, &last.snapshot.manifest) {
             (Some(now), Some(then)) => Arc::ptr_eq(now, then),
             (now, then) => now.is_none() && then.is_none(),
         };
-        (same_marks && is_same(&last.source)).then(|| last.snapshot.clone())
+        (same_manifest && is_same(&last.source)).then(|| last.snapshot.clone())
     }
 
     fn insert(&self, source: FileListSource, snapshot: &Snapshot) {
@@ -407,7 +407,7 @@ pub(crate) async fn newest_manifest(table: &BaseTable) -> Result<Option<Arc<Mani
         Err(error) => Some(error),
     };
     let lost = Error::corrupt(format!(
-        "the store {} has pending updates and no manifest that can be read to tell what they are: restore its folder `manifest`; \
+        "the store {} has buffered updates and no manifest that can be read to tell what they are: restore its folder `manifest`; \
          without the folder `updates` the table is read as its data files are",
         store.text()
     ));

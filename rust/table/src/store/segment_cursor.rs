@@ -11,7 +11,7 @@ use lakemark_format::{Encoding, Key, PostingRef, value_block};
 use lakemark_index::bitmap::{EntryRows, LeafKey, ValueRows, entries_of_leaf};
 
 use crate::store::segments::{Damage, ReadCounter, Segment};
-use bins::BinWalk;
+use bins::SegmentBinCursor;
 use coarse_rows::CoarseRows;
 
 pub(crate) async fn read_rows(segment: &Segment, list: PostingRef, counter: &ReadCounter) -> Result<Vec<u32>, Damage> {
@@ -50,7 +50,7 @@ pub(crate) fn remapped(rows: Vec<u32>, places: &[MovedRows]) -> Vec<u32> {
 pub(crate) struct SegmentCursor {
     segment: Segment,
     block: usize,
-    bins: Option<BinWalk>,
+    bins: Option<SegmentBinCursor>,
     /// The last key that was given.
     last: Option<Key>,
     values: VecDeque<ValueRows>,
@@ -89,7 +89,8 @@ impl SegmentCursor {
             if self.segment.directory.encoding == Encoding::Binned {
                 let orders = self.segment.read(&[self.segment.directory.orders_of(self.block - 1)], counter).await?;
                 let orders = orders.into_iter().next().unwrap_or_default();
-                self.bins = Some(BinWalk::new(&self.segment.directory, self.block - 1, &head, postings, orders)?);
+                self.bins =
+                    Some(SegmentBinCursor::new(&self.segment.directory, self.block - 1, &head, postings, orders)?);
                 continue;
             }
             if self.segment.directory.encoding == Encoding::Packed {

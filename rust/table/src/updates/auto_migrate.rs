@@ -29,12 +29,12 @@ pub(super) fn begin(table: &Arc<UpdatableTable>, threshold: f64) {
         match migrate(&table, &options).await {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::Conflict => {
-                tracing::info!(table = table.base.location(), %error, "pending changes are not migrated now");
+                tracing::info!(table = table.base.location(), %error, "buffered changes are not migrated now");
             }
             Err(error) => {
                 tracing::warn!(
                     table = table.base.location(), %error,
-                    "pending changes could not be migrated by themselves; changes go on until the cache is full"
+                    "buffered changes could not be migrated by themselves; changes go on until the cache is full"
                 );
             }
         }

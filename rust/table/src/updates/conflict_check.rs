@@ -139,7 +139,7 @@ async fn pending(
     let mut found = Vec::new();
     for file in &pending.files {
         let run: Arc<SortedRun> =
-            file.run.get().ok_or_else(|| Error::internal("a run of pending rows is of another kind"))?;
+            file.run.get().ok_or_else(|| Error::internal("a run of buffered rows is of another kind"))?;
         let rows = run.rows_with(key, keys).await?.and(&file.rows);
         if !rows.is_empty() {
             found.push(run.read(&schema, &rows).await?);

@@ -123,7 +123,7 @@ impl NewRun {
         reach("run-committed");
         // The changes are made: the call of their writer must not fail now.
         if let Err(error) = merge_oldest(writing).await {
-            tracing::warn!(store = writing.store.text(), %error, "runs of pending changes could not be merged");
+            tracing::warn!(store = writing.store.text(), %error, "runs of buffered changes could not be merged");
         }
         Ok(())
     }
@@ -147,7 +147,7 @@ pub(crate) async fn position_map_of(
     match write_position_map(store, level, run, keys).await {
         Ok(resolution) => Some(resolution),
         Err(error) => {
-            tracing::warn!(run = run.path, %error, "the resolution of a run could not be written");
+            tracing::warn!(run = run.path, %error, "the position map of a run could not be written");
             None
         }
     }
@@ -163,7 +163,7 @@ fn check_room(writing: &WriteTurn<'_>, bytes: u64) -> Result<()> {
     Err(Error::new(
         ErrorKind::CacheFull,
         format!(
-            "pending updates take {have} of {limit} bytes, so that these were not made; all before them are safe: run \
+            "buffered updates take {have} of {limit} bytes, so that these were not made; all before them are safe: run \
              `lakemark migrate {}`, or give the table a larger cache_bytes",
             writing.table.base.location()
         ),

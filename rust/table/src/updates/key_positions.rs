@@ -70,7 +70,7 @@ async fn ask_index(base: &Snapshot, key: &KeyColumns, keys: &KeySet) -> Result<O
             None => return Ok(None),
         },
     };
-    let options = ProbeOptions { use_cache: false, physical_rows: true, ..ProbeOptions::default() };
+    let options = ProbeOptions { selection_cache: false, physical_rows: true, ..ProbeOptions::default() };
     let files = base.probe(&asked, &options).await?.files;
     Ok(Some(IndexLookup { files, is_whole: columns == key.names.len() }))
 }

@@ -75,7 +75,7 @@ impl MigrationLock {
         match with_file(store, "updates/migration.lock", FileLock::try_take).await? {
             Ok(held) => Ok(held.map(|held| Self { held: Arc::new(held) })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(Error::invalid("the table has no key and so nothing pending: there is nothing to migrate"))
+                Err(Error::invalid("the table has no key and so nothing buffered: there is nothing to migrate"))
             }
             Err(error) => Err(Error::io("the lock of migrations cannot be taken (no permission?)").with_source(error)),
         }

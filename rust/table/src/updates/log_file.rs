@@ -38,7 +38,7 @@ pub(super) struct OpenLog {
 pub(super) fn path_of(store: &Store, log: &ManifestLog) -> Result<PathBuf> {
     store
         .local_path(&log.path)
-        .ok_or_else(|| Error::unsupported("a table with pending changes needs its store on a local file system"))
+        .ok_or_else(|| Error::unsupported("a table with buffered changes needs its store on a local file system"))
 }
 
 /// Reads the commits from a position on. Waits for the disk.

@@ -77,7 +77,7 @@ impl ChangeMerger {
         let keys = self.key.encode(&changes)?;
         let said = ChangeColumns::of(&changes)?;
         let number = u32::try_from(self.batches.len())
-            .map_err(|_| Error::unsupported("there are too many changes to fold; commit larger batches"))?;
+            .map_err(|_| Error::unsupported("there are too many changes to merge; commit larger batches"))?;
         for (row, key) in keys.iter().enumerate() {
             let (operation, sequence) = (said.operation(row)?, said.sequence(row));
             let place = RowPlace { batch: number, row: u32::try_from(row).unwrap_or(u32::MAX) };
@@ -174,7 +174,7 @@ impl ChangeMerger {
         let index =
             |place: Option<RowPlace>| place.map_or((null, 0), |place| (place.batch as usize, place.row as usize));
         let indices: Vec<(usize, usize)> = places.map(index).collect();
-        interleave(&arrays, &indices).map_err(|error| Error::internal("changes cannot be folded").with_source(error))
+        interleave(&arrays, &indices).map_err(|error| Error::internal("changes cannot be merged").with_source(error))
     }
 }
 

@@ -89,7 +89,7 @@ impl Migration<'_> {
         let overlay = updated.view_of(&ground, &levels, 0).await?;
         let slice = MigrationInput::of(&updated, &ground, &levels, &overlay, updates).await?;
         report.rows = slice.rows.iter().map(|part| part.row_count() as u64).sum();
-        report.rows_hidden = slice.shadow.iter().flatten().map(|rows| u64::from(rows.len())).sum();
+        report.rows_replaced = slice.shadow.iter().flatten().map(|rows| u64::from(rows.len())).sum();
         let texts = base.partition_columns().iter().filter(|column| column.data_type().is_string());
         let texts = texts.map(|column| column.name().clone()).collect();
         let keys = MigratedKeys { table: &table.base, key: &updated.key, slices: &slice.keys, texts: &texts };
@@ -222,7 +222,7 @@ impl Migration<'_> {
                 return self.commit_folded(base, folded).await;
             }
             if keys.are_among(&now, &added).await? {
-                return Err(meanwhile("others added files with keys that are pending"));
+                return Err(meanwhile("others added files with keys that are buffered"));
             }
             known.extend(now.files().iter().map(DataFile::version));
         }

@@ -76,8 +76,8 @@ fn parted(table: &BaseTable, store: &Store, why: &str) -> Error {
     Error::new(
         ErrorKind::StoreMismatch,
         format!(
-            "the store {} has pending changes that may not be those of the Delta table {}: {why}. Put the right one back, or decide: \
-             `lakemark repair {} --pending keep` lets them count over what the table has, `--pending discard` forgets them",
+            "the store {} has buffered changes that may not be those of the Delta table {}: {why}. Put the right one back, or decide: \
+             `lakemark repair {} --buffered keep` lets them count over what the table has, `--buffered discard` forgets them",
             store.text(),
             table.location(),
             table.location()

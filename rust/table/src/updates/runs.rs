@@ -82,7 +82,7 @@ impl RunCache {
         }
         let level = Arc::new(open(store, run, names, phase).await.map_err(|error| {
             let text = format!(
-                "the run {} of pending changes cannot be read; it holds changes that are nowhere else: restore it",
+                "the run {} of buffered changes cannot be read; it holds changes that are nowhere else: restore it",
                 run.path
             );
             // A run that is not there is damage: its rows are nowhere else.
@@ -132,7 +132,7 @@ async fn open(
         match read_resolution(store, of, run).await {
             Ok(resolution) => take_resolution(&level, resolution, &changed),
             // The position map is an index: without it, the positions are found again.
-            Err(error) => tracing::warn!(run = run.path, %error, "the resolution of a run is derived again"),
+            Err(error) => tracing::warn!(run = run.path, %error, "the position map of a run is derived again"),
         }
     }
     Ok(level)
@@ -397,7 +397,7 @@ pub(crate) async fn write_position_map(
     });
     let resolution = PositionMap { id, run: run.id, rows: run.rows, files, runs: runs.collect(), keys };
     let bytes = resolution.encode().map_err(|error| {
-        Error::unsupported("the table is beyond the limits of a resolution's format").with_source(error)
+        Error::unsupported("the table is beyond the limits of a position map's format").with_source(error)
     })?;
     let path = Store::segment_path(id);
     let length = bytes.len() as u64;

@@ -200,10 +200,10 @@ impl SortedRun {
                 let rows = select_rows(batch, rows)?;
                 let columns = schema.fields().iter().map(|field| rows.column_by_name(field.name()).cloned());
                 let columns: Option<Vec<_>> = columns.collect();
-                let columns = columns.ok_or_else(|| Error::internal("a level lacks a column"))?;
+                let columns = columns.ok_or_else(|| Error::internal("a run lacks a column"))?;
                 super::rows::batch(schema, columns, rows.num_rows())
             }
-            SortedRunRows::None => Err(Error::internal("the rows of a level are nowhere")),
+            SortedRunRows::None => Err(Error::internal("the rows of a run are nowhere")),
         }
     }
 
@@ -229,7 +229,7 @@ impl SortedRun {
                 };
                 Ok(RowSet::from_rows(keys.positions_in(rows), self.row_count()))
             }
-            SortedRunRows::None => Err(Error::internal("the rows of a level are nowhere")),
+            SortedRunRows::None => Err(Error::internal("the rows of a run are nowhere")),
         }
     }
 }

@@ -77,7 +77,7 @@ fn retyped(field: &FieldRef, columns: &SchemaDescriptor, leaf: &mut usize) -> Fi
     Arc::new(field.as_ref().clone().with_data_type(data_type))
 }
 
-/// Marks the fields of a file whose values are of the hybrid calendar; its value is [`REBASED`].
+/// Tags the fields of a file whose values are of the hybrid calendar; its value is [`REBASED`].
 const CALENDAR_KEY: &str = "lakemark:calendar";
 const REBASED: &str = "rebased";
 
@@ -120,7 +120,7 @@ impl FileCalendar {
         }
     }
 
-    /// Marks the top-level fields that are not of the Gregorian calendar. Structs, lists and maps are marked as a whole, whatever is in
+    /// Tags the top-level fields that are not of the Gregorian calendar. Structs, lists and maps are tagged as a whole, whatever is in
     /// them.
     pub(crate) fn tag_fields(self, fields: Vec<Field>, columns: &SchemaDescriptor) -> Vec<Field> {
         if self == Self::default() {
@@ -133,7 +133,7 @@ impl FileCalendar {
                     && leaf.path().parts().first().is_some_and(|root| root == name)
             })
         };
-        let mark = |field: Field| {
+        let tag = |field: Field| {
             let rebased = match field.data_type() {
                 DataType::Timestamp(..) if is_wide(field.name()) => self.int96,
                 DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => self.dates,
@@ -147,7 +147,7 @@ impl FileCalendar {
             metadata.insert(CALENDAR_KEY.to_owned(), REBASED.to_owned());
             field.with_metadata(metadata)
         };
-        fields.into_iter().map(mark).collect()
+        fields.into_iter().map(tag).collect()
     }
 }
 

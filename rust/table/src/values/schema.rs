@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::values::int96::{FileCalendar, without_calendar};
 
 /// The schema that a table takes from one file: dictionaries are an encoding, metadata of the
-/// file as a whole is of no use to a table, and any column may be missing elsewhere. Columns of another calendar are marked.
+/// file as a whole is of no use to a table, and any column may be missing elsewhere. Columns of another calendar are tagged.
 pub(crate) fn normalize(schema: &Schema, calendar: FileCalendar, columns: &SchemaDescriptor) -> SchemaRef {
     let fields: Vec<Field> = schema
         .fields()

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use lakemark_table::{BuildOptions, BuildReport, Table, TableOptions};
 use object_store::ObjectStore;
 
-use crate::fixture::{certain, equals, folder, k_values, mark, open, probe, rows_of, segments, spec};
+use crate::fixture::{certain, create_indexes, equals, folder, k_values, open, probe, rows_of, segments, spec};
 use crate::layer::{Layer, Log};
 
 fn touch(path: &Path) {
@@ -40,7 +40,7 @@ async fn coverage(table: &Table) -> Vec<(u64, f64, u64)> {
 async fn a_touched_file_is_taken_over_without_indexing_it_again() {
     let folder = folder(4);
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     let before = segments(folder.path());
     assert_eq!(data_reads(folder.path()).await, 0);
     touch(&folder.path().join("f0001.parquet"));
@@ -62,7 +62,7 @@ async fn a_touched_file_is_taken_over_without_indexing_it_again() {
 async fn every_file_of_a_copy_without_times_is_taken_over() {
     let folder = folder(20);
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     for file in 0..20 {
         touch(&folder.path().join(format!("f{file:04}.parquet")));
     }
@@ -76,7 +76,7 @@ async fn every_file_of_a_copy_without_times_is_taken_over() {
 async fn a_touched_file_that_a_new_index_lacks_is_taken_over_and_read_for_that_index() {
     let folder = folder(3);
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     let first = segments(folder.path());
     touch(&folder.path().join("f0002.parquet"));
     table.create_index(spec("s"), false).await.unwrap();
@@ -92,7 +92,7 @@ async fn other_bytes_of_the_same_length_are_indexed_again() {
     let folder = folder(2);
     let path = folder.path().join("f0001.parquet");
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     // The magic number at the beginning is read by nobody, so that the file still can be; its bytes are not in any hash.
     let mut bytes = fs::read(&path).unwrap();
     bytes[0] = b'Q';
@@ -111,7 +111,7 @@ async fn other_bytes_of_the_same_length_are_indexed_again() {
 async fn a_touched_file_whose_segment_is_gone_is_indexed_again() {
     let folder = folder(2);
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     let before = segments(folder.path());
     fs::remove_file(&before[0]).unwrap();
     touch(&folder.path().join("f0000.parquet"));
@@ -130,7 +130,7 @@ async fn an_index_of_a_column_with_another_type_covers_nothing() {
     use arrow::array::{ArrayRef, Int64Array, RecordBatch};
     let folder = folder(1);
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     assert_eq!(coverage(&table).await, [(1, 1.0, 250)]);
     let other: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
     let batch = RecordBatch::try_from_iter([("k", other)]).unwrap();

@@ -8,7 +8,7 @@ use lakemark_index::KeyRanges;
 use lakemark_table::{BuildOptions, CancelFlag, ErrorKind, FileProbe, Progress};
 
 use crate::fixture::{
-    batch, certain, equals, folder, k_values, leaf, mark, open, probe, rows_of, spec, spec_with, write,
+    batch, certain, create_indexes, equals, folder, k_values, leaf, open, probe, rows_of, spec, spec_with, write,
 };
 
 #[derive(Default)]
@@ -94,7 +94,7 @@ async fn a_tiny_memory_budget_spills_and_gives_the_same_segment() {
 async fn cancelling_in_the_middle_leaves_the_last_snapshot() {
     let folder = folder(2);
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     let before = table.snapshot().await.unwrap().manifest_number();
     for file in 2..6 {
         write(&folder.path().join(format!("f{file:04}.parquet")), &batch(file * 250, 250));
@@ -170,7 +170,7 @@ async fn declarations_are_checked() {
 async fn dropping_an_index_removes_its_segments() {
     let folder = folder(1);
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     assert_eq!(fs::read_dir(folder.path().join("_lakemark/marks")).unwrap().count(), 1);
     table.drop_index("k_bitmap", false).await.unwrap();
     assert_eq!(fs::read_dir(folder.path().join("_lakemark/marks")).unwrap().count(), 0);

@@ -57,7 +57,7 @@ async fn answers(snapshot: &Snapshot) -> Vec<Vec<FileProbe>> {
 async fn rows_of_a_file_that_is_gone_are_left_out_of_the_merged_segment() {
     let folder = fixture::folder(2);
     let table = open(folder.path()).await;
-    fixture::mark(&table).await;
+    fixture::create_indexes(&table).await;
     write(&path(folder.path(), 2), &batch(500, 250));
     table.build(BuildOptions::default()).await.unwrap();
     fs::remove_file(path(folder.path(), 0)).unwrap();
@@ -192,11 +192,11 @@ async fn a_segment_that_was_removed_before_it_is_named_is_an_error_and_the_old_o
     let before = segments(folder.path());
     let expected = answers(&table.snapshot().await.unwrap()).await;
     let log = Log::new();
-    let (old, marked) = (before.clone(), folder.path().to_owned());
+    let (old, root) = (before.clone(), folder.path().to_owned());
     // What a vacuum does to a segment that is older than its age and that nobody has named.
     let is_named = |path: &&std::path::PathBuf| path.extension().is_some_and(|extension| extension == "lmx");
     let remove = move || {
-        segments(&marked).difference(&old).filter(is_named).for_each(|new| fs::remove_file(new).unwrap());
+        segments(&root).difference(&old).filter(is_named).for_each(|new| fs::remove_file(new).unwrap());
     };
     log.hook.set(Hook(Box::new(remove))).unwrap();
     let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);

@@ -48,7 +48,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-async fn marked(path: &Path, columns: &[&str]) -> (Arc<Table>, Arc<Snapshot>) {
+async fn indexed(path: &Path, columns: &[&str]) -> (Arc<Table>, Arc<Snapshot>) {
     let table = open(path).await;
     table.create_index(over(columns), false).await.unwrap();
     table.build(BuildOptions::default()).await.unwrap();
@@ -104,7 +104,7 @@ async fn check(snapshot: &Snapshot, predicate: &Predicate) -> u64 {
 #[tokio::test]
 async fn an_index_over_several_columns_answers_conditions_on_the_first_of_them() {
     let folder = folder();
-    let (_, snapshot) = marked(folder.path(), &["a", "b", "c"]).await;
+    let (_, snapshot) = indexed(folder.path(), &["a", "b", "c"]).await;
     let indexes = snapshot.indexes();
     let index = &indexes[0];
     assert_eq!((index.name.as_str(), index.kind.as_str(), index.encoding.as_str()), ("a_b_c_key", "key", "packed"));
@@ -145,7 +145,7 @@ async fn an_index_over_several_columns_answers_conditions_on_the_first_of_them()
 #[tokio::test]
 async fn that_a_value_is_not_null_follows_from_what_it_is() {
     let folder = folder();
-    let (_, snapshot) = marked(folder.path(), &["a", "b"]).await;
+    let (_, snapshot) = indexed(folder.path(), &["a", "b"]).await;
     let not_null = |column: &str| Predicate::Not(Box::new(is_null(column)));
     let both = [number("a", 2), text("x")];
     let asked = Predicate::And([&both[..], &[not_null("b"), not_null("a")]].concat());
@@ -154,13 +154,13 @@ async fn that_a_value_is_not_null_follows_from_what_it_is() {
     assert!(found.files.iter().all(|file| !certain(file).is_empty()));
     // Of a column that nothing else is asked of it does not follow.
     let found = probe(&snapshot, &Predicate::And([&both[..], &[not_null("c")]].concat())).await;
-    assert_eq!((found.report.rows_certain, found.report.leaves.len()), (0, 2));
+    assert_eq!((found.report.rows_exact, found.report.leaves.len()), (0, 2));
 }
 
 #[tokio::test]
 async fn what_is_not_below_and_and_or_alone_is_left_as_it_is() {
     let folder = folder();
-    let (_, snapshot) = marked(folder.path(), &["a", "b"]).await;
+    let (_, snapshot) = indexed(folder.path(), &["a", "b"]).await;
     // Where `a` or `b` is NULL, NOT is NULL as well: a composite, which is never NULL, must not say that it is true.
     let both = and([number("a", 2), text("x")]);
     let found = probe(&snapshot, &Predicate::Not(Box::new(both))).await;
@@ -171,7 +171,7 @@ async fn what_is_not_below_and_and_or_alone_is_left_as_it_is() {
 #[tokio::test]
 async fn indexes_of_single_columns_keep_what_they_answer_better() {
     let folder = folder();
-    let (table, _) = marked(folder.path(), &["a", "b"]).await;
+    let (table, _) = indexed(folder.path(), &["a", "b"]).await;
     table.create_index(spec("a"), false).await.unwrap();
     table.build(BuildOptions::default()).await.unwrap();
     let snapshot = open(folder.path()).await.snapshot().await.unwrap();
@@ -211,7 +211,7 @@ async fn indexes_of_single_columns_keep_what_they_answer_better() {
 #[tokio::test]
 async fn an_index_that_knows_nothing_yet_takes_nothing_from_others() {
     let folder = folder();
-    let (table, _) = marked(folder.path(), &["a", "b"]).await;
+    let (table, _) = indexed(folder.path(), &["a", "b"]).await;
     let spec = IndexSpec { kind: Some(IndexKind::Summary), ..spec("c") };
     table.create_index(spec, false).await.unwrap();
     table.build(BuildOptions::default()).await.unwrap();
@@ -243,7 +243,7 @@ async fn a_column_whose_name_reads_as_several_is_no_composite() {
     let numbers = |from: i32| Arc::new(Int32Array::from_iter_values(from..from + 9)) as ArrayRef;
     let rows = [("a", numbers(0)), ("b", numbers(10)), ("a\u{1}b", numbers(20))];
     write(&folder.path().join("f.parquet"), &RecordBatch::try_from_iter(rows).unwrap());
-    let (table, snapshot) = marked(folder.path(), &["a", "b"]).await;
+    let (table, snapshot) = indexed(folder.path(), &["a", "b"]).await;
     assert_eq!((snapshot.resolve("a\u{1}b"), snapshot.field("a\u{1}b")), (None, None));
     let error = table.create_index(over(&["a\u{1}b"]), false).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
@@ -256,7 +256,7 @@ async fn files_may_lack_columns_come_later_and_be_compacted() {
     let folder = folder();
     let lacking = batch(&rows(0, 120)).project(&[0, 2]).unwrap();
     write(&folder.path().join("f9.parquet"), &lacking);
-    let (table, snapshot) = marked(folder.path(), &["a", "b", "c"]).await;
+    let (table, snapshot) = indexed(folder.path(), &["a", "b", "c"]).await;
     // In a file without `b` it is NULL in each row: a prefix finds its rows, and what asks for a value of `b` none.
     let first = |rows: Vec<Row>, value: i32| -> Vec<u32> {
         (0..).zip(rows).filter(|(_, row)| row.0 == Some(value)).map(|(row, _)| row).collect()
@@ -339,7 +339,7 @@ fn condition() -> impl Strategy<Value = Predicate> {
 fn any_mix_of_conditions_is_true_of_the_same_rows() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let folder = folder();
-    let (table, _) = runtime.block_on(marked(folder.path(), &["a", "b", "c"]));
+    let (table, _) = runtime.block_on(indexed(folder.path(), &["a", "b", "c"]));
     runtime.block_on(async {
         table.create_index(over(&["b", "c"]), false).await.unwrap();
         table.create_index(spec("c"), false).await.unwrap();

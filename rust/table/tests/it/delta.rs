@@ -9,7 +9,7 @@ use lakemark_table::{BuildOptions, ErrorKind, FileProbe, ProbeOptions, Snapshot,
 use roaring::RoaringTreemap;
 use serde_json::json;
 
-use crate::fixture::{batch, certain, equals, is_null, k_values, mark, open, probe, rows_of, write};
+use crate::fixture::{batch, certain, create_indexes, equals, is_null, k_values, open, probe, rows_of, write};
 use crate::layer::{Layer, Log};
 
 pub fn commit(root: &Path, version: u64, actions: &[serde_json::Value]) {
@@ -91,7 +91,7 @@ async fn the_log_says_which_files_and_partition_values_there_are() {
     let found = probe(&snapshot, &is_null("day")).await;
     assert_eq!(certain(&found.files[0]), Vec::<u32>::new());
 
-    mark(&table).await;
+    create_indexes(&table).await;
     let snapshot = table.snapshot().await.unwrap();
     let both = Predicate::And(vec![is_null("day"), equals("k", 3)]);
     let found = probe(&snapshot, &both).await;
@@ -104,7 +104,7 @@ async fn law_3_rows_of_a_deletion_vector_are_taken_out_before_any_predicate() {
     let folder = table(true, json!({"delta.enableDeletionVectors": "true"}));
     let root = folder.path();
     let table = open(root).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     let all = rows_of(&k_values(0, 250), 3);
     let deleted = [u64::from(all[0]), u64::from(all[2]), 249];
     let mut with_vector = add(root, "a.parquet", Some("2024-01-31"));
@@ -141,7 +141,7 @@ async fn files_that_a_later_version_adds_are_scanned_until_they_are_built() {
     let folder = table(false, json!({}));
     let root = folder.path();
     let table = open(root).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     write(&root.join("c.parquet"), &batch(500, 50));
     commit(root, 1, &[add(root, "c.parquet", Some("2024-02-01"))]);
     let found = probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await;
@@ -168,14 +168,14 @@ async fn a_log_is_read_again_only_if_it_has_changed() {
     assert_eq!(names, ["00000000000000000000.json", "00000000000000000001.json"]);
     assert!(asked.iter().all(|operation| operation.starts_with("head ")), "{asked:?}");
     // The indexes are new, the log is not: it is not read, and the indexes are seen.
-    mark(&table).await;
+    create_indexes(&table).await;
     operations.clear();
-    let marked = table.snapshot().await.unwrap();
+    let indexed = table.snapshot().await.unwrap();
     assert_eq!(
-        (marked.has_indexes(), operations.matching("get").iter().any(|read| read.contains("_delta_log"))),
+        (indexed.has_indexes(), operations.matching("get").iter().any(|read| read.contains("_delta_log"))),
         (true, false)
     );
-    assert!(std::ptr::eq(marked.files(), table.snapshot().await.unwrap().files()));
+    assert!(std::ptr::eq(indexed.files(), table.snapshot().await.unwrap().files()));
     // A commit.
     write(&root.join("c.parquet"), &batch(500, 50));
     commit(root, 1, &[add(root, "c.parquet", None)]);

@@ -9,7 +9,7 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 
-use crate::fixture::{certain, equals, folder, k_values, mark, open, probe, rows_of, spec};
+use crate::fixture::{certain, create_indexes, equals, folder, k_values, open, probe, rows_of, spec};
 use crate::layer::{Layer, Log};
 
 /// A table in memory behind a layer; the data come from a local folder.
@@ -30,10 +30,10 @@ async fn open_in(memory: &Arc<dyn ObjectStore>, log: &Arc<Log>) -> lakemark_tabl
 }
 
 #[tokio::test]
-async fn a_remote_table_is_marked_and_probed() {
+async fn a_remote_table_is_indexed_and_probed() {
     let memory = in_memory(2).await;
     let table = open_in(&memory, &Log::new()).await.unwrap();
-    mark(&table).await;
+    create_indexes(&table).await;
     let found = probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await;
     assert_eq!(certain(&found.files[1]), rows_of(&k_values(250, 250), 3));
     assert!(table.verify().await.unwrap().is_ok());
@@ -79,7 +79,7 @@ async fn a_full_disk_says_that_nothing_is_lost() {
     let memory = in_memory(1).await;
     let log = Log::new();
     let table = open_in(&memory, &log).await.unwrap();
-    mark(&table).await;
+    create_indexes(&table).await;
     log.clear();
     // The put of the manifest is the last operation of a declaration.
     open_in(&memory, &Log::new()).await.unwrap().create_index(spec("s"), false).await.unwrap();
@@ -131,7 +131,7 @@ async fn a_disk_that_fills_up_in_the_middle_of_a_build_loses_nothing() {
     }
     let folder = folder(1);
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     let distinct: Int32Array = (0..30_000).map(|row| Some(row * 7)).collect();
     let batch = RecordBatch::try_from_iter([("k", Arc::new(distinct) as ArrayRef)]).unwrap();
     crate::fixture::write(&folder.path().join("f0001.parquet"), &batch);
@@ -147,8 +147,8 @@ async fn a_disk_that_fills_up_in_the_middle_of_a_build_loses_nothing() {
         .unwrap();
     let text = String::from_utf8_lossy(&done.stdout);
     assert!(done.status.success() && text.contains("1 passed"), "{text}");
-    let marks = std::fs::read_dir(folder.path().join("_lakemark/marks")).unwrap();
-    assert_eq!(marks.count(), 1, "temporary files are removed");
+    let index_files = std::fs::read_dir(folder.path().join("_lakemark/marks")).unwrap();
+    assert_eq!(index_files.count(), 1, "temporary files are removed");
     let snapshot = table.snapshot().await.unwrap();
     let found = probe(&snapshot, &equals("k", 3)).await;
     assert_eq!(certain(&found.files[0]), rows_of(&k_values(0, 250), 3));

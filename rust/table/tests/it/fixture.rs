@@ -56,7 +56,7 @@ pub fn spec_with(column: &str, key: &str, value: &str) -> IndexSpec {
 }
 
 /// Declares an index on `k` and builds it.
-pub async fn mark(table: &Table) -> BuildReport {
+pub async fn create_indexes(table: &Table) -> BuildReport {
     table.create_index(spec("k"), false).await.unwrap();
     table.build(BuildOptions::default()).await.unwrap()
 }
@@ -78,7 +78,7 @@ pub fn is_null(column: &str) -> Predicate {
 }
 
 pub async fn probe(snapshot: &Snapshot, predicate: &Predicate) -> lakemark_table::Probe {
-    snapshot.probe(predicate, &ProbeOptions { use_cache: false, ..ProbeOptions::default() }).await.unwrap()
+    snapshot.probe(predicate, &ProbeOptions { selection_cache: false, ..ProbeOptions::default() }).await.unwrap()
 }
 
 /// Rows that a file's probe says are certainly chosen; panics where it is unknown or uncertain.

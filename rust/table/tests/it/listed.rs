@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use lakemark_table::{FileProbe, Snapshot};
 
-use crate::fixture::{batch, certain, equals, folder, k_values, mark, open, probe, rows_of, write};
+use crate::fixture::{batch, certain, create_indexes, equals, folder, k_values, open, probe, rows_of, write};
 
 fn are_shared(one: &Snapshot, other: &Snapshot) -> bool {
     std::ptr::eq(one.files(), other.files())
@@ -34,19 +34,19 @@ async fn snapshots_share_the_files_until_something_changes() {
     let (first, second) = (table.snapshot().await.unwrap(), table.snapshot().await.unwrap());
     assert!(are_shared(&first, &second));
     // A manifest: the same files with indexes.
-    mark(&table).await;
-    let marked = table.snapshot().await.unwrap();
-    assert!(!are_shared(&first, &marked));
-    assert!(are_shared(&marked, &table.snapshot().await.unwrap()));
+    create_indexes(&table).await;
+    let indexed = table.snapshot().await.unwrap();
+    assert!(!are_shared(&first, &indexed));
+    assert!(are_shared(&indexed, &table.snapshot().await.unwrap()));
     let expected = |file: usize| rows_of(&k_values(file * 250, 250), 3);
-    assert_eq!(found(&marked, 3).await, [expected(0), expected(1), expected(2)]);
+    assert_eq!(found(&indexed, 3).await, [expected(0), expected(1), expected(2)]);
     // Other rows under a name that was there: seen, and scanned.
     let path = folder.path().join("f0001.parquet");
     write(&path, &batch(7, 200));
     let replaced = table.snapshot().await.unwrap();
     assert_eq!(found(&replaced, 3).await, [expected(0), vec![u32::MAX], expected(2)]);
     // The old snapshot keeps what it had.
-    assert_eq!(found(&marked, 3).await, [expected(0), expected(1), expected(2)]);
+    assert_eq!(found(&indexed, 3).await, [expected(0), expected(1), expected(2)]);
     // A new time alone, a file more, a file less.
     let untouched = folder.path().join("f0002.parquet");
     let later = SystemTime::now() + Duration::from_secs(10);

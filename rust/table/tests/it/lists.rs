@@ -136,11 +136,11 @@ async fn one_element_is_counted_without_its_rows() {
     build(&table, "tags").await;
     let snapshot = table.snapshot().await.unwrap();
     let read = std::cell::Cell::new(0);
-    let options = ProbeOptions { count_only: true, use_cache: false, ..ProbeOptions::default() };
+    let options = ProbeOptions { count_only: true, selection_cache: false, ..ProbeOptions::default() };
     let counted = async |predicate: &Predicate| {
         let found = snapshot.probe(predicate, &options).await.unwrap();
         // The rows of a file need postings.
-        read.set(found.report.index_bytes);
+        read.set(found.report.index_bytes_read);
         let of_file = |file: &FileProbe| match file {
             FileProbe::Counted { rows } => *rows,
             other => panic!("not counted: {other:?}"),

@@ -7,7 +7,9 @@ use arrow::datatypes::{DataType, Int64Type};
 use lakemark_index::Predicate;
 use lakemark_table::{ErrorKind, FileProbe, Table, TableFormat, TableOptions};
 
-use crate::fixture::{batch, certain, equals, folder, is_null, k_values, mark, open, probe, rows_of, spec, write};
+use crate::fixture::{
+    batch, certain, create_indexes, equals, folder, is_null, k_values, open, probe, rows_of, spec, write,
+};
 
 fn paths(snapshot: &lakemark_table::Snapshot) -> Vec<&str> {
     snapshot.files().iter().map(|file| file.path.as_str()).collect()
@@ -55,7 +57,7 @@ async fn a_glob_is_indexed_in_a_store_of_its_own_and_says_so_without_one() {
     let store = tempfile::tempdir().unwrap();
     let options = TableOptions { store: Some(store.path().display().to_string()), ..TableOptions::default() };
     let table = Table::open(&glob, options).await.unwrap();
-    assert_eq!(mark(&table).await.files, 2);
+    assert_eq!(create_indexes(&table).await.files, 2);
     let found = probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await;
     assert_eq!(certain(&found.files[1]), rows_of(&k_values(250, 250), 3));
     assert!(!folder.path().join("_lakemark").exists());
@@ -105,7 +107,7 @@ async fn columns_may_be_missing_in_some_files_and_are_null_there() {
     let only: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
     write(&folder.path().join("b.parquet"), &RecordBatch::try_from_iter([("extra", only)]).unwrap());
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     let snapshot = table.snapshot().await.unwrap();
     let schema = snapshot.schema();
     assert_eq!(schema.fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>(), ["k", "s", "extra"]);

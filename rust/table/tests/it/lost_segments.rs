@@ -7,7 +7,9 @@ use std::sync::Arc;
 use lakemark_table::{BuildOptions, IndexSpec, Table, TableOptions};
 use object_store::ObjectStore;
 
-use crate::fixture::{batch, certain, equals, folder, k_values, mark, open, probe, rows_of, segments, spec, write};
+use crate::fixture::{
+    batch, certain, create_indexes, equals, folder, k_values, open, probe, rows_of, segments, spec, write,
+};
 use crate::layer::{Layer, Log};
 
 /// A table of files that came one by one, each with a build, and their segments.
@@ -93,7 +95,7 @@ async fn a_damaged_segment_is_built_again_by_a_build_that_verifies() {
 async fn all_of_them_are_built_again_where_the_folder_is_gone() {
     let folder = folder(3);
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     fs::remove_dir_all(folder.path().join("_lakemark/marks")).unwrap();
     assert_eq!(coverage(&table).await, 0.0);
     let report = table.build(BuildOptions::default()).await.unwrap();

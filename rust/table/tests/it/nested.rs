@@ -20,7 +20,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::delta::commit;
-use crate::fixture::{certain, equals, is_null, k_values, leaf, mark, open, probe, rows_of, spec, spec_with, write};
+use crate::fixture::{
+    certain, create_indexes, equals, is_null, k_values, leaf, open, probe, rows_of, spec, spec_with, write,
+};
 
 const ROWS: usize = 250;
 
@@ -198,7 +200,7 @@ async fn days_of_another_calendar_are_left_to_the_engine_and_their_neighbours_ar
 }
 
 #[tokio::test]
-async fn damage_is_found_and_touched_files_keep_their_marks() {
+async fn damage_is_found_and_touched_files_keep_their_indexes() {
     let folder = folder();
     let table = open(folder.path()).await;
     build(&table, "s.t.g").await;
@@ -209,8 +211,8 @@ async fn damage_is_found_and_touched_files_keep_their_marks() {
     assert!(matches!(&found.files[0], FileProbe::Known { certain, .. } if !certain.is_empty()), "by its hashes");
     assert_eq!(table.build(BuildOptions::default()).await.unwrap().adopted, 1);
 
-    let marks = folder.path().join("_lakemark/marks");
-    let segment = std::fs::read_dir(marks).unwrap().next().unwrap().unwrap().path();
+    let index_files = folder.path().join("_lakemark/marks");
+    let segment = std::fs::read_dir(index_files).unwrap().next().unwrap().unwrap().path();
     let mut bytes = std::fs::read(&segment).unwrap();
     bytes[80] ^= 1;
     std::fs::write(&segment, bytes).unwrap();
@@ -298,7 +300,7 @@ async fn files_from_before_a_field_was_added_are_files_of_nulls() {
     let protocol = json!({"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}});
     commit(root, 0, &[vec![protocol, metadata("none", &fields)], adds.to_vec()].concat());
     let table = open(root).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     table.create_index(spec("s.g"), false).await.unwrap();
     let report = table.build(BuildOptions::default()).await.unwrap();
     let declined: Vec<_> = report.declined.iter().map(|finding| finding.path.as_str()).collect();
@@ -331,7 +333,7 @@ async fn advice_looks_into_structs() {
     writer.close().unwrap();
     let table = open(folder.path()).await;
     let mut columns: Vec<String> =
-        table.advise(None).await.unwrap().indexes.into_iter().map(|mark| mark.column).collect();
+        table.advise(None).await.unwrap().indexes.into_iter().map(|proposal| proposal.column).collect();
     columns.sort();
     assert_eq!(columns, ["s.g", "s.n"]);
     for column in &columns {

@@ -12,7 +12,7 @@ use lakemark_index::Reason;
 use lakemark_table::{Change, ErrorKind, FileProbe, Operation, Result, Snapshot, WriteOptions};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use crate::fixture::{batch, equals, folder, mark, open, probe, segments, write};
+use crate::fixture::{batch, create_indexes, equals, folder, open, probe, segments, write};
 
 fn make_fifo(path: &Path) {
     mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
@@ -93,9 +93,9 @@ async fn fifos_sockets_and_devices_are_no_data_files() {
 }
 
 #[tokio::test]
-async fn law_1_what_is_no_file_in_the_place_of_a_segment_is_a_damaged_mark() {
+async fn law_1_what_is_no_file_in_the_place_of_a_segment_is_a_damaged_index() {
     let folder = folder(1);
-    mark(&*open(folder.path()).await).await;
+    create_indexes(&*open(folder.path()).await).await;
     let segment = &segments(folder.path())[0];
     let bytes = fs::read(segment).unwrap();
     let others: [&dyn Fn(); 4] = [
@@ -124,9 +124,9 @@ async fn law_1_what_is_no_file_in_the_place_of_a_segment_is_a_damaged_mark() {
 }
 
 #[tokio::test]
-async fn law_1_what_is_no_file_in_the_place_of_a_manifest_ends_the_use_of_marks() {
+async fn law_1_what_is_no_file_in_the_place_of_a_manifest_ends_the_use_of_indexes() {
     let folder = folder(1);
-    mark(&*open(folder.path()).await).await;
+    create_indexes(&*open(folder.path()).await).await;
     let manifests = folder.path().join("_lakemark/manifest");
     let mut all: Vec<_> = fs::read_dir(&manifests).unwrap().map(|entry| entry.unwrap().path()).collect();
     all.sort();

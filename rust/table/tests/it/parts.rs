@@ -226,7 +226,7 @@ async fn the_number_of_keys_alone_says_whether_a_search_may_be_worth_it() {
         std::fs::create_dir(&folder).unwrap();
         let snapshot = indexed(&folder, kind, key).await.snapshot().await.unwrap();
         let columns = ColumnReadCost { count: 1.0, decode: 4.0 };
-        let reading = ReadCost { output: columns, filter: columns, limit: None, told: None, above: 0.0 };
+        let reading = ReadCost { output: columns, filter: columns, limit: None, index_only: None, parent_cost: 0.0 };
         let values = snapshot.distinct_values("key").await.unwrap().unwrap() as f64;
         for (column, values, expected) in [
             ("key", 5.0, true),

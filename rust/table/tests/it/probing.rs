@@ -6,12 +6,12 @@ use lakemark_index::{KeyRanges, Predicate, Reason, Truth};
 use lakemark_table::{BuildOptions, FileProbe, ProbeOptions, Snapshot};
 
 use crate::fixture::{
-    batch, certain, equals, folder, int_key, is_null, k_values, leaf, mark, open, probe, rows_of, segments, spec,
-    spec_with, write,
+    batch, certain, create_indexes, equals, folder, int_key, is_null, k_values, leaf, open, probe, rows_of, segments,
+    spec, spec_with, write,
 };
 
 const COUNT: ProbeOptions =
-    ProbeOptions { use_index: true, count_only: true, use_cache: false, reading: None, physical_rows: false };
+    ProbeOptions { use_index: true, count_only: true, selection_cache: false, reading: None, physical_rows: false };
 
 async fn counted(snapshot: &Snapshot, predicate: &Predicate) -> u64 {
     let found = snapshot.probe(predicate, &COUNT).await.unwrap();
@@ -39,7 +39,7 @@ fn check_narrowing(files: &[FileProbe], truth: &[Vec<u32>]) {
 async fn every_test_finds_just_its_rows() {
     let folder = folder(3);
     let table = open(folder.path()).await;
-    let report = mark(&table).await;
+    let report = create_indexes(&table).await;
     assert_eq!((report.files, report.rows, report.segments), (3, 750, 1));
     let snapshot = table.snapshot().await.unwrap();
     for file in 0..3 {
@@ -71,7 +71,7 @@ async fn every_test_finds_just_its_rows() {
 async fn counts_come_from_the_directory_alone() {
     let folder = folder(3);
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     let snapshot = table.snapshot().await.unwrap();
     let all: Vec<Option<i32>> = k_values(0, 750);
     let count = |value| all.iter().filter(|have| **have == Some(value)).count() as u64;
@@ -90,7 +90,7 @@ async fn counts_come_from_the_directory_alone() {
 async fn the_report_tells_indexes_reasons_and_reads() {
     let folder = folder(2);
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     let snapshot = table.snapshot().await.unwrap();
     let unknown = Predicate::Unknown { reason: Reason::ExpressionNotSupported, text: "f(k) > 1".to_owned() };
     let predicate = Predicate::And(vec![equals("k", 3), equals("s", 1), unknown]);
@@ -100,9 +100,9 @@ async fn the_report_tells_indexes_reasons_and_reads() {
     assert_eq!(leaves[0].rows, Some(rows_of(&k_values(0, 500), 3).len() as u64));
     assert_eq!((leaves[1].index.as_deref(), leaves[1].reason), (None, Some(Reason::NoIndex)));
     assert_eq!(leaves[2].reason, Some(Reason::ExpressionNotSupported));
-    assert_eq!(found.report.rows_uncertain, leaves[0].rows.unwrap());
-    assert_eq!(found.report.rows_certain, 0);
-    assert!(found.report.index_reads >= 2 && found.report.index_bytes > 0);
+    assert_eq!(found.report.rows_rechecked, leaves[0].rows.unwrap());
+    assert_eq!(found.report.rows_exact, 0);
+    assert!(found.report.index_reads >= 2 && found.report.index_bytes_read > 0);
     let json = serde_json::to_value(&found.report).unwrap();
     assert_eq!(json["leaves"][1]["reason"], "no_index");
     assert!(found.report.to_string().contains("index k_bitmap"));
@@ -112,7 +112,7 @@ async fn the_report_tells_indexes_reasons_and_reads() {
 async fn a_switched_off_index_is_not_read() {
     let folder = folder(2);
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     let snapshot = table.snapshot().await.unwrap();
     let off = ProbeOptions { use_index: false, ..ProbeOptions::default() };
     let found = snapshot.probe(&equals("k", 3), &off).await.unwrap();
@@ -158,7 +158,7 @@ async fn law_1_the_index_only_narrows() {
     assert_eq!(found.report.coverage, 1.0);
 
     // Deleted index files: all is scanned, but for what the process remembers of them.
-    let remembering = ProbeOptions { use_cache: true, ..ProbeOptions::default() };
+    let remembering = ProbeOptions { selection_cache: true, ..ProbeOptions::default() };
     let first = table.snapshot().await.unwrap().probe(&predicate, &remembering).await.unwrap();
     assert!(first.report.index_reads > 0);
     for segment in segments(folder.path()) {
@@ -182,7 +182,7 @@ async fn law_1_same_size_other_content_is_seen() {
     let path = folder.path().join("x.parquet");
     write(&path, &batch(0, 250));
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     // A touched file proves itself by its fingerprints.
     let bytes = fs::read(&path).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(20));
@@ -203,7 +203,7 @@ async fn law_1_same_size_other_content_is_seen() {
 async fn law_5_no_byte_is_believed_unchecked() {
     let folder = folder(2);
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     let segment = segments(folder.path()).remove(0);
     let good = fs::read(&segment).unwrap();
     let truth: Vec<Vec<u32>> = (0..2).map(|file| rows_of(&k_values(file * 250, 250), 3)).collect();
@@ -229,7 +229,7 @@ async fn law_5_no_byte_is_believed_unchecked() {
 async fn law_5_a_damaged_manifest_gives_a_scan_and_stops_builds() {
     let folder = folder(2);
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     let manifests = fs::read_dir(folder.path().join("_lakemark/manifest")).unwrap();
     let newest = manifests.map(|entry| entry.unwrap().path()).max().unwrap();
     let mut bytes = fs::read(&newest).unwrap();
@@ -249,7 +249,7 @@ async fn law_5_a_damaged_manifest_gives_a_scan_and_stops_builds() {
         assert!(error.to_string().contains("delete the store folder"), "{error}");
     }
     fs::remove_dir_all(folder.path().join("_lakemark")).unwrap();
-    mark(&table).await;
+    create_indexes(&table).await;
     assert_eq!(probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await.report.coverage, 1.0);
 }
 
@@ -267,10 +267,10 @@ pub fn copy_tree(from: &std::path::Path, to: &std::path::Path) {
 }
 
 #[tokio::test]
-async fn a_copied_table_brings_its_marks() {
+async fn a_copied_table_brings_its_indexes() {
     let folder = folder(2);
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     let copy = tempfile::tempdir().unwrap();
     copy_tree(folder.path(), copy.path());
     let found = probe(&open(copy.path()).await.snapshot().await.unwrap(), &equals("k", 3)).await;

@@ -13,7 +13,7 @@ use object_store::memory::InMemory;
 use object_store::path::Path as StorePath;
 use object_store::{ObjectStore, ObjectStoreExt};
 
-use crate::fixture::{certain, equals, mark, open, probe, write};
+use crate::fixture::{certain, create_indexes, equals, open, probe, write};
 use crate::layer::{Layer, Log};
 
 /// A file of 100 rows of one value; whatever the value, it has the same length.
@@ -47,7 +47,7 @@ async fn law_1_a_file_that_is_written_over_with_its_size_and_time_is_not_taken_f
     let (folder, other) = (table_of(1), table_of(5));
     let path = folder.path().join("f.parquet");
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     let before = table.snapshot().await.unwrap();
     assert_eq!(certain(&probe(&before, &equals("k", 1)).await.files[0]).len(), 100);
     write_over(&path, &other.path().join("f.parquet"));
@@ -69,7 +69,7 @@ async fn a_file_that_gets_a_link_or_other_permissions_is_taken_over_by_the_next_
     let folder = table_of(1);
     let path = folder.path().join("f.parquet");
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     fs::hard_link(&path, folder.path().join("copy")).unwrap();
     let steps: [&dyn Fn(); 2] = [&|| fs::remove_file(folder.path().join("copy")).unwrap(), &|| {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
@@ -100,7 +100,7 @@ async fn law_1_without_tags_a_file_that_was_young_when_it_was_indexed_is_compare
     *log.time.lock().unwrap() = Some((SystemTime::now() + std::time::Duration::from_secs(3600)).into());
     let layer = |_: Arc<dyn ObjectStore>| Layer::over(Arc::clone(&memory), &log);
     let table = lakemark_table::Table::open_layered("memory:///t", TableOptions::default(), &layer).await.unwrap();
-    mark(&table).await;
+    create_indexes(&table).await;
     let snapshot = table.snapshot().await.unwrap();
     assert_eq!(snapshot.indexes()[0].files_covered, 0, "it was written a moment ago");
     assert_eq!(certain(&probe(&snapshot, &equals("k", 1)).await.files[0]).len(), 100);

@@ -72,10 +72,10 @@ async fn files_that_one_condition_rules_out_are_not_asked_about_the_others() {
     let range = KeyRanges::between(Bound::Included(int_key(7 * 250 + 23)), Bound::Included(int_key(7 * 250 + 24)));
     let of_range = leaf("id", range);
     let columns = ColumnReadCost { count: 1.0, decode: 4.0 };
-    let reading = Some(ReadCost { output: columns, filter: columns, limit: None, told: None, above: 0.0 });
+    let reading = Some(ReadCost { output: columns, filter: columns, limit: None, index_only: None, parent_cost: 0.0 });
     for (reading, expected) in [(None, k_reads + id_reads), (reading, id_reads + of_one_file)] {
         for predicate in [both(&of_range, &of_k), both(&of_k, &of_range)] {
-            let options = ProbeOptions { use_cache: false, reading, ..ProbeOptions::default() };
+            let options = ProbeOptions { selection_cache: false, reading, ..ProbeOptions::default() };
             let found = snapshot.probe(&predicate, &options).await.unwrap();
             assert_eq!(found.report.index_reads, expected, "{reading:?}");
             assert_eq!(certain(&found.files[7]), [23]);

@@ -30,7 +30,7 @@ fn batch(file: i64) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns.map(|(name, values)| (name, values, true))).unwrap()
 }
 
-async fn marked(files: i64, per_segment: &str) -> (TempDir, Arc<Table>) {
+async fn indexed(files: i64, per_segment: &str) -> (TempDir, Arc<Table>) {
     let folder = tempfile::tempdir().unwrap();
     for file in 0..files {
         write(&folder.path().join(format!("f{file}.parquet")), &batch(file));
@@ -131,7 +131,7 @@ async fn sums_are_those_of_the_rows_in_every_group() {
         }),
     ];
     for per_segment in ["1", "16"] {
-        let (_folder, table) = marked(3, per_segment).await;
+        let (_folder, table) = indexed(3, per_segment).await;
         let snapshot = table.snapshot().await.unwrap();
         let batches: Vec<RecordBatch> = (0..3).map(batch).collect();
         for (predicate, chosen) in &cases {
@@ -153,7 +153,7 @@ async fn sums_are_those_of_the_rows_in_every_group() {
 
 #[tokio::test]
 async fn the_sum_of_all_rows_is_in_the_directory() {
-    let (_folder, table) = marked(2, "16").await;
+    let (_folder, table) = indexed(2, "16").await;
     let snapshot = table.snapshot().await.unwrap();
     // The first question reads the directory.
     for reads in [1, 0] {
@@ -172,7 +172,7 @@ async fn the_sum_of_all_rows_is_in_the_directory() {
 
 #[tokio::test]
 async fn law_5_slices_that_are_damaged_are_not_summed() {
-    let (folder, table) = marked(1, "16").await;
+    let (folder, table) = indexed(1, "16").await;
     let snapshot = table.snapshot().await.unwrap();
     assert_eq!(tally(&snapshot, &["v"], Some("v"), &equals("k", 3)).await.answered, [true]);
     // Of every segment the first half, so that slices and postings are hit and the directories at the end are not.

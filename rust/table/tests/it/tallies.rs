@@ -9,7 +9,9 @@ use arrow::util::display::array_value_to_string;
 use lakemark_index::{KeyRanges, Predicate};
 use lakemark_table::{BuildOptions, GroupCountRequest, GroupCounts, MinMax, MinMaxRequest, Probe, Snapshot};
 
-use crate::fixture::{batch, equals, folder, int_key, is_null, leaf, mark, open, probe, spec, spec_with, write};
+use crate::fixture::{
+    batch, create_indexes, equals, folder, int_key, is_null, leaf, open, probe, spec, spec_with, write,
+};
 
 /// Rows by the text of their values.
 type Counts = BTreeMap<Vec<String>, u64>;
@@ -90,7 +92,7 @@ async fn values_and_pairs_are_counted_as_a_scan_counts_them() {
 async fn without_a_choice_of_rows_no_posting_is_read() {
     let folder = folder(4);
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     let snapshot = table.snapshot().await.unwrap();
     let files = probe(&snapshot, &whole()).await.files;
     for reads in [1, 0] {
@@ -152,7 +154,7 @@ async fn bounds_take_in_what_every_column_knows() {
 async fn law_5_values_that_are_damaged_are_not_believed() {
     let folder = folder(2);
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     let segment = fs::read_dir(folder.path().join("_lakemark/marks")).unwrap().next().unwrap().unwrap().path();
     let snapshot = table.snapshot().await.unwrap();
     let found = probe(&snapshot, &whole()).await;
@@ -177,7 +179,7 @@ async fn law_5_values_that_are_damaged_are_not_believed() {
 async fn columns_without_an_index_are_not_told() {
     let folder = folder(1);
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     table.create_index(spec("s"), false).await.unwrap();
     let snapshot = table.snapshot().await.unwrap();
     assert!(

@@ -18,7 +18,7 @@ fn value(row: usize) -> Option<i32> {
     (!row.is_multiple_of(11)).then_some((row * 7_919 % 20_011) as i32)
 }
 
-async fn unmarked(folder: &std::path::Path) -> Arc<Table> {
+async fn unindexed(folder: &std::path::Path) -> Arc<Table> {
     for file in 0..2 {
         let half = ROWS / 2;
         let k: ArrayRef = Arc::new(Int32Array::from_iter((file * half..(file + 1) * half).map(value)));
@@ -28,7 +28,7 @@ async fn unmarked(folder: &std::path::Path) -> Arc<Table> {
 }
 
 async fn table(folder: &std::path::Path, encoding: &str) -> Arc<Table> {
-    let table = unmarked(folder).await;
+    let table = unindexed(folder).await;
     table.create_index(spec_with("k", "encoding", encoding), false).await.unwrap();
     table.build(BuildOptions::default()).await.unwrap();
     table
@@ -88,11 +88,11 @@ async fn the_first_rows_are_among_those_that_are_read() {
 #[tokio::test]
 async fn a_value_within_a_leaf_is_a_bound() {
     let folder = tempfile::tempdir().unwrap();
-    let marked = unmarked(folder.path()).await;
+    let table = unindexed(folder.path()).await;
     let spec = IndexSpec { kind: Some(IndexKind::Key), ..spec("k") };
-    marked.create_index(spec, false).await.unwrap();
-    marked.build(BuildOptions::default()).await.unwrap();
-    let snapshot = marked.snapshot().await.unwrap();
+    table.create_index(spec, false).await.unwrap();
+    table.build(BuildOptions::default()).await.unwrap();
+    let snapshot = table.snapshot().await.unwrap();
     for descending in [false, true] {
         let request = request(descending, false, 10);
         let found = cut(&snapshot, &ALL, &request).await.expect("a bound");
@@ -121,8 +121,8 @@ async fn rows_that_a_filter_leaves_out_do_not_count() {
 #[tokio::test]
 async fn where_nothing_is_known_or_saved_the_plan_stays() {
     let folder = tempfile::tempdir().unwrap();
-    let marked = table(folder.path(), "equality").await;
-    let snapshot = marked.snapshot().await.unwrap();
+    let indexed = table(folder.path(), "equality").await;
+    let snapshot = indexed.snapshot().await.unwrap();
     assert!(cut(&snapshot, &ALL, &request(false, false, ROWS as u64)).await.is_none());
     let none = TopKRequest { column: "absent".to_owned(), ..request(false, false, 1) };
     assert!(cut(&snapshot, &ALL, &none).await.is_none());
@@ -131,7 +131,7 @@ async fn where_nothing_is_known_or_saved_the_plan_stays() {
         &folder.path().join("later.parquet"),
         &RecordBatch::try_from_iter([("k", Arc::new(Int32Array::from(vec![-5; 300])) as ArrayRef)]).unwrap(),
     );
-    let snapshot = marked.snapshot().await.unwrap();
+    let snapshot = indexed.snapshot().await.unwrap();
     let found = cut(&snapshot, &ALL, &request(false, false, 5)).await.expect("a bound");
     let later = snapshot.files().iter().position(|file| file.path == "later.parquet").unwrap();
     match &found.files[later] {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lakemark_table::{BuildOptions, ErrorKind, ProbeOptions, Table, TableOptions};
 use object_store::ObjectStore;
 
-use crate::fixture::{certain, equals, folder, k_values, mark, open, probe, rows_of, spec};
+use crate::fixture::{certain, create_indexes, equals, folder, k_values, open, probe, rows_of, spec};
 use crate::layer::{Layer, Log};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -52,7 +52,7 @@ async fn many_declarations_at_once_all_count_and_one_name_is_given_once() {
 async fn law_4_manifests_are_written_once_and_their_number_grows() {
     let folder = folder(1);
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     let manifests = folder.path().join("_lakemark/manifest");
     let read = || {
         let mut files: Vec<_> = std::fs::read_dir(&manifests).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -77,7 +77,7 @@ async fn law_4_manifests_are_written_once_and_their_number_grows() {
 async fn an_index_dropped_while_it_is_built_leaves_nothing_behind() {
     let folder = folder(2);
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     let snapshot = table.snapshot().await.unwrap();
     table.drop_index("k_bitmap", false).await.unwrap();
     // A reader of the older snapshot loses its indexes, not its answer.
@@ -87,14 +87,14 @@ async fn an_index_dropped_while_it_is_built_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn opening_a_marked_table_of_1000_files_takes_two_reads_of_the_store() {
+async fn opening_an_indexed_table_of_1000_files_takes_two_reads_of_the_store() {
     let folder = tempfile::tempdir().unwrap();
     crate::fixture::write(&folder.path().join("f0000.parquet"), &crate::fixture::batch(0, 10));
     for file in 1..1000 {
         std::fs::copy(folder.path().join("f0000.parquet"), folder.path().join(format!("f{file:04}.parquet"))).unwrap();
     }
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     let log = Log::new();
     let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
     let table = Table::open_layered(folder.path().to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
@@ -121,7 +121,7 @@ async fn everything_can_run_in_a_task_of_its_own() {
         assert!(table.verify().await?.is_ok());
         let options = ProbeOptions { count_only: true, ..ProbeOptions::default() };
         let found = table.snapshot().await?.probe(&equals("k", 3), &options).await?;
-        Ok::<_, lakemark_table::Error>(found.report.rows_certain)
+        Ok::<_, lakemark_table::Error>(found.report.rows_exact)
     });
     assert_eq!(count.await.unwrap().unwrap(), rows_of(&k_values(0, 500), 3).len() as u64);
 }

@@ -11,7 +11,7 @@ use lakemark_format::Manifest;
 use lakemark_table::{BuildOptions, ErrorKind, Table, TableOptions, VacuumOptions, VacuumReport};
 use object_store::ObjectStore;
 
-use crate::fixture::{certain, equals, folder, k_values, mark, open, probe, rows_of, spec};
+use crate::fixture::{certain, create_indexes, equals, folder, k_values, open, probe, rows_of, spec};
 use crate::layer::{Layer, Log};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -44,7 +44,7 @@ fn files(folder: &Path) -> BTreeSet<String> {
 async fn used_store(young: u64) -> (tempfile::TempDir, String) {
     let folder = folder(2);
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     let first = files(folder.path());
     table.create_index(spec("s"), false).await.unwrap();
     table.build(BuildOptions::default()).await.unwrap();
@@ -189,7 +189,7 @@ async fn a_table_without_a_store_has_nothing_to_vacuum() {
 async fn a_thousand_manifests_open_with_the_same_reads_as_one() {
     let folder = folder(1);
     let table = open(folder.path()).await;
-    mark(&table).await;
+    create_indexes(&table).await;
     let newest = fs::read(store(folder.path()).join(manifest(2))).unwrap();
     let mut copy = Manifest::decode(&newest).unwrap();
     for number in 3..=1000 {

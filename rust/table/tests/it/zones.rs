@@ -63,7 +63,7 @@ async fn a_key_leaves_its_zone_and_a_missing_one_leaves_nothing() {
             assert_eq!(uncertain(&found.files[file]), Vec::<u32>::new(), "{kind}");
         }
         let report = &found.report;
-        assert_eq!((report.files_pruned, report.row_groups_pruned, report.rows_uncertain), (3, 11, 10), "{kind}");
+        assert_eq!((report.files_pruned, report.row_groups_pruned, report.rows_rechecked), (3, 11, 10), "{kind}");
         assert_eq!(report.leaves[0].index.as_deref(), Some(info.name.as_str()));
         // One read opens the segment, one answers.
         assert_eq!((report.index_reads, report.coverage), (2, 1.0), "{kind}");
@@ -86,7 +86,7 @@ async fn ranges_are_certain_inside_of_fences_and_a_summary_cannot_tell_them() {
     table.drop_index("id_bloom_tree", false).await.unwrap();
     let snapshot = built(&table, spec("summary", "id", &[])).await;
     let found = probe(&snapshot, &leaf("id", range)).await;
-    assert_eq!(found.report.files_unknown, 2);
+    assert_eq!(found.report.files_scanned, 2);
 }
 
 #[tokio::test]
@@ -158,21 +158,21 @@ async fn law_5_a_damaged_or_missing_filter_is_named_and_its_files_are_scanned() 
     for kind in KINDS {
         let (folder, table) = table_of_ids(2, false).await;
         built(&table, spec(kind, "id", &[])).await;
-        let marks = folder.path().join("_lakemark/marks");
-        let path = std::fs::read_dir(&marks).unwrap().next().unwrap().unwrap().path();
+        let index_files = folder.path().join("_lakemark/marks");
+        let path = std::fs::read_dir(&index_files).unwrap().next().unwrap().unwrap().path();
         let mut bytes = std::fs::read(&path).unwrap();
         bytes[100] ^= 1;
         std::fs::write(&path, bytes).unwrap();
         let snapshot = open(folder.path()).await.snapshot().await.unwrap();
         let found = probe(&snapshot, &equals("id", 100)).await;
         assert_eq!(found.report.leaves[0].reason, Some(Reason::SegmentCorrupt), "{kind}");
-        assert_eq!(found.report.files_unknown, 2);
+        assert_eq!(found.report.files_scanned, 2);
         assert!(!table.verify().await.unwrap().is_ok());
         std::fs::remove_file(&path).unwrap();
-        let options = ProbeOptions { use_cache: false, ..ProbeOptions::default() };
+        let options = ProbeOptions { selection_cache: false, ..ProbeOptions::default() };
         let found =
             open(folder.path()).await.snapshot().await.unwrap().probe(&equals("id", 102), &options).await.unwrap();
-        assert_eq!(found.report.files_unknown, 2, "{kind}");
+        assert_eq!(found.report.files_scanned, 2, "{kind}");
     }
 }
 
@@ -182,9 +182,10 @@ async fn appending_leaves_the_segments_that_are_there() {
     for kind in KINDS {
         let (folder, table) = table_of_ids(2, false).await;
         built(&table, spec(kind, "id", &[("fpp", "1e-9")])).await;
-        let marks = folder.path().join("_lakemark/marks");
+        let index_files = folder.path().join("_lakemark/marks");
         let listed = || {
-            let mut files: Vec<_> = std::fs::read_dir(&marks).unwrap().map(|entry| entry.unwrap().path()).collect();
+            let mut files: Vec<_> =
+                std::fs::read_dir(&index_files).unwrap().map(|entry| entry.unwrap().path()).collect();
             files.sort();
             files.into_iter().map(|path| (std::fs::read(&path).unwrap(), path)).collect::<Vec<_>>()
         };
@@ -211,7 +212,7 @@ async fn a_summary_is_asked_before_many_segments_of_keys() {
         // Directories are remembered by then.
         probe(&snapshot, &equals("id", 1_000_001)).await;
         let found = probe(&snapshot, &equals("id", key)).await;
-        (certain(&found.files[7]), found.report.index_reads, found.report.rows_certain)
+        (certain(&found.files[7]), found.report.index_reads, found.report.rows_exact)
     };
     // Every segment says that its list of NULL is empty without a read; a leaf is read where the key lies between the first keys.
     let alone = reads(2 * (7 * 250 + 123)).await;

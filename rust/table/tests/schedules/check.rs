@@ -165,7 +165,7 @@ fn explains(template: &Template, records: &[Record], order: &[&Made<'_>], found:
         states.push(rows);
     }
     let others = Others::of(records, template.is_delta);
-    // Which rows of other programs were hidden by pending changes, at which step.
+    // Which rows of other programs were deleted by buffered changes, at which step.
     let mut hidden_since: BTreeMap<i64, usize> = BTreeMap::new();
     let mut reads: Vec<(&Record, Option<u64>, &Rows)> = Vec::new();
     for record in records {
@@ -251,7 +251,7 @@ impl Others {
         Self(others)
     }
 
-    /// The rows are ours and those that others added, but for those that pending changes hide. What was hidden once stays so. Gives the
+    /// The rows are ours and those that others added, but for those that buffered changes delete. What was deleted once stays so. Gives the
     /// keys that are hidden.
     fn explain(
         &self,
@@ -274,7 +274,10 @@ impl Others {
             match there {
                 Some(()) if *begun > to => return Err(format!("{key} is there before it was added")),
                 Some(()) if !is_beside_migration && hidden_since.get(key).is_some_and(|since| *since < from) => {
-                    return Err(format!("the row {text}, which pending changes hid, is back: {:?}", found.get(key)));
+                    return Err(format!(
+                        "the row {text}, which buffered changes deleted, is back: {:?}",
+                        found.get(key)
+                    ));
                 }
                 Some(()) => {}
                 None if *ended < from => hidden.push(*key),

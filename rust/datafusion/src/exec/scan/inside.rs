@@ -21,24 +21,24 @@ use crate::read::damage::NamedRows;
 
 /// The scan of exact rows, that of all others, and those of buffered rows.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Inner {
-    pub(super) certain: Option<Arc<dyn ExecutionPlan>>,
-    pub(super) checked: Option<Arc<dyn ExecutionPlan>>,
-    pub(super) pending: Vec<Arc<dyn ExecutionPlan>>,
+pub(super) struct InnerScans {
+    pub(super) exact: Option<Arc<dyn ExecutionPlan>>,
+    pub(super) recheck: Option<Arc<dyn ExecutionPlan>>,
+    pub(super) buffered: Vec<Arc<dyn ExecutionPlan>>,
     /// Index-only rows, in place of rows that are not read.
     pub(super) index_only: IndexOnlyRows,
 }
 
-impl Inner {
+impl InnerScans {
     /// The scans.
     pub(super) fn plans(&self) -> impl Iterator<Item = &Arc<dyn ExecutionPlan>> {
-        [&self.certain, &self.checked].into_iter().flatten().chain(&self.pending)
+        [&self.exact, &self.recheck].into_iter().flatten().chain(&self.buffered)
     }
 }
 
 /// Opens a partition of the scans inside.
 pub(super) fn opened(
-    inner: &Inner,
+    inner: &InnerScans,
     partition: usize,
     context: &Arc<TaskContext>,
     schema: &SchemaRef,

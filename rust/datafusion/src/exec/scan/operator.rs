@@ -26,7 +26,7 @@ use lakemark_table::TopKRequest;
 use super::LakemarkScanExec;
 use super::inside::{in_order, nodes, opened};
 use crate::exec::index_only::PartitionOf;
-use crate::expr::projection::{Wanted, have_lambdas};
+use crate::expr::projection::{FieldProjection, have_lambdas};
 use crate::read::statistics::share_of;
 
 /// Metrics that every operator has; those of the scans inside would be counted twice.
@@ -42,7 +42,8 @@ const OWN_METRICS: [&str; 7] = [
 
 impl DisplayAs for LakemarkScanExec {
     fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns: Vec<_> = self.parts.named.fields().iter().map(|field| column::display(field.name())).collect();
+        let columns: Vec<_> =
+            self.parts.table_schema.fields().iter().map(|field| column::display(field.name())).collect();
         write!(f, "LakemarkScanExec: {}, projection=[{}]", self.parts.summary, columns.join(", "))?;
         if let Some(fetch) = self.parts.fetch {
             write!(f, ", fetch={fetch}")?;
@@ -184,8 +185,8 @@ impl ExecutionPlan for LakemarkScanExec {
 
     /// Fields that are taken out of structs are read alone. Whatever else is computed is computed above.
     fn try_swapping_with_projection(&self, projection: &ProjectionExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let (exprs, named) = (projection.expr(), &self.parts.named);
-        let wanted = Wanted::by(exprs.iter().map(|own| &own.expr), named)?;
+        let (exprs, table_schema) = (projection.expr(), &self.parts.table_schema);
+        let wanted = FieldProjection::by(exprs.iter().map(|own| &own.expr), table_schema)?;
         if !wanted.has_fields() || !self.filters.is_empty() || self.first_rows.is_some() {
             return Ok(None);
         }
@@ -193,7 +194,7 @@ impl ExecutionPlan for LakemarkScanExec {
             return Ok(None);
         }
         let each = wanted.each();
-        let own: Option<Vec<usize>> = exprs.iter().map(|own| wanted.place(&own.expr, named)).collect();
+        let own: Option<Vec<usize>> = exprs.iter().map(|own| wanted.index_of(&own.expr, table_schema)).collect();
         if let Some(places) = own {
             let given: Vec<_> = places.into_iter().filter_map(|place| each.get(place).cloned()).collect();
             return Ok(Some(Arc::new(self.giving(&given, projection.schema())?)));
@@ -203,7 +204,8 @@ impl ExecutionPlan for LakemarkScanExec {
         let schema = ProjectionExprs::new(each.iter().map(shown)).project_schema(&self.parts.schema)?;
         let scan = Arc::new(self.giving(each, Arc::new(schema))?);
         let given = scan.schema();
-        let over = |own: &ProjectionExpr| Ok(ProjectionExpr::new(wanted.over(&own.expr, named, &given)?, &own.alias));
+        let over =
+            |own: &ProjectionExpr| Ok(ProjectionExpr::new(wanted.over(&own.expr, table_schema, &given)?, &own.alias));
         let exprs = exprs.iter().map(over).collect::<Result<Vec<_>>>()?;
         let above = ProjectionExec::try_new_with_schema_metadata(exprs, scan, projection.schema().as_ref())?;
         Ok(Some(Arc::new(above)))
@@ -216,8 +218,8 @@ impl ExecutionPlan for LakemarkScanExec {
     fn with_fetch(&self, fetch: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
         let mut limited = self.clone();
         limited.parts.fetch = fetch;
-        if let Some(with_fetch) = limited.parts.certain.as_ref().and_then(|plan| plan.with_fetch(fetch)) {
-            limited.parts.certain = Some(with_fetch);
+        if let Some(with_fetch) = limited.parts.exact.as_ref().and_then(|plan| plan.with_fetch(fetch)) {
+            limited.parts.exact = Some(with_fetch);
         }
         Some(Arc::new(limited))
     }

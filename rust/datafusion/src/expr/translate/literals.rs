@@ -18,7 +18,7 @@ pub(super) struct ColumnRef<'a> {
 }
 
 /// Where a literal lies among the values of a column.
-pub(super) enum Place {
+pub(super) enum LiteralPlace {
     Null,
     At(Key),
     /// Less than every value of the column's type.
@@ -27,7 +27,7 @@ pub(super) enum Place {
     Above,
 }
 
-impl Place {
+impl LiteralPlace {
     /// The key of a value of the column's type.
     pub(super) fn key(self) -> Option<Key> {
         match self {
@@ -77,12 +77,12 @@ fn value_type(data_type: &DataType) -> &DataType {
 }
 
 /// The literal's place in the column's domain, or why it has none.
-pub(super) fn place(column: &ColumnRef<'_>, literal: &ScalarValue) -> Result<Place, Reason> {
+pub(super) fn place(column: &ColumnRef<'_>, literal: &ScalarValue) -> Result<LiteralPlace, Reason> {
     let Some(key_type) = key_type_of(column.data_type) else {
         return Err(Reason::TypeNotIndexed);
     };
     if literal.is_null() {
-        return Ok(Place::Null);
+        return Ok(LiteralPlace::Null);
     }
     let literal = match literal {
         ScalarValue::Dictionary(_, value) => value.as_ref(),
@@ -99,22 +99,22 @@ pub(super) fn place(column: &ColumnRef<'_>, literal: &ScalarValue) -> Result<Pla
     };
     let array = literal.to_array().map_err(|_| Reason::LiteralNotRepresentable)?;
     match encode_literal(array.as_ref()) {
-        Some(LiteralKey::Key(key)) => Ok(Place::At(key)),
-        Some(LiteralKey::Null) => Ok(Place::Null),
+        Some(LiteralKey::Key(key)) => Ok(LiteralPlace::At(key)),
+        Some(LiteralKey::Null) => Ok(LiteralPlace::Null),
         None => Err(Reason::LiteralNotRepresentable),
     }
 }
 
 /// An integer literal as a value of the column's integer type, or on which side it lies outside.
-fn integer_place(data_type: &DataType, literal: &ScalarValue) -> Result<Result<ScalarValue, Place>, Reason> {
+fn integer_place(data_type: &DataType, literal: &ScalarValue) -> Result<Result<ScalarValue, LiteralPlace>, Reason> {
     let (Some((min, max)), Some(value)) = (integer_range(data_type), integer_value(literal)) else {
         return Err(Reason::LiteralNotRepresentable);
     };
     if value < min {
-        return Ok(Err(Place::Below));
+        return Ok(Err(LiteralPlace::Below));
     }
     if value > max {
-        return Ok(Err(Place::Above));
+        return Ok(Err(LiteralPlace::Above));
     }
     literal.cast_to(data_type).map(Ok).map_err(|_| Reason::LiteralNotRepresentable)
 }
@@ -133,17 +133,17 @@ fn integer_value(literal: &ScalarValue) -> Option<i128> {
     })
 }
 
-pub(super) fn below(place: Place, inclusive: bool) -> Option<KeyRanges> {
+pub(super) fn below(place: LiteralPlace, inclusive: bool) -> Option<KeyRanges> {
     match place {
-        Place::Null => None,
-        Place::At(key) => Some(KeyRanges::less_than(key, inclusive)),
-        Place::Below => Some(KeyRanges::none()),
-        Place::Above => Some(KeyRanges::all()),
+        LiteralPlace::Null => None,
+        LiteralPlace::At(key) => Some(KeyRanges::less_than(key, inclusive)),
+        LiteralPlace::Below => Some(KeyRanges::none()),
+        LiteralPlace::Above => Some(KeyRanges::all()),
     }
 }
 
 /// The place of what is looked for among the elements of lists.
-pub(super) fn element_place(list: &ColumnRef<'_>, element: &ScalarValue) -> Result<Place, Reason> {
+pub(super) fn element_place(list: &ColumnRef<'_>, element: &ScalarValue) -> Result<LiteralPlace, Reason> {
     // In lists the engine distinguishes -0.0 from 0.0.
     if is_negative_zero(element).is_some() {
         return Err(Reason::LiteralNotRepresentable);

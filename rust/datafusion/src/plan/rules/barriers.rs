@@ -39,14 +39,14 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions,
 };
 
-type Plan = Arc<dyn ExecutionPlan>;
+use super::PlanRef;
 
 /// The optimizer rule. It comes before the rule that leaves out what need not be sorted.
 #[derive(Debug)]
 pub(super) struct Barriers;
 
 impl PhysicalOptimizerRule for Barriers {
-    fn optimize(&self, plan: Plan, _: &ConfigOptions) -> Result<Plan> {
+    fn optimize(&self, plan: PlanRef, _: &ConfigOptions) -> Result<PlanRef> {
         plan.transform_up(|node| fenced(node)?.transform_data(ordered)).data()
     }
 
@@ -60,9 +60,9 @@ impl PhysicalOptimizerRule for Barriers {
 }
 
 /// The operator over barriers, where it needs some.
-fn fenced(node: Plan) -> Result<Transformed<Plan>> {
+fn fenced(node: PlanRef) -> Result<Transformed<PlanRef>> {
     over_inputs(node, |node, place, input| {
-        let above = Above::of(node, place);
+        let above = InputUse::of(node, place);
         match above.contradicts(input.equivalence_properties()) {
             true => Ok(Transformed::yes(Arc::new(BarrierExec::try_new(Arc::clone(input), above)?))),
             false => Ok(Transformed::no(Arc::clone(input))),
@@ -71,7 +71,7 @@ fn fenced(node: Plan) -> Result<Transformed<Plan>> {
 }
 
 /// The operator, which requires an order, over joins that forget nothing which a sort below them could go by.
-fn ordered(node: Plan) -> Result<Transformed<Plan>> {
+fn ordered(node: PlanRef) -> Result<Transformed<PlanRef>> {
     let (is_sort, asked) = (node.is::<SortExec>(), node.required_input_ordering());
     over_inputs(node, |_, place, input| {
         let is_asked = is_sort || asked.get(place).is_some_and(Option::is_some);
@@ -80,7 +80,7 @@ fn ordered(node: Plan) -> Result<Transformed<Plan>> {
 }
 
 /// The plan, with barriers where a sort from above may be made of the right input of a join and go by columns of one value.
-fn remembered(node: Plan) -> Result<Transformed<Plan>> {
+fn remembered(node: PlanRef) -> Result<Transformed<PlanRef>> {
     let keeps = node.maintains_input_order();
     over_inputs(node, |node, place, input| {
         if !keeps.get(place).copied().unwrap_or_default() {
@@ -89,8 +89,8 @@ fn remembered(node: Plan) -> Result<Transformed<Plan>> {
         let input = remembered(Arc::clone(input))?;
         let forgets = place == 1
             && matches!(join_type(node), Some(JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full));
-        match forgets && Above::Forgets.contradicts(input.data.equivalence_properties()) {
-            true => Ok(Transformed::yes(Arc::new(BarrierExec::try_new(input.data, Above::Forgets)?))),
+        match forgets && InputUse::Forgets.contradicts(input.data.equivalence_properties()) {
+            true => Ok(Transformed::yes(Arc::new(BarrierExec::try_new(input.data, InputUse::Forgets)?))),
             false => Ok(input),
         }
     })
@@ -98,9 +98,9 @@ fn remembered(node: Plan) -> Result<Transformed<Plan>> {
 
 /// The operator with its inputs changed. The function that changes an input gets the input with its place.
 fn over_inputs(
-    node: Plan,
-    mut change: impl FnMut(&Plan, usize, &Plan) -> Result<Transformed<Plan>>,
-) -> Result<Transformed<Plan>> {
+    node: PlanRef,
+    mut change: impl FnMut(&PlanRef, usize, &PlanRef) -> Result<Transformed<PlanRef>>,
+) -> Result<Transformed<PlanRef>> {
     let (mut inputs, mut is_changed) = (Vec::new(), false);
     for (place, input) in node.children().into_iter().enumerate() {
         let input = change(&node, place, input)?;
@@ -114,7 +114,7 @@ fn over_inputs(
     Ok(Transformed::yes(node.replace_children(inputs, options)?))
 }
 
-fn join_type(node: &Plan) -> Option<JoinType> {
+fn join_type(node: &PlanRef) -> Option<JoinType> {
     let join = node.downcast_ref::<HashJoinExec>().map(|join| *join.join_type());
     let join = join.or_else(|| node.downcast_ref::<NestedLoopJoinExec>().map(|join| *join.join_type()));
     let join = join.or_else(|| node.downcast_ref::<SortMergeJoinExec>().map(SortMergeJoinExec::join_type));
@@ -123,7 +123,7 @@ fn join_type(node: &Plan) -> Option<JoinType> {
 
 /// What the operator above makes of what is known of an input.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Above {
+enum InputUse {
     /// It holds.
     Keeps,
     /// It holds, and which columns have one value is forgotten.
@@ -134,8 +134,8 @@ enum Above {
     AddsSomeNull,
 }
 
-impl Above {
-    fn of(node: &Plan, input: usize) -> Self {
+impl InputUse {
+    fn of(node: &PlanRef, input: usize) -> Self {
         if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
             return if aggregate.group_expr().has_grouping_set() { Self::AddsSomeNull } else { Self::Keeps };
         }
@@ -188,18 +188,18 @@ fn classes_of_columns(known: &EquivalenceProperties) -> Vec<&EquivalenceClass> {
 /// Gives the rows of its input, of which is known what holds for the rows that the operator above makes, too.
 #[derive(Debug, Clone)]
 pub(super) struct BarrierExec {
-    input: Plan,
-    above: Above,
+    input: PlanRef,
+    above: InputUse,
     properties: Arc<PlanProperties>,
 }
 
 impl BarrierExec {
     /// A barrier above which everything stays known, but bounds and numbers of different values are estimates.
-    pub(super) fn of_estimates(input: Plan) -> Result<Self> {
-        Self::try_new(input, Above::Keeps)
+    pub(super) fn of_estimates(input: PlanRef) -> Result<Self> {
+        Self::try_new(input, InputUse::Keeps)
     }
 
-    fn try_new(input: Plan, above: Above) -> Result<Self> {
+    fn try_new(input: PlanRef, above: InputUse) -> Result<Self> {
         let known = above.left_of(input.equivalence_properties())?;
         let properties = PlanProperties::clone(input.properties()).with_eq_properties(known);
         Ok(Self { input, above, properties: Arc::new(properties) })
@@ -221,16 +221,16 @@ impl ExecutionPlan for BarrierExec {
         &self.properties
     }
 
-    fn children(&self) -> Vec<&Plan> {
+    fn children(&self) -> Vec<&PlanRef> {
         vec![&self.input]
     }
 
-    fn replace_children(self: Arc<Self>, inputs: Vec<Plan>, _: ReplaceChildrenOptions) -> Result<Plan> {
+    fn replace_children(self: Arc<Self>, inputs: Vec<PlanRef>, _: ReplaceChildrenOptions) -> Result<PlanRef> {
         let input = inputs.into_iter().next().ok_or_else(|| internal_datafusion_err!("BarrierExec has an input"))?;
         Ok(Arc::new(Self::try_new(input, self.above)?))
     }
 
-    fn with_new_children(self: Arc<Self>, inputs: Vec<Plan>) -> Result<Plan> {
+    fn with_new_children(self: Arc<Self>, inputs: Vec<PlanRef>) -> Result<PlanRef> {
         self.replace_children(inputs, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
     }
 

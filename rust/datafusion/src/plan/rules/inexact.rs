@@ -17,21 +17,19 @@ use datafusion::common::{ColumnStatistics, Result};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::CastExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 
+use super::PlanRef;
 use super::barriers::BarrierExec;
-
-type Plan = Arc<dyn ExecutionPlan>;
 
 /// The optimizer rule. It comes before the one that answers aggregates from statistics.
 #[derive(Debug)]
 pub(super) struct Inexact;
 
 impl PhysicalOptimizerRule for Inexact {
-    fn optimize(&self, plan: Plan, _: &ConfigOptions) -> Result<Plan> {
+    fn optimize(&self, plan: PlanRef, _: &ConfigOptions) -> Result<PlanRef> {
         plan.transform_up(read).data()
     }
 
@@ -45,7 +43,7 @@ impl PhysicalOptimizerRule for Inexact {
 }
 
 /// The aggregate over a barrier, where it would be answered from what is not exact.
-fn read(node: Plan) -> Result<Transformed<Plan>> {
+fn read(node: PlanRef) -> Result<Transformed<PlanRef>> {
     let Some(aggregate) = node.downcast_ref::<AggregateExec>() else { return Ok(Transformed::no(node)) };
     // Groups are not answered from statistics.
     if !aggregate.group_expr().is_empty() {
@@ -68,7 +66,7 @@ fn has_bound(column: &ColumnStatistics) -> bool {
 }
 
 /// Whether a plan has a cast to a type that orders values in another way.
-fn changes_order(plan: &Plan) -> Result<bool> {
+fn changes_order(plan: &PlanRef) -> Result<bool> {
     plan.exists(|node| {
         let schema = node.children().first().map(|input| input.schema());
         let mut changes = false;

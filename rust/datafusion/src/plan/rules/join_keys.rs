@@ -19,26 +19,26 @@ use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 
+use super::PlanRef;
 use super::barriers::BarrierExec;
 use crate::config::LakemarkOptions;
 use crate::exec::build_keys::{BuildKeys, BuildKeysExec, BuildSideKeys};
 use crate::exec::scan::LakemarkScanExec;
-
-type Plan = Arc<dyn ExecutionPlan>;
 
 /// The optimizer rule. It comes when filters are where they will stay.
 #[derive(Debug)]
 pub(super) struct JoinKeys;
 
 impl PhysicalOptimizerRule for JoinKeys {
-    fn optimize(&self, plan: Plan, config: &ConfigOptions) -> Result<Plan> {
+    fn optimize(&self, plan: PlanRef, config: &ConfigOptions) -> Result<PlanRef> {
         if !LakemarkOptions::of(config).use_join_keys {
             return Ok(plan);
         }
         let mut wanted = HashSet::new();
         plan.apply(|node| {
-            wanted
-                .extend(node.downcast_ref::<LakemarkScanExec>().into_iter().flat_map(LakemarkScanExec::asked_filters));
+            wanted.extend(
+                node.downcast_ref::<LakemarkScanExec>().into_iter().flat_map(LakemarkScanExec::dynamic_filter_ids),
+            );
             Ok(TreeNodeRecursion::Continue)
         })?;
         if wanted.is_empty() {
@@ -47,10 +47,10 @@ impl PhysicalOptimizerRule for JoinKeys {
         let (mut kept, mut limits) = (HashMap::new(), HashMap::new());
         limited(&plan, None, &mut limits);
         let plan = plan.transform_up(|node| keeping(node, &wanted, &limits, &mut kept)).data()?;
-        let given = |node: Plan| {
+        let given = |node: PlanRef| {
             let keyed = node.downcast_ref::<LakemarkScanExec>().and_then(|scan| scan.with_keys(&kept));
             Ok(keyed
-                .map_or_else(|| Transformed::no(Arc::clone(&node)), |scan| Transformed::yes(Arc::new(scan) as Plan)))
+                .map_or_else(|| Transformed::no(Arc::clone(&node)), |scan| Transformed::yes(Arc::new(scan) as PlanRef)))
         };
         plan.transform_up(given).data()
     }
@@ -66,9 +66,9 @@ impl PhysicalOptimizerRule for JoinKeys {
 
 /// Finds how many joined rows are enough for the operators above, if these end as soon as they have them and nothing in between reads all.
 /// `limits` gets the numbers by the identities of the joins' filters that scans have.
-fn limited(node: &Plan, rows: Option<usize>, limits: &mut HashMap<u64, usize>) {
+fn limited(node: &PlanRef, rows: Option<usize>, limits: &mut HashMap<u64, usize>) {
     if let Some(scan) = node.downcast_ref::<LakemarkScanExec>() {
-        limits.extend(scan.asked_filters().filter_map(|filter| Some((filter, rows?))));
+        limits.extend(scan.dynamic_filter_ids().filter_map(|filter| Some((filter, rows?))));
         return;
     }
     let skipped = node.downcast_ref::<GlobalLimitExec>().map_or(0, GlobalLimitExec::skip);
@@ -99,11 +99,11 @@ fn is_of_column(key: &Arc<dyn PhysicalExpr>) -> bool {
 
 /// The join with its keys kept, if a scan takes them.
 fn keeping(
-    node: Plan,
+    node: PlanRef,
     wanted: &HashSet<u64>,
     limits: &HashMap<u64, usize>,
     kept: &mut HashMap<u64, Arc<BuildKeys>>,
-) -> Result<Transformed<Plan>> {
+) -> Result<Transformed<PlanRef>> {
     let Some(join) = node.downcast_ref::<HashJoinExec>() else { return Ok(Transformed::no(node)) };
     let filters = join.dynamic_expressions_produced();
     let mut filters = filters.iter().filter_map(|filter| filter.expression_id());
@@ -117,6 +117,6 @@ fn keeping(
     let enough = limits.get(&filter).copied();
     let BuildSideKeys { build_side, keys } = BuildKeysExec::over(Arc::clone(join.left()), on, enough);
     kept.insert(filter, keys);
-    let children = vec![Arc::new(build_side) as Plan, Arc::clone(join.right())];
+    let children = vec![Arc::new(build_side) as PlanRef, Arc::clone(join.right())];
     replace_children_if_necessary(node, children).map(Transformed::yes)
 }

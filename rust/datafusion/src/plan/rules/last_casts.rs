@@ -34,7 +34,7 @@ use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
 };
 
-type Plan = Arc<dyn ExecutionPlan>;
+use super::PlanRef;
 
 /// More rows than these are not left to one partition.
 pub(super) const MOST_ROWS: usize = 100_000;
@@ -47,7 +47,7 @@ pub(super) const MOST_ROWS: usize = 100_000;
 pub(super) struct LastCasts;
 
 impl PhysicalOptimizerRule for LastCasts {
-    fn optimize(&self, plan: Plan, _: &ConfigOptions) -> Result<Plan> {
+    fn optimize(&self, plan: PlanRef, _: &ConfigOptions) -> Result<PlanRef> {
         at_end(plan)
     }
 
@@ -61,13 +61,13 @@ impl PhysicalOptimizerRule for LastCasts {
 }
 
 /// Looks for the end of the statement below what only stands above it.
-fn at_end(plan: Plan) -> Result<Plan> {
-    let explains = |plan: &Plan| plan.is::<AnalyzeExec>();
+fn at_end(plan: PlanRef) -> Result<PlanRef> {
+    let explains = |plan: &PlanRef| plan.is::<AnalyzeExec>();
     let is_asked_for = plan.is::<OutputRequirementExec>() && plan.children().into_iter().any(explains);
     if !plan.is::<ScalarSubqueryExec>() && !explains(&plan) && !is_asked_for {
         return cast_last(plan);
     }
-    let mut inputs: Vec<Plan> = plan.children().into_iter().cloned().collect();
+    let mut inputs: Vec<PlanRef> = plan.children().into_iter().cloned().collect();
     if let Some(rows) = inputs.first_mut() {
         *rows = at_end(Arc::clone(rows))?;
     }
@@ -75,7 +75,7 @@ fn at_end(plan: Plan) -> Result<Plan> {
 }
 
 /// The same plan, whose last operator makes the casts that were below its sort.
-fn cast_last(plan: Plan) -> Result<Plan> {
+fn cast_last(plan: PlanRef) -> Result<PlanRef> {
     let Some(views) = over_views(&plan)? else { return Ok(plan) };
     let (now, declared) = (views.schema(), plan.schema());
     let casts = now.fields().iter().zip(declared.fields()).enumerate().map(|(place, (now, declared))| {
@@ -89,7 +89,7 @@ fn cast_last(plan: Plan) -> Result<Plan> {
 }
 
 /// What gives the first rows of a sort, without the casts below it; none if there are none.
-fn over_views(plan: &Plan) -> Result<Option<Plan>> {
+fn over_views(plan: &PlanRef) -> Result<Option<PlanRef>> {
     if let Some(sort) = plan.downcast_ref::<SortExec>() {
         let is_short = sort.fetch().is_some_and(|rows| rows <= MOST_ROWS);
         let by_columns = sort.expr().iter().all(|key| key.expr.is::<Column>());
@@ -115,8 +115,8 @@ fn over_views(plan: &Plan) -> Result<Option<Plan>> {
 fn with_input(
     projection: &ProjectionExec,
     output: impl IntoIterator<Item = ProjectionExpr>,
-    input: Plan,
-) -> Result<Plan> {
+    input: PlanRef,
+) -> Result<PlanRef> {
     let output: Vec<ProjectionExpr> = output.into_iter().collect();
     let schema = projection.schema();
     Ok(Arc::new(ProjectionExec::try_new_with_schema_metadata(output, input, schema.as_ref())?))
@@ -124,7 +124,7 @@ fn with_input(
 
 /// The projection with views in the place of texts and bytes that it casts them to; none if it casts none. The order of a view is that of
 /// its text.
-fn without_casts(projection: &ProjectionExec) -> Result<Option<Plan>> {
+fn without_casts(projection: &ProjectionExec) -> Result<Option<PlanRef>> {
     let schema = projection.input().schema();
     let mut has_casts = false;
     let bare = |part: &ProjectionExpr| match of_view(&part.expr, &schema) {
@@ -157,7 +157,7 @@ fn of_view(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<Arc<dyn Phys
 #[derive(Debug, Clone)]
 struct LastCastsExec {
     /// The projection that does it.
-    casts: Plan,
+    casts: PlanRef,
 }
 
 impl DisplayAs for LastCastsExec {
@@ -176,16 +176,16 @@ impl ExecutionPlan for LastCastsExec {
         self.casts.properties()
     }
 
-    fn children(&self) -> Vec<&Plan> {
+    fn children(&self) -> Vec<&PlanRef> {
         self.casts.children()
     }
 
-    fn replace_children(self: Arc<Self>, inputs: Vec<Plan>, options: ReplaceChildrenOptions) -> Result<Plan> {
+    fn replace_children(self: Arc<Self>, inputs: Vec<PlanRef>, options: ReplaceChildrenOptions) -> Result<PlanRef> {
         let casts = Arc::clone(&self.casts).replace_children(inputs, options)?;
         Ok(Arc::new(Self { casts }))
     }
 
-    fn with_new_children(self: Arc<Self>, inputs: Vec<Plan>) -> Result<Plan> {
+    fn with_new_children(self: Arc<Self>, inputs: Vec<PlanRef>) -> Result<PlanRef> {
         self.replace_children(inputs, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
     }
 

@@ -21,24 +21,22 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{CastExpr, Column};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::union::UnionExec;
 
+use super::PlanRef;
 use super::pushdown::{origin, source};
 use crate::exec::scan::LakemarkScanExec;
-
-type Plan = Arc<dyn ExecutionPlan>;
 
 /// The optimizer rule. It comes before sides and modes of joins are chosen.
 #[derive(Debug)]
 pub(super) struct NotIn;
 
 impl PhysicalOptimizerRule for NotIn {
-    fn optimize(&self, plan: Plan, config: &ConfigOptions) -> Result<Plan> {
+    fn optimize(&self, plan: PlanRef, config: &ConfigOptions) -> Result<PlanRef> {
         let is_parallel = config.execution.target_partitions > 1 && config.optimizer.repartition_joins;
         let mode = if is_parallel { PartitionMode::Auto } else { PartitionMode::CollectLeft };
         plan.transform_up(|node| plain(node, mode)).data()
@@ -54,7 +52,7 @@ impl PhysicalOptimizerRule for NotIn {
 }
 
 /// The join without regard to NULL, where there is none.
-fn plain(node: Plan, mode: PartitionMode) -> Result<Transformed<Plan>> {
+fn plain(node: PlanRef, mode: PartitionMode) -> Result<Transformed<PlanRef>> {
     let Some(join) = node.downcast_ref::<HashJoinExec>().filter(|join| join.null_aware) else {
         return Ok(Transformed::no(node));
     };
@@ -68,7 +66,7 @@ fn plain(node: Plan, mode: PartitionMode) -> Result<Transformed<Plan>> {
 }
 
 /// Whether an expression over the output of a plan may be NULL, as far as is known.
-fn may_be_null(plan: &Plan, expr: &Arc<dyn PhysicalExpr>) -> bool {
+fn may_be_null(plan: &PlanRef, expr: &Arc<dyn PhysicalExpr>) -> bool {
     // A value that has no place in the other type is an error, and not NULL.
     if let Some(cast) = expr.downcast_ref::<CastExpr>().filter(|cast| !cast.cast_options().safe) {
         return may_be_null(plan, cast.expr());
@@ -79,7 +77,7 @@ fn may_be_null(plan: &Plan, expr: &Arc<dyn PhysicalExpr>) -> bool {
     expr.downcast_ref::<Column>().is_none_or(|column| column_may_be_null(plan, column.index()))
 }
 
-fn column_may_be_null(plan: &Plan, column: usize) -> bool {
+fn column_may_be_null(plan: &PlanRef, column: usize) -> bool {
     if let Some(scan) = plan.downcast_ref::<LakemarkScanExec>() {
         return !scan.has_no_null(column);
     }
@@ -87,7 +85,7 @@ fn column_may_be_null(plan: &Plan, column: usize) -> bool {
     if children.is_empty() {
         return !has_no_null(plan, column);
     }
-    let below = |place: usize, child: &Plan| match source(plan, place, child, column) {
+    let below = |place: usize, child: &PlanRef| match source(plan, place, child, column) {
         Some(expr) => may_be_null(child, &expr),
         None => true,
     };
@@ -116,7 +114,7 @@ fn keeps(join: &HashJoinExec, column: usize) -> Option<usize> {
 
 /// Whether statistics of a leaf say that a column has no NULL. Rows in memory were counted. For a file the engine takes a number that the
 /// footer lacks for zero.
-fn has_no_null(leaf: &Plan, column: usize) -> bool {
+fn has_no_null(leaf: &PlanRef, column: usize) -> bool {
     let is_in_memory = leaf.is::<EmptyExec>()
         || leaf
             .downcast_ref::<DataSourceExec>()

@@ -19,7 +19,6 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::buffer::BufferExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
@@ -36,11 +35,11 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::union::UnionExec;
 
+use super::PlanRef;
 use super::barriers::BarrierExec;
 use crate::exec::scan::LakemarkScanExec;
 use crate::expr::projection::has_lambda;
 
-type Plan = Arc<dyn ExecutionPlan>;
 type Filter = Arc<dyn PhysicalExpr>;
 
 /// DataFusion's rules that this one replaces, before and after the plan got its final form.
@@ -69,7 +68,7 @@ impl PositionalPushdown {
 }
 
 impl PhysicalOptimizerRule for PositionalPushdown {
-    fn optimize(&self, plan: Plan, config: &ConfigOptions) -> Result<Plan> {
+    fn optimize(&self, plan: PlanRef, config: &ConfigOptions) -> Result<PlanRef> {
         Ok(push(&plan, &[], self.phase, config)?.node)
     }
 
@@ -84,17 +83,17 @@ impl PhysicalOptimizerRule for PositionalPushdown {
 
 /// A plan that filters were handed to.
 struct Pushed {
-    node: Plan,
+    node: PlanRef,
     /// For each filter whether the plan applies it, so that no other operator has to.
     taken: Vec<PushedDown>,
 }
 
 /// Hands filters on the output of `node` to it and to what is below it, and those of operators to what is below these. None of
 /// `from_above` is volatile.
-fn push(node: &Plan, from_above: &[Filter], phase: FilterPushdownPhase, config: &ConfigOptions) -> Result<Pushed> {
+fn push(node: &PlanRef, from_above: &[Filter], phase: FilterPushdownPhase, config: &ConfigOptions) -> Result<Pushed> {
     if let Some(scan) = node.downcast_ref::<LakemarkScanExec>() {
         let narrowed = scan.with_filters(from_above, phase, config)?;
-        let node = narrowed.map_or_else(|| Arc::clone(node), |scan| Arc::new(scan) as Plan);
+        let node = narrowed.map_or_else(|| Arc::clone(node), |scan| Arc::new(scan) as PlanRef);
         return Ok(Pushed { node, taken: vec![PushedDown::No; from_above.len()] });
     }
     let offered = if merges_by_name(node, phase) { &[] } else { from_above };
@@ -128,7 +127,7 @@ fn push(node: &Plan, from_above: &[Filter], phase: FilterPushdownPhase, config: 
 
 /// The same for filters some of which cannot be handed on.
 fn push_some(
-    child: &Plan,
+    child: &PlanRef,
     filters: &[Option<Filter>],
     phase: FilterPushdownPhase,
     config: &ConfigOptions,
@@ -154,18 +153,18 @@ fn has_volatile(filter: &Filter) -> bool {
 /// Whether the filters that an operator creates leave out rows that it needs. Those of MIN and MAX do in DataFusion 55. They know nothing
 /// of an extreme of an expression beside that of a column, nor of one that no row had so far. A round of a recursive query begins with the
 /// bounds of the one before.
-fn is_unsound(node: &Plan) -> bool {
+fn is_unsound(node: &PlanRef) -> bool {
     node.is::<AggregateExec>()
 }
 
 /// Whether an operator would merge the filters from above that nobody took with its own condition, and find their columns by name.
-fn merges_by_name(node: &Plan, phase: FilterPushdownPhase) -> bool {
+fn merges_by_name(node: &PlanRef, phase: FilterPushdownPhase) -> bool {
     let filter = node.downcast_ref::<FilterExec>();
     phase == FilterPushdownPhase::Pre && filter.is_some_and(|filter| filter.projection().is_some())
 }
 
 /// A filter on the output of `node` as one on the output of its child at a place; none if that filter is not known.
-fn mapped(filter: &Filter, node: &Plan, place: usize, child: &Plan) -> Result<Option<Filter>> {
+fn mapped(filter: &Filter, node: &PlanRef, place: usize, child: &PlanRef) -> Result<Option<Filter>> {
     let below = rewritten(filter, |column| source(node, place, child, column))?;
     below.map_or(Ok(None), |filter| named(&filter, &child.schema()))
 }
@@ -203,7 +202,7 @@ fn column_of(schema: &Schema, place: usize) -> Option<Filter> {
 }
 
 /// What a column of an operator's output is in the output of a child, for the operators that hand filters on.
-pub(super) fn source(node: &Plan, place: usize, child: &Plan, column: usize) -> Option<Filter> {
+pub(super) fn source(node: &PlanRef, place: usize, child: &PlanRef, column: usize) -> Option<Filter> {
     let schema = child.schema();
     if let Some(filter) = node.downcast_ref::<FilterExec>() {
         let column = filter.projection().as_ref().map_or(Some(column), |places| places.get(column).copied());

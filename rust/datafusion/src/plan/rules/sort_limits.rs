@@ -23,19 +23,18 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::physical_expr::{Distribution, OrderingRequirements};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::output_requirements::OutputRequirementExec;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 
-type Plan = Arc<dyn ExecutionPlan>;
+use super::PlanRef;
 
 /// The optimizer rule. It comes before the rule that moves sorts, after which another takes its `OutputRequirementExec` away.
 #[derive(Debug)]
 pub(super) struct SortLimits;
 
 impl PhysicalOptimizerRule for SortLimits {
-    fn optimize(&self, plan: Plan, _: &ConfigOptions) -> Result<Plan> {
+    fn optimize(&self, plan: PlanRef, _: &ConfigOptions) -> Result<PlanRef> {
         plan.transform_up(|node| Ok(raised(&node).map_or_else(|| Transformed::no(node), Transformed::yes))).data()
     }
 
@@ -49,7 +48,7 @@ impl PhysicalOptimizerRule for SortLimits {
 }
 
 /// The sort with its limit above it, if rows that the limit cuts off could be missed below.
-fn raised(node: &Plan) -> Option<Plan> {
+fn raised(node: &PlanRef) -> Option<PlanRef> {
     let sort = node.downcast_ref::<SortExec>().filter(|sort| !sort.preserve_partitioning())?;
     let fetch = sort.fetch()?;
     if !needs_all_rows(sort.input()) {
@@ -57,7 +56,7 @@ fn raised(node: &Plan) -> Option<Plan> {
     }
     let order = sort.expr().clone();
     let required = Some(OrderingRequirements::from(order.clone()));
-    let whole: Plan = Arc::new(sort.with_fetch(None));
+    let whole: PlanRef = Arc::new(sort.with_fetch(None));
     let ordered = OutputRequirementExec::new(whole, required, Distribution::SinglePartition, None);
     let mut limit = GlobalLimitExec::new(Arc::new(ordered), 0, Some(fetch));
     limit.set_required_ordering(Some(order));
@@ -65,7 +64,7 @@ fn raised(node: &Plan) -> Option<Plan> {
 }
 
 /// Whether an operator through which no limit may pass keeps the order of its input, so that a sort above it may be made below it.
-fn needs_all_rows(node: &Plan) -> bool {
+fn needs_all_rows(node: &PlanRef) -> bool {
     let passes = node.supports_limit_pushdown() && matches!(node.cardinality_effect(), CardinalityEffect::Equal);
     let keeps = node.maintains_input_order();
     let mut kept = node.children().into_iter().zip(keeps).filter(|(_, keeps)| *keeps);

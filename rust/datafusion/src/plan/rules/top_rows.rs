@@ -1,7 +1,7 @@
 //! A scan below `ORDER BY x LIMIT n` gets its column and its number of rows, where nothing lies between that changes the rows.
 //!
-//! The index knows up to which value there are enough of them, so that the scan reads the rows up to there (see [`crate::exec::dynamic`]).
-//! The sort stays, since equal values and further columns of the order are left to it.
+//! The index knows up to which value there are enough of them, so that the scan reads the rows up to there (see
+//! [`crate::exec::dynamic_filters`]). The sort stays, since equal values and further columns of the order are left to it.
 
 use std::sync::Arc;
 
@@ -12,25 +12,24 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{Partitioning, PhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlanProperties;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
+use super::PlanRef;
 use crate::config::LakemarkOptions;
 use crate::exec::scan::LakemarkScanExec;
-
-type Plan = Arc<dyn ExecutionPlan>;
 
 /// The optimizer rule. It comes when sorts are where they will stay.
 #[derive(Debug)]
 pub(super) struct TopRows;
 
 impl PhysicalOptimizerRule for TopRows {
-    fn optimize(&self, plan: Plan, config: &ConfigOptions) -> Result<Plan> {
+    fn optimize(&self, plan: PlanRef, config: &ConfigOptions) -> Result<PlanRef> {
         if !LakemarkOptions::of(config).use_first_rows {
             return Ok(plan);
         }
@@ -56,10 +55,10 @@ impl PhysicalOptimizerRule for TopRows {
 }
 
 /// The plan whose scan knows that only its first `rows` rows are needed, in an order of a column; none if there is no such scan.
-fn told(plan: &Plan, key: &Arc<dyn PhysicalExpr>, order: SortOptions, rows: u64) -> Result<Option<Plan>> {
+fn told(plan: &PlanRef, key: &Arc<dyn PhysicalExpr>, order: SortOptions, rows: u64) -> Result<Option<PlanRef>> {
     let Some(column) = key.downcast_ref::<Column>() else { return Ok(None) };
     if let Some(scan) = plan.downcast_ref::<LakemarkScanExec>() {
-        return Ok(scan.with_first_rows(column.index(), order, rows).map(|scan| Arc::new(scan) as Plan));
+        return Ok(scan.with_first_rows(column.index(), order, rows).map(|scan| Arc::new(scan) as PlanRef));
     }
     let below = match plan.downcast_ref::<ProjectionExec>() {
         Some(projection) => projection.expr().get(column.index()).map(|part| &part.expr),
@@ -72,7 +71,7 @@ fn told(plan: &Plan, key: &Arc<dyn PhysicalExpr>, order: SortOptions, rows: u64)
 }
 
 /// Whether an operator hands on the rows of its input as they are.
-fn keeps_rows(plan: &Plan) -> bool {
+fn keeps_rows(plan: &PlanRef) -> bool {
     plan.is::<CooperativeExec>()
         || plan.is::<CoalescePartitionsExec>() && plan.fetch().is_none()
         || plan.is::<RepartitionExec>() && matches!(plan.output_partitioning(), Partitioning::RoundRobinBatch(_))

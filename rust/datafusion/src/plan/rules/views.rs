@@ -34,7 +34,7 @@ use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 
 use super::last_casts::MOST_ROWS as MOST_LAST_ROWS;
 use crate::config::LakemarkOptions;
-use crate::expr::types::Types;
+use crate::expr::types::TextTypes;
 use crate::plan::provider::LakemarkTable;
 
 /// How deep subqueries may hand types on to each other.
@@ -67,7 +67,7 @@ impl AnalyzerRule for Views {
 /// The query over views, whose rows have the types that they had. `is_cut` says that a sort above keeps a few of them.
 fn of_query(query: LogicalPlan, config: &ConfigOptions, is_cut: bool) -> Result<LogicalPlan> {
     if !LakemarkOptions::of(config).use_views {
-        let told = |node| of_scan(node, Types::Declared, true);
+        let told = |node| of_scan(node, TextTypes::Declared, true);
         return if joins(&query)? { query.transform_up_with_subqueries(told).data() } else { Ok(query) };
     }
     if is_sorted(&query) {
@@ -79,7 +79,7 @@ fn of_query(query: LogicalPlan, config: &ConfigOptions, is_cut: bool) -> Result<
     }
     let declared = Arc::clone(query.schema());
     let is_joined = joins(&query)?;
-    let views = query.clone().transform_up_with_subqueries(|node| of_scan(node, Types::Views, is_joined))?;
+    let views = query.clone().transform_up_with_subqueries(|node| of_scan(node, TextTypes::Views, is_joined))?;
     match views.transformed.then(|| coerced(views.data, config)).transpose()?.flatten() {
         Some(views) => as_declared(views, &declared),
         None => Ok(query),
@@ -172,7 +172,7 @@ fn tells_types(expr: &Expr, node: &LogicalPlan) -> bool {
     }
 }
 
-fn of_scan(plan: LogicalPlan, types: Types, is_joined: bool) -> Result<Transformed<LogicalPlan>> {
+fn of_scan(plan: LogicalPlan, types: TextTypes, is_joined: bool) -> Result<Transformed<LogicalPlan>> {
     let LogicalPlan::TableScan(scan) = plan else { return Ok(Transformed::no(plan)) };
     let table = source_as_provider(&scan.source).ok();
     let Some(table) = table.as_ref().and_then(|table| table.downcast_ref::<LakemarkTable>()) else {

@@ -12,13 +12,13 @@ use datafusion::datasource::physical_plan::FileGroup;
 use datafusion::datasource::table_schema::TableSchema;
 use lakemark_table::BufferedRows;
 
-use super::work::Work;
-use super::{End, FileSource, PlannedScan, Planner, Reading, opened};
+use super::work::ScanWork;
+use super::{FileSource, PlannedScan, Planner, Reading, ScanEnd, opened};
 use crate::read::access::plan_of;
 
 impl Planner<'_> {
     /// The scans of buffered rows: those of runs and those in memory.
-    pub(super) fn pending_scans(&self, work: &Work<'_>) -> Result<Vec<PlannedScan>> {
+    pub(super) fn pending_scans(&self, work: &ScanWork<'_>) -> Result<Vec<PlannedScan>> {
         let (Some(pending), Some(store)) = (work.pending, self.request.snapshot.run_store()) else {
             return Ok(Vec::new());
         };
@@ -30,7 +30,7 @@ impl Planner<'_> {
         let mut scans = Vec::new();
         if !pending.files.is_empty() {
             let source = FileSource {
-                footers: self.footers.pending(store, self.held.clone()),
+                footers: self.footers.of_runs(store, self.memory.clone()),
                 schema: TableSchema::builder(Arc::clone(&schema)).build(),
             };
             scans.push(self.run_scan(source, pending, &reading)?);
@@ -40,7 +40,7 @@ impl Planner<'_> {
             let read = reading.columns;
             let scan = MemorySourceConfig::try_new_exec(&[rows], Arc::clone(&schema), Some(read.clone()))?;
             let plan = self.filtered(scan, &read, self.predicate.as_ref(), None)?;
-            scans.push(PlannedScan { plan, gaps_closed: 0 });
+            scans.push(PlannedScan { plan, unselected_stretches: 0 });
         }
         Ok(scans)
     }
@@ -64,11 +64,11 @@ impl Planner<'_> {
         let partitions = self.state.config().target_partitions();
         let partitions = partitions.min(usize::try_from(fit).unwrap_or(usize::MAX)).max(1);
         let groups = FileGroup::new(files).split_files(partitions);
-        let end = End { limit, batch_rows: None };
+        let end = ScanEnd { limit, batch_rows: None };
         let scan = self.file_scan(source, groups, read, prunable, end, closed.as_ref())?;
         let scan = self.repartitioned(scan, partitions)?;
         let plan = self.filtered(scan, read, self.predicate.as_ref(), closed.as_ref())?;
-        Ok(PlannedScan { plan, gaps_closed: closed.map_or(0, |closed| closed.count) })
+        Ok(PlannedScan { plan, unselected_stretches: closed.map_or(0, |closed| closed.count) })
     }
 }
 

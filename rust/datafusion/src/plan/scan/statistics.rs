@@ -12,10 +12,11 @@ use futures::future::join_all;
 use lakemark_table::{BufferedRows, ProbeReport};
 
 use super::Planner;
-use super::work::{CertainRows, ChosenRows, Work};
+use super::work::{CertainRows, ScanWork, SelectedRows};
 use crate::read::access::{Pages, is_worth_cutting};
 use crate::read::statistics::{
-    Placed, Read, StatisticsReader, StatisticsSource, share_of, with_pending, without_far_dates, without_nulls,
+    ScannedRows, SnapshotFile, StatisticsReader, StatisticsSource, share_of, with_buffered, without_far_dates,
+    without_nulls,
 };
 
 impl Planner<'_> {
@@ -23,7 +24,7 @@ impl Planner<'_> {
     /// with it. With a limit the engine gets the number of rows alone, so that not all files are opened.
     pub(super) async fn statistics(
         &self,
-        work: &Work<'_>,
+        work: &ScanWork<'_>,
         report: &ProbeReport,
         share_left: Option<f64>,
     ) -> Result<Statistics> {
@@ -49,7 +50,7 @@ impl Planner<'_> {
     /// With the numbers of different values that an index knows, if the table is joined. No number is called exact: values that are equal
     /// to the engine may be two to an index.
     async fn with_distinct(&self, mut statistics: Statistics) -> Statistics {
-        if !self.request.is_joined || self.request.facts.is_none() {
+        if !self.request.is_joined || self.request.scan_probe.is_none() {
             return statistics;
         }
         let names = self.output.fields().iter().map(|field| field.name());
@@ -71,20 +72,20 @@ impl Planner<'_> {
         }
         // A directory that cannot be read now may be read for the next plan.
         let found = self.request.snapshot.distinct_values(column).await.ok()?;
-        self.known.found_distinct(column, found);
+        self.known.put_distinct(column, found);
         found
     }
 
-    async fn of_columns(&self, work: &Work<'_>, share_left: Option<f64>) -> Result<Statistics> {
+    async fn of_columns(&self, work: &ScanWork<'_>, share_left: Option<f64>) -> Result<Statistics> {
         let read = self.reading().columns;
         let read = if work.checked.is_empty() { &self.columns } else { &read };
         let certain =
-            work.certain.iter().map(|certain| Read { file: certain.file, rows: Some(certain.chosen.count()) });
+            work.certain.iter().map(|certain| ScannedRows { file: certain.file, rows: Some(certain.chosen.count()) });
         let certain = self.merged(read, certain.collect()).await?;
         let checked = work
             .checked
             .iter()
-            .map(|checked| Read { file: checked.file, rows: checked.chosen.as_ref().map(ChosenRows::count) });
+            .map(|checked| ScannedRows { file: checked.file, rows: checked.chosen.as_ref().map(SelectedRows::count) });
         let checked = self.merged(read, checked.collect()).await?;
         let certain = certain.map(|statistics| {
             let mut projected = statistics.project(Some(&self.columns));
@@ -103,7 +104,7 @@ impl Planner<'_> {
         let mut of_files: Vec<Statistics> = certain.into_iter().chain(checked).collect();
         if of_files.is_empty() {
             let none = Statistics::new_unknown(&self.output).with_num_rows(Precision::Exact(0));
-            return Ok(with_pending(none, pending));
+            return Ok(with_buffered(none, pending));
         }
         let is_exact = of_files.iter().all(|statistics| matches!(statistics.num_rows, Precision::Exact(_)));
         // Bounds of no row are NULL.
@@ -112,12 +113,12 @@ impl Planner<'_> {
         }
         without_nulls(&mut of_files);
         let of_files = Statistics::try_merge_iter(&of_files, &self.output)?;
-        Ok(with_pending(if is_exact { of_files } else { of_files.to_inexact() }, pending))
+        Ok(with_buffered(if is_exact { of_files } else { of_files.to_inexact() }, pending))
     }
 
     /// For each column of the output whether no row of it is NULL, by what is known of the files by now. Empty if the table is not joined,
     /// or has buffered rows.
-    pub(super) fn without_null(&self, work: &Work<'_>) -> Result<Vec<bool>> {
+    pub(super) fn without_null(&self, work: &ScanWork<'_>) -> Result<Vec<bool>> {
         if !self.request.is_joined || work.pending.is_some_and(|pending| pending.row_count() > 0) {
             return Ok(Vec::new());
         }
@@ -134,9 +135,9 @@ impl Planner<'_> {
     /// What is known of data files as a whole.
     pub(super) fn known_statistics<'f>(
         &self,
-        files: impl Iterator<Item = Placed<'f>> + Clone,
+        files: impl Iterator<Item = SnapshotFile<'f>> + Clone,
     ) -> Result<Vec<Option<Arc<Statistics>>>> {
-        Ok(self.statistics_reader(&[])?.kept(files))
+        Ok(self.statistics_reader(&[])?.cached(files))
     }
 
     /// What reads the statistics of these columns of the files.
@@ -152,12 +153,12 @@ impl Planner<'_> {
 
     /// The statistics of what is read of these files together, column by column of the table. Nothing is known of the columns that are not
     /// read.
-    async fn merged(&self, read: &[usize], files: Vec<Read<'_>>) -> Result<Option<Statistics>> {
+    async fn merged(&self, read: &[usize], files: Vec<ScannedRows<'_>>) -> Result<Option<Statistics>> {
         let file_schema = self.table_schema.file_schema();
         let own = file_schema.fields().len();
         let of_files: Vec<usize> = read.iter().copied().filter(|column| *column < own).collect();
         let reader = self.statistics_reader(&of_files)?;
-        if self.may_be_answered() && !reader.knows(&files) {
+        if self.may_be_answered() && !reader.covers(&files) {
             return exec_err!("no file is opened where the index may answer");
         }
         let Some(mut merged) = reader.of(&files).await? else { return Ok(None) };
@@ -174,7 +175,7 @@ impl Planner<'_> {
 
     /// Whether the index may answer in place of this scan, which opens no file then.
     fn may_be_answered(&self) -> bool {
-        self.request.facts.is_some() && !self.request.is_joined
+        self.request.scan_probe.is_some() && !self.request.is_joined
     }
 
     /// What is left of rows with these statistics by the predicate, as the engine estimates it of its own scans, with the output's columns.
@@ -194,7 +195,7 @@ impl Planner<'_> {
 
     /// Reads the footers of files that have more than a partition's share of the exact rows, unless their pages are known: whether such a
     /// file is cut depends on its pages. Such files are fewer than partitions. A footer that cannot be read is a matter of the reader.
-    pub(super) async fn learn_pages(&self, work: &Work<'_>) {
+    pub(super) async fn learn_pages(&self, work: &ScanWork<'_>) {
         if self.request.limit.is_some() {
             return;
         }
@@ -206,7 +207,7 @@ impl Planner<'_> {
         });
         join_all(large.map(|CertainRows { file, .. }| async {
             if let Ok(footer) = self.footers.fetch(&file.meta).await {
-                self.known.found_pages(file.place, Pages::of(&footer));
+                self.known.put_pages(file.place, Pages::of(&footer));
             }
         }))
         .await;
@@ -224,7 +225,7 @@ fn has_rows(statistics: &Statistics) -> bool {
 }
 
 /// How many buffered rows are in the answer, if as many of them pass the predicate as of the files: `passing` of `all`.
-fn pending_rows(work: &Work<'_>, all: Option<usize>, passing: Option<usize>) -> Precision<usize> {
+fn pending_rows(work: &ScanWork<'_>, all: Option<usize>, passing: Option<usize>) -> Precision<usize> {
     let pending = work.pending.map_or(0, BufferedRows::row_count);
     let pending = Precision::Exact(usize::try_from(pending).unwrap_or(usize::MAX));
     match (all, passing) {
@@ -234,12 +235,12 @@ fn pending_rows(work: &Work<'_>, all: Option<usize>, passing: Option<usize>) -> 
 }
 
 /// The number of rows, as far as the probe knows it.
-fn row_count(work: &Work<'_>, report: &ProbeReport) -> Precision<usize> {
+fn row_count(work: &ScanWork<'_>, report: &ProbeReport) -> Precision<usize> {
     let Ok(rows) = usize::try_from(work.certain_rows()) else { return Precision::Absent };
     match work.checked.is_empty() && work.pending.is_none() {
         true => Precision::Exact(rows),
-        false if report.files_unknown == 0 => {
-            Precision::Inexact(rows + usize::try_from(report.rows_uncertain).unwrap_or(0))
+        false if report.files_scanned == 0 => {
+            Precision::Inexact(rows + usize::try_from(report.rows_rechecked).unwrap_or(0))
         }
         false => Precision::Absent,
     }

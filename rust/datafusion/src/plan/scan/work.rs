@@ -9,17 +9,17 @@ use object_store::ObjectMeta;
 use super::Planner;
 use crate::read::access::first_rows;
 use crate::read::reader::CONCURRENT_FOOTERS;
-use crate::read::statistics::Placed;
+use crate::read::statistics::SnapshotFile;
 
 /// Rows of a file that are read.
-pub(super) struct ChosenRows {
+pub(super) struct SelectedRows {
     /// Rows per row group of the file.
     pub(super) row_groups: Vec<u32>,
     /// Those to be read.
     pub(super) rows: RowSet,
 }
 
-impl ChosenRows {
+impl SelectedRows {
     /// How many are read.
     pub(super) fn count(&self) -> u64 {
         u64::from(self.rows.len())
@@ -29,17 +29,17 @@ impl ChosenRows {
 /// Rows to be read as they are.
 pub(super) struct CertainRows<'a> {
     /// Where they are.
-    pub(super) file: Placed<'a>,
+    pub(super) file: SnapshotFile<'a>,
     /// Which ones.
-    pub(super) chosen: ChosenRows,
+    pub(super) chosen: SelectedRows,
 }
 
 /// A file to be read with the predicate.
 pub(super) struct CheckedFile<'a> {
     /// The file.
-    pub(super) file: Placed<'a>,
+    pub(super) file: SnapshotFile<'a>,
     /// The rows to read; all where none are given.
-    pub(super) chosen: Option<ChosenRows>,
+    pub(super) chosen: Option<SelectedRows>,
 }
 
 impl CheckedFile<'_> {
@@ -51,7 +51,7 @@ impl CheckedFile<'_> {
 
 /// The files of a snapshot, by what has to be done with them.
 #[derive(Default)]
-pub(super) struct Work<'a> {
+pub(super) struct ScanWork<'a> {
     /// Rows of which only the number matters.
     pub(super) counted: u64,
     /// Rows to be read as they are.
@@ -62,7 +62,7 @@ pub(super) struct Work<'a> {
     pub(super) pending: Option<&'a BufferedRows>,
 }
 
-impl Work<'_> {
+impl ScanWork<'_> {
     /// The number of rows of data files that are in the answer for sure.
     pub(super) fn certain_rows(&self) -> u64 {
         self.counted + self.certain.iter().map(|certain| certain.chosen.count()).sum::<u64>()
@@ -90,28 +90,28 @@ impl<'a> Planner<'a> {
         &self,
         probes: Vec<FileProbe>,
         pending: Option<&'p BufferedRows>,
-    ) -> Result<Work<'p>>
+    ) -> Result<ScanWork<'p>>
     where
         'a: 'p,
     {
         let count_only = self.output.fields().is_empty();
-        let mut work = Work { pending, ..Work::default() };
+        let mut work = ScanWork { pending, ..ScanWork::default() };
         let mut unknown = Vec::new();
         for ((place, file), probe) in self.request.snapshot.files().iter().enumerate().zip(probes) {
-            let file = Placed { place, file };
+            let file = SnapshotFile { place, file };
             match probe {
                 FileProbe::Counted { rows } if count_only => work.counted += rows,
                 // Counts were not requested, so that there are none; if there were, they would be of no use.
                 FileProbe::Counted { .. } | FileProbe::Unknown => unknown.push(file),
                 FileProbe::Known { row_groups, certain, uncertain } => {
                     if !uncertain.is_empty() {
-                        let chosen = Some(ChosenRows { row_groups: row_groups.clone(), rows: uncertain });
+                        let chosen = Some(SelectedRows { row_groups: row_groups.clone(), rows: uncertain });
                         work.checked.push(CheckedFile { file, chosen });
                     }
                     if count_only {
                         work.counted += u64::from(certain.len());
                     } else if !certain.is_empty() {
-                        work.certain.push(CertainRows { file, chosen: ChosenRows { row_groups, rows: certain } });
+                        work.certain.push(CertainRows { file, chosen: SelectedRows { row_groups, rows: certain } });
                     }
                 }
             }
@@ -127,7 +127,7 @@ impl<'a> Planner<'a> {
             if count_whole {
                 work.counted += u64::from(live.len());
             } else if !live.is_empty() {
-                work.checked.push(CheckedFile { file, chosen: Some(ChosenRows { row_groups, rows: live }) });
+                work.checked.push(CheckedFile { file, chosen: Some(SelectedRows { row_groups, rows: live }) });
             }
         }
         Ok(work)
@@ -135,7 +135,7 @@ impl<'a> Planner<'a> {
 
     /// Row groups of files about which nothing is known, where they are needed: to take deleted
     /// rows out, or to count.
-    async fn footers_of(&self, files: &[Placed<'_>], all: bool) -> Result<Vec<Option<Vec<u32>>>> {
+    async fn footers_of(&self, files: &[SnapshotFile<'_>], all: bool) -> Result<Vec<Option<Vec<u32>>>> {
         let wanted: Vec<Option<ObjectMeta>> =
             files.iter().map(|file| (all || file.deleted.is_some()).then(|| file.meta.clone())).collect();
         futures::stream::iter(wanted.into_iter().map(|meta| async move {

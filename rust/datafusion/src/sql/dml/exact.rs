@@ -18,13 +18,13 @@ use crate::error::to_engine;
 
 /// A column that values are written to.
 #[derive(Clone, Copy)]
-pub(super) struct Target<'a> {
+pub(super) struct TargetColumn<'a> {
     pub name: &'a str,
     pub of: &'a DataType,
     pub is_key: bool,
 }
 
-impl Target<'_> {
+impl TargetColumn<'_> {
     /// What the user wrote for the column, in its type. `input` has the columns that the expression names.
     pub(super) fn fitted(self, written: Expr, input: &LogicalPlan) -> EngineResult<Expr> {
         Ok(match written {
@@ -84,7 +84,7 @@ impl Target<'_> {
     }
 }
 
-/// [`Target::cast`] as a function.
+/// [`TargetColumn::cast`] as a function.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct ExactCast {
     name: String,
@@ -111,7 +111,7 @@ impl ScalarUDFImpl for ExactCast {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> EngineResult<ColumnarValue> {
-        let target = Target { name: &self.name, of: &self.of, is_key: false };
+        let target = TargetColumn { name: &self.name, of: &self.of, is_key: false };
         match args.args.as_slice() {
             [ColumnarValue::Scalar(value)] => {
                 let cast = target.cast(&value.to_array()?, self.rounds)?;

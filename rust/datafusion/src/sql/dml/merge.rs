@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
 };
 use lakemark_table::{Change, Error, ErrorKind, Operation, Result};
 
-use super::exact::Target;
+use super::exact::TargetColumn;
 use super::{KEY_PREFIX, SplitRows, rows, split};
 use crate::error::from_engine;
 
@@ -78,9 +78,9 @@ fn taken(
     source: LogicalPlan,
 ) -> EngineResult<DataFrame> {
     let target = LogicalPlanBuilder::scan(called.clone(), Arc::clone(target), None)?;
-    let side = |plan: LogicalPlanBuilder, mark: &str| -> EngineResult<LogicalPlanBuilder> {
+    let side = |plan: LogicalPlanBuilder, flag: &str| -> EngineResult<LogicalPlanBuilder> {
         let mut columns: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
-        columns.push(lit(true).alias(mark));
+        columns.push(lit(true).alias(flag));
         plan.project(columns)
     };
     let needs = |kind: MergeIntoClauseKind| merge.clauses.iter().any(|clause| clause.kind == kind);
@@ -166,7 +166,7 @@ fn values(
     let schema = target.schema();
     let typed = |name: &str, value: &Expr| -> Result<Expr> {
         let field = schema.field_with_name(name).map_err(|error| from_engine(error.into()))?;
-        let column = Target { name, of: field.data_type(), is_key: key.iter().any(|key| key == name) };
+        let column = TargetColumn { name, of: field.data_type(), is_key: key.iter().any(|key| key == name) };
         // What the source computes counts as computed; columns of the target are what they are.
         Ok(column.fitted(value.clone(), source).map_err(from_engine)?.alias(name))
     };

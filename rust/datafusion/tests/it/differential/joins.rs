@@ -73,8 +73,8 @@ async fn tables(seed: u64, is_common: bool) -> [NamedTable; 3] {
 
 /// Sessions over the same tables: with indexes, without, and with the rows in memory.
 struct Judges {
-    marked: LakemarkSession,
-    unmarked: LakemarkSession,
+    indexed: LakemarkSession,
+    unindexed: LakemarkSession,
     memory: LakemarkSession,
 }
 
@@ -89,28 +89,28 @@ enum Verdict {
 impl Judges {
     async fn open(tables: &Tables, rng: &mut StdRng) -> Self {
         let settings = Settings::random(rng);
-        let marked = settings.session().await;
-        let unmarked = settings.session().await;
-        run_sql(&unmarked, "SET lakemark.use_index = false").await;
+        let indexed = settings.session().await;
+        let unindexed = settings.session().await;
+        run_sql(&unindexed, "SET lakemark.use_index = false").await;
         let memory = settings.session().await;
         for NamedTable { name, table } in tables {
-            for (session, location) in [(&marked, table.location()), (&unmarked, table.plain_location())] {
+            for (session, location) in [(&indexed, table.location()), (&unindexed, table.plain_location())] {
                 let location = location.display();
                 run_sql(session, &format!("CREATE EXTERNAL TABLE {name} STORED AS LAKEMARK LOCATION '{location}'"))
                     .await;
             }
-            let rows = run_sql(&unmarked, &format!("SELECT * FROM {name}")).await;
-            let table = in_memory(rng, &marked, name, rows).await;
+            let rows = run_sql(&unindexed, &format!("SELECT * FROM {name}")).await;
+            let table = in_memory(rng, &indexed, name, rows).await;
             memory.context().register_table(*name, Arc::new(table)).unwrap();
         }
-        Self { marked, unmarked, memory }
+        Self { indexed, unindexed, memory }
     }
 
     async fn ask(&self, statement: &Statement) -> [Answer; 3] {
         let (sql, ordered) = (statement.sql(), statement.is_ordered());
         [
-            ask_sql(&self.marked, &sql, ordered).await,
-            ask_sql(&self.unmarked, &sql, ordered).await,
+            ask_sql(&self.indexed, &sql, ordered).await,
+            ask_sql(&self.unindexed, &sql, ordered).await,
             ask_sql(&self.memory, &sql, ordered).await,
         ]
     }
@@ -122,9 +122,9 @@ impl Judges {
     /// The same, without the answer without indexes where it is not needed.
     async fn judge_briefly(&self, statement: &Statement) -> Verdict {
         let (sql, ordered) = (statement.sql(), statement.is_ordered());
-        let marked = ask_sql(&self.marked, &sql, ordered).await;
+        let indexed = ask_sql(&self.indexed, &sql, ordered).await;
         let memory = ask_sql(&self.memory, &sql, ordered).await;
-        if same(&marked, &memory) { Verdict::Agreed(marked) } else { self.judge(statement).await }
+        if same(&indexed, &memory) { Verdict::Agreed(indexed) } else { self.judge(statement).await }
     }
 }
 
@@ -148,17 +148,17 @@ fn is_error(answer: &Answer, texts: &[&str]) -> bool {
 }
 
 fn verdict(may_raise: bool, answers: [Answer; 3]) -> Verdict {
-    let [marked, unmarked, memory] = &answers;
-    if same(marked, unmarked) && same(unmarked, memory) {
-        let [marked, ..] = answers;
-        return Verdict::Agreed(marked);
+    let [indexed, unindexed, memory] = &answers;
+    if same(indexed, unindexed) && same(unindexed, memory) {
+        let [indexed, ..] = answers;
+        return Verdict::Agreed(indexed);
     }
     let mut rows = answers.iter().filter(|answer| matches!(answer, Answer::Rows(_)));
     let first = rows.next();
     let rows_agree = rows.all(|other| first.is_some_and(|first| same(first, other)));
     let has_no_rows = matches!(memory, Answer::Rows(rows) if rows.is_empty());
-    let has_no_plan = is_error(memory, &UNPLANNED) || has_no_rows && is_error(marked, &[UNPLANNED_SUBQUERY]);
-    let is_legal = may_raise || same(marked, unmarked) && has_no_plan;
+    let has_no_plan = is_error(memory, &UNPLANNED) || has_no_rows && is_error(indexed, &[UNPLANNED_SUBQUERY]);
+    let is_legal = may_raise || same(indexed, unindexed) && has_no_plan;
     if rows_agree && is_legal { Verdict::Spared } else { Verdict::Differ }
 }
 
@@ -215,12 +215,12 @@ async fn run_tables(seed: u64, statements: Range<u64>) -> Summary {
     let mut summary = Summary::default();
     for NamedTable { name, table } in &tables {
         let sql = format!("SELECT * FROM {name}");
-        let [marked, unmarked] = [&judges.marked, &judges.unmarked];
-        let (marked, unmarked) = (ask_sql(marked, &sql, false).await, ask_sql(unmarked, &sql, false).await);
-        if !matches!((&marked, &unmarked), (Answer::Rows(one), Answer::Rows(other)) if one == other) {
+        let [indexed, unindexed] = [&judges.indexed, &judges.unindexed];
+        let (indexed, unindexed) = (ask_sql(indexed, &sql, false).await, ask_sql(unindexed, &sql, false).await);
+        if !matches!((&indexed, &unindexed), (Answer::Rows(one), Answer::Rows(other)) if one == other) {
             summary.failed += 1;
             println!(
-                "DIFFERENCE seed {seed}: the rows of {name}\n  {}\n  with: {marked}\n  without: {unmarked}",
+                "DIFFERENCE seed {seed}: the rows of {name}\n  {}\n  with: {indexed}\n  without: {unindexed}",
                 table.description
             );
         }
@@ -274,9 +274,9 @@ async fn report(judges: &Judges, tables: &Tables, seed: u64, number: u64, statem
     for NamedTable { name, table } in tables {
         println!("  {name}: {}", table.description);
     }
-    let [marked, unmarked, memory] = judges.ask(&smallest).await;
+    let [indexed, unindexed, memory] = judges.ask(&smallest).await;
     println!(
-        "  asked: {}\n  cut down: {}\n  with indexes: {marked}\n  without:      {unmarked}\n  in memory:    {memory}\n  again: make fuzz NAME=queries SEED={seed} JOIN={number}",
+        "  asked: {}\n  cut down: {}\n  with indexes: {indexed}\n  without:      {unindexed}\n  in memory:    {memory}\n  again: make fuzz NAME=queries SEED={seed} JOIN={number}",
         statement.sql(),
         smallest.sql(),
     );

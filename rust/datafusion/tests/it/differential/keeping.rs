@@ -1,4 +1,4 @@
-//! What happens to a table with pending changes between its queries, and beside them: more changes that leave every row as it is, flushes,
+//! What happens to a table with buffered changes between its queries, and beside them: more changes that leave every row as it is, flushes,
 //! merges, migrations of a part and of the whole, and vacuums.
 
 use std::fs::{File, read_dir};

@@ -151,8 +151,8 @@ fn alone<T>(future: impl Future<Output = T>) -> T {
 
 /// Two sessions over one table: one uses the indexes, the other does not.
 struct Pair {
-    marked: LakemarkSession,
-    unmarked: LakemarkSession,
+    indexed: LakemarkSession,
+    unindexed: LakemarkSession,
 }
 
 impl Pair {
@@ -175,31 +175,31 @@ impl Pair {
                 session
             }
         });
-        let [marked, unmarked] = sessions;
-        Self { marked: marked.await, unmarked: unmarked.await }
+        let [indexed, unindexed] = sessions;
+        Self { indexed: indexed.await, unindexed: unindexed.await }
     }
 
     /// Both answers to one statement.
     async fn ask(&self, shape: &Shape, tree: &Tree) -> (Answer, Answer) {
         let sql = shape.sql(tree);
-        (ask(&self.marked, shape, &sql).await, ask(&self.unmarked, shape, &sql).await)
+        (ask(&self.indexed, shape, &sql).await, ask(&self.unindexed, shape, &sql).await)
     }
 
     /// The answer without the indexes, if the one with them agrees with it.
     async fn agreed(&self, shape: &Shape, tree: &Tree) -> Option<Answer> {
-        let (marked, unmarked) = self.ask(shape, tree).await;
-        if !same(shape, &marked, &unmarked) {
+        let (indexed, unindexed) = self.ask(shape, tree).await;
+        if !same(shape, &indexed, &unindexed) {
             return None;
         }
         // Any rows will do for a LIMIT, but only rows of the predicate, and as many as there are.
-        let Shape::Limit(limit) = shape else { return Some(unmarked) };
-        let all = ask(&self.unmarked, &Shape::Rows, &Shape::Rows.sql(tree)).await;
-        marked.is_part_of(&all, *limit).then_some(unmarked)
+        let Shape::Limit(limit) = shape else { return Some(unindexed) };
+        let all = ask(&self.unindexed, &Shape::Rows, &Shape::Rows.sql(tree)).await;
+        indexed.is_part_of(&all, *limit).then_some(unindexed)
     }
 
     /// Whether the session with the indexes takes a statement for a lookup: its condition is in no plan then.
     async fn looks_up(&self, shape: &Shape, tree: &Tree) -> bool {
-        let Ok(frame) = self.marked.sql(&shape.sql(tree)).await else { return false };
+        let Ok(frame) = self.indexed.sql(&shape.sql(tree)).await else { return false };
         !matches!(shape, Shape::Count) && !frame.logical_plan().display_indent().to_string().contains("Filter")
     }
 
@@ -266,9 +266,9 @@ async fn report(pair: &Pair, table: &RandomTable, seed: u64, trial: u64, shape: 
         }
         break;
     }
-    let (marked, unmarked) = pair.ask(&shape, &smallest).await;
+    let (indexed, unindexed) = pair.ask(&shape, &smallest).await;
     println!(
-        "DIFFERENCE seed {seed} trial {trial}\n  table: {}\n  asked: {}\n  cut down: {}\n  indexes on:  {marked}\n  indexes off: {unmarked}\n  again: make fuzz NAME=queries SEED={seed} TRIAL={trial}",
+        "DIFFERENCE seed {seed} trial {trial}\n  table: {}\n  asked: {}\n  cut down: {}\n  indexes on:  {indexed}\n  indexes off: {unindexed}\n  again: make fuzz NAME=queries SEED={seed} TRIAL={trial}",
         table.description,
         shape.sql(tree),
         shape.sql(&smallest),
@@ -285,7 +285,7 @@ mod tests {
     const STATEMENTS: u64 = 150;
 
     #[test]
-    fn law_1_random_queries_answer_the_same_with_and_without_marks() {
+    fn law_1_random_queries_answer_the_same_with_and_without_indexes() {
         let summary: Summary = run(TRIALS, 1);
         assert_eq!((summary.passed, summary.failed), (TRIALS, 0));
         // A run in which many answers are an error, empty or all rows would prove little.
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!((joins::run_one(3, 7).passed, joins::run_one(3, 7)), (1, joins::run_one(3, 7)));
     }
 
-    /// Delta tables among them, with mapped columns, hidden rows and pending changes.
+    /// Delta tables among them, with mapped columns, deleted rows and buffered changes.
     #[test]
     fn random_tables_are_of_every_kind() {
         let described = |seed| alone(async move { RandomTable::create(seed).await.description });

@@ -148,14 +148,14 @@ impl RandomTable {
             }
         }
         if let Some(log) = &mut log {
-            let marked = if matches!(coverage, Coverage::Stale) { &parts } else { early_parts };
-            log.begin(folder.path(), &marked.iter().map(Part::file).collect::<Vec<_>>());
+            let indexed = if matches!(coverage, Coverage::Stale) { &parts } else { early_parts };
+            log.begin(folder.path(), &indexed.iter().map(Part::file).collect::<Vec<_>>());
         }
         let empty = parts.len() == late && !matches!(coverage, Coverage::Stale);
-        let mut marked = mark(&mut rng, &columns, folder.path(), empty).await;
+        let mut indexed = create_indexes(&mut rng, &columns, folder.path(), empty).await;
         if !empty {
-            marked.extend(mark_several(seed, &columns, folder.path()).await);
-            marked.extend(mark_list(&mut of_lists, list.as_ref(), folder.path()).await);
+            indexed.extend(create_several_indexes(seed, &columns, folder.path()).await);
+            indexed.extend(create_list_index(&mut of_lists, list.as_ref(), folder.path()).await);
         }
         let mut newer: Vec<Part> = late_parts.to_vec();
         if log.is_some() {
@@ -165,7 +165,7 @@ impl RandomTable {
         for part in &newer {
             samples.extend(part.write(&columns, list.as_ref(), [&mut rng, &mut dice, &mut of_lists], folder.path()));
         }
-        let mut description = describe(&columns, &parts, coverage, &marked);
+        let mut description = describe(&columns, &parts, coverage, &indexed);
         let mut rows: u64 = parts.iter().map(|part| part.rows as u64).sum();
         if let Some(log) = &mut log {
             let gone = if matches!(coverage, Coverage::Stale) { late_parts } else { &[] };
@@ -323,7 +323,7 @@ fn random_validity(rng: &mut StdRng, rows: usize) -> BooleanArray {
 }
 
 /// Declares indexes of any encoding on some columns and builds them; returns the columns. Nothing can be indexed in an empty folder.
-async fn mark(rng: &mut StdRng, columns: &[Column], folder: &Path, empty: bool) -> Vec<String> {
+async fn create_indexes(rng: &mut StdRng, columns: &[Column], folder: &Path, empty: bool) -> Vec<String> {
     let share = *pick(rng, &[1.0, 1.0, 0.6, 0.3]);
     let files_per_segment = *pick(rng, &["1", "2", "16"]);
     let chosen: Vec<&Column> = columns.iter().filter(|_| rng.random_bool(share)).collect();
@@ -331,7 +331,7 @@ async fn mark(rng: &mut StdRng, columns: &[Column], folder: &Path, empty: bool) 
         return Vec::new();
     }
     let table = Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap();
-    let mut marked = Vec::with_capacity(chosen.len());
+    let mut indexed = Vec::with_capacity(chosen.len());
     // Some columns have several indexes, of which the best that covers a file is asked.
     let twice: Vec<&Column> = chosen.iter().filter(|_| rng.random_bool(0.2)).copied().collect();
     for (number, column) in chosen.iter().chain(&twice).enumerate() {
@@ -355,20 +355,20 @@ async fn mark(rng: &mut StdRng, columns: &[Column], folder: &Path, empty: bool) 
             options: options.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
         };
         table.create_index(spec, false).await.unwrap();
-        marked.push(format!("{} by {} {option} {value}", column.name, encoding.name()));
+        indexed.push(format!("{} by {} {option} {value}", column.name, encoding.name()));
     }
     table.build(BuildOptions { threads: Some(1), ..BuildOptions::default() }).await.unwrap();
-    marked
+    indexed
 }
 
 /// Declares and builds indexes over several columns, in any order of these.
-async fn mark_several(seed: u64, columns: &[Column], folder: &Path) -> Vec<String> {
+async fn create_several_indexes(seed: u64, columns: &[Column], folder: &Path) -> Vec<String> {
     // Dice of their own: all else is as it is without.
     let mut dice = StdRng::seed_from_u64(seed ^ 0x5e7e);
-    let mut marked = Vec::new();
+    let mut indexed = Vec::new();
     let count = *pick(&mut dice, &[0, 1, 1, 2]);
     if count == 0 {
-        return marked;
+        return indexed;
     }
     let table = Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap();
     for number in 0..count {
@@ -382,14 +382,14 @@ async fn mark_several(seed: u64, columns: &[Column], folder: &Path) -> Vec<Strin
         };
         table.create_index(spec, false).await.unwrap();
         let names: Vec<&str> = chosen.iter().map(|column| column.name.as_str()).collect();
-        marked.push(format!("({}) by packed", names.join(", ")));
+        indexed.push(format!("({}) by packed", names.join(", ")));
     }
     table.build(BuildOptions { threads: Some(1), ..BuildOptions::default() }).await.unwrap();
-    marked
+    indexed
 }
 
 /// Mostly declares and builds an index on the elements of lists.
-async fn mark_list(rng: &mut StdRng, list: Option<&Column>, folder: &Path) -> Option<String> {
+async fn create_list_index(rng: &mut StdRng, list: Option<&Column>, folder: &Path) -> Option<String> {
     let list = list.filter(|_| rng.random_bool(0.8))?;
     let table = Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap();
     let files = pick(rng, &["1", "2", "16"]).to_string();
@@ -408,7 +408,7 @@ pub fn precisions_of(data_type: &DataType) -> Vec<&'static str> {
     precisions
 }
 
-fn describe(columns: &[Column], parts: &[Part], coverage: Coverage, marked: &[String]) -> String {
+fn describe(columns: &[Column], parts: &[Part], coverage: Coverage, indexed: &[String]) -> String {
     let columns: Vec<String> = columns.iter().map(|column| format!("{} {}", column.name, column.data_type)).collect();
     let parts: Vec<String> = parts
         .iter()
@@ -425,6 +425,6 @@ fn describe(columns: &[Column], parts: &[Part], coverage: Coverage, marked: &[St
         "columns: {}; files: {}; indexes: {coverage:?} on [{}]",
         columns.join(", "),
         parts.join(", "),
-        marked.join(", ")
+        indexed.join(", ")
     )
 }

@@ -13,7 +13,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use self::condition::Condition;
-use crate::fixture::{mark, open, text, write};
+use crate::fixture::{create_indexes, open, text, write};
 
 /// A row without its key.
 #[derive(Clone)]
@@ -76,7 +76,7 @@ impl Trial {
         if is_delta {
             write_log(folder.path(), &adds);
         }
-        mark(folder.path(), &["a", "s"]).await;
+        create_indexes(folder.path(), &["a", "s"]).await;
         let table = open(folder.path()).await;
         let pages = random.random_range(100..4000) * 512;
         let options = [("page_bytes", "512".to_owned()), ("cache_bytes", format!("{pages}"))];

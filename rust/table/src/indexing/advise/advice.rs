@@ -126,20 +126,21 @@ impl Advisor<'_> {
             (snapshot.resolve(first).unwrap_or_else(|| first.clone()), index)
         };
         let indexes: Vec<(String, IndexInfo)> = snapshot.indexes().into_iter().map(on).collect();
-        let mut marks: BTreeMap<String, CandidateIndex> = BTreeMap::new();
+        let mut by_column: BTreeMap<String, CandidateIndex> = BTreeMap::new();
         for (column, index) in &indexes {
             let encoding = Encoding::from_name(&index.encoding);
-            let mark = encoding.zip(self.columns.get(column)).and_then(|(e, column)| CandidateIndex::new(column, e));
+            let candidate =
+                encoding.zip(self.columns.get(column)).and_then(|(e, column)| CandidateIndex::new(column, e));
             // What an index over several columns saves is not predicted.
-            if let (Some(mark), 1) = (mark, index.columns.len()) {
-                marks.insert(column.clone(), mark);
+            if let (Some(candidate), 1) = (candidate, index.columns.len()) {
+                by_column.insert(column.clone(), candidate);
             }
         }
-        let now = self.reads(&marks);
+        let now = self.reads(&by_column);
         let indexed = indexes.iter().filter(|(_, index)| index.columns.len() == 1).map(|(column, _)| column).collect();
-        let mut proposals = self.proposals(&mut marks, &indexed);
+        let mut proposals = self.proposals(&mut by_column, &indexed);
         proposals.iter_mut().for_each(|proposal| proposal.column = snapshot.display_name(&proposal.column));
-        let after = self.reads(&marks);
+        let after = self.reads(&by_column);
         let asked = self.columns_asked();
         Advice {
             rows,
@@ -150,7 +151,7 @@ impl Advisor<'_> {
                 .filter(|(column, _)| from_queries && !asked.contains(column))
                 .map(|(_, index)| index.name.clone())
                 .collect(),
-            layout: if from_queries { self.layout(&marks, &after) } else { Vec::new() },
+            layout: if from_queries { self.layout(&by_column, &after) } else { Vec::new() },
             gains: (self.queries.iter().zip(now.iter().zip(&after)))
                 .filter(|_| from_queries)
                 .map(|(weighed, (now, after))| QueryGain {
@@ -165,8 +166,8 @@ impl Advisor<'_> {
     }
 
     /// What each query reads.
-    fn reads(&self, marks: &BTreeMap<String, CandidateIndex>) -> Vec<f64> {
-        self.queries.iter().map(|weighed| self.costs.with(&weighed.query, &weighed.conditions, marks)).collect()
+    fn reads(&self, indexes: &BTreeMap<String, CandidateIndex>) -> Vec<f64> {
+        self.queries.iter().map(|weighed| self.costs.with(&weighed.query, &weighed.conditions, indexes)).collect()
     }
 
     fn total(&self, reads: &[f64]) -> f64 {
@@ -179,24 +180,24 @@ impl Advisor<'_> {
     }
 
     /// Takes the index that saves most, then the next one beside it, as long as it is worth it. Columns that have an index get no other.
-    fn proposals(&self, marks: &mut BTreeMap<String, CandidateIndex>, indexed: &BTreeSet<&String>) -> Vec<Proposal> {
+    fn proposals(&self, indexes: &mut BTreeMap<String, CandidateIndex>, indexed: &BTreeSet<&String>) -> Vec<Proposal> {
         let open = self.columns.keys().filter(|column| !indexed.contains(column));
         let mut open: Vec<Candidate> = open.filter_map(|column| self.candidate(column)).collect();
         let weights: f64 = self.queries.iter().map(|weighed| weighed.query.weight).sum::<f64>().max(1e-9);
         let mut proposals = Vec::new();
-        let mut now = self.reads(marks);
+        let mut now = self.reads(indexes);
         loop {
             let total = self.total(&now);
             let mut best: Option<BestCandidate> = None;
             let mut tried = Vec::with_capacity(open.len());
             for (place, Candidate { index, proposal }) in open.into_iter().enumerate() {
-                marks.insert(proposal.column.clone(), index);
-                let reads = self.reads(marks);
+                indexes.insert(proposal.column.clone(), index);
+                let reads = self.reads(indexes);
                 let saved = total - self.total(&reads);
                 if best.as_ref().is_none_or(|best| saved > best.saved) {
                     best = Some(BestCandidate { saved, place, reads });
                 }
-                tried.extend(marks.remove(&proposal.column).map(|index| Candidate { index, proposal }));
+                tried.extend(indexes.remove(&proposal.column).map(|index| Candidate { index, proposal }));
             }
             open = tried;
             let Some(BestCandidate { saved, place, reads }) = best else { break };
@@ -207,7 +208,7 @@ impl Advisor<'_> {
             let gained = now.iter().zip(&reads).filter(|(before, after)| **after < 0.99 * **before).count();
             proposal.saved_bytes = (saved / weights) as u64;
             proposal.queries = gained as u64;
-            marks.insert(proposal.column.clone(), index);
+            indexes.insert(proposal.column.clone(), index);
             proposals.push(proposal);
             now = reads;
         }
@@ -259,7 +260,7 @@ impl Advisor<'_> {
     }
 
     /// Whether the data sorted by a column, or smaller pages, would let the queries read much less.
-    fn layout(&self, marks: &BTreeMap<String, CandidateIndex>, now: &[f64]) -> Vec<LayoutHint> {
+    fn layout(&self, indexes: &BTreeMap<String, CandidateIndex>, now: &[f64]) -> Vec<LayoutHint> {
         let total = self.total(now);
         let with = |change: &dyn Fn(&str, &mut f64, &mut f64)| {
             let columns = (self.columns.iter()).map(|(name, column)| {
@@ -269,8 +270,9 @@ impl Advisor<'_> {
             });
             let columns: BTreeMap<String, ColumnProfile> = columns.collect();
             let costs = Costs { columns: &columns, parquet: self.costs.parquet, rows: self.costs.rows };
-            let read =
-                |weighed: &WeighedQuery| weighed.query.weight * costs.with(&weighed.query, &weighed.conditions, marks);
+            let read = |weighed: &WeighedQuery| {
+                weighed.query.weight * costs.with(&weighed.query, &weighed.conditions, indexes)
+            };
             self.queries.iter().map(read).sum::<f64>()
         };
         let mut hints = Vec::new();

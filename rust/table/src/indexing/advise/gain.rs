@@ -87,9 +87,9 @@ impl CandidateIndex {
         if encoding == Encoding::Packed {
             return Self::of_keys(column, column.keys.bytes?);
         }
-        let mut mark = Self::over(&column.segments, encoding)?;
-        mark.bytes = (mark.sizes.iter().map(|sizes| sizes.total).sum::<u64>() as f64 * mark.each) as u64;
-        Some(mark)
+        let mut index = Self::over(&column.segments, encoding)?;
+        index.bytes = (index.sizes.iter().map(|sizes| sizes.total).sum::<u64>() as f64 * index.each) as u64;
+        Some(index)
     }
 
     /// An index that finds single keys. A tree reads no more than the values and postings of bitmaps over the same files would.
@@ -134,9 +134,9 @@ impl Costs<'_> {
     }
 
     /// What a search of the indexes for a condition reads; none if they cannot answer it.
-    fn search(&self, condition: &WeighedCondition, marks: &BTreeMap<String, CandidateIndex>) -> Option<f64> {
+    fn search(&self, condition: &WeighedCondition, indexes: &BTreeMap<String, CandidateIndex>) -> Option<f64> {
         let searches = condition.searches.as_ref()?;
-        searches.iter().map(|search| Some(marks.get(&search.column)?.search(search.shape))).sum()
+        searches.iter().map(|search| Some(indexes.get(&search.column)?.search(search.shape))).sum()
     }
 
     /// Bytes that a query reads without indexes.
@@ -161,11 +161,11 @@ impl Costs<'_> {
         &self,
         query: &QueryUse,
         conditions: &[WeighedCondition],
-        marks: &BTreeMap<String, CandidateIndex>,
+        indexes: &BTreeMap<String, CandidateIndex>,
     ) -> f64 {
         let mut best = self.scan(query, conditions);
         let mut answered: Vec<(&WeighedCondition, f64)> =
-            conditions.iter().filter_map(|condition| Some((condition, self.search(condition, marks)?))).collect();
+            conditions.iter().filter_map(|condition| Some((condition, self.search(condition, indexes)?))).collect();
         answered.sort_by(|(a, _), (b, _)| a.share.total_cmp(&b.share));
         let is_answered = |condition: &WeighedCondition, count: usize| {
             answered.iter().take(count).any(|(other, _)| std::ptr::eq(*other, condition))
@@ -193,14 +193,14 @@ impl Costs<'_> {
                 query
                     .output
                     .iter()
-                    .map(|column| marks.get(column).filter(|mark| mark.tells))
+                    .map(|column| indexes.get(column).filter(|index| index.tells))
                     .collect::<Option<Vec<_>>>()
             };
             if all
                 && query.aggregated
                 && let Some(told) = told()
             {
-                best = best.min(search + told.iter().map(|mark| mark.groups(count > 0)).sum::<f64>());
+                best = best.min(search + told.iter().map(|index| index.groups(count > 0)).sum::<f64>());
             }
         }
         best

@@ -110,19 +110,19 @@ impl fmt::Display for Advice {
             writeln!(f, "\nno further index would save enough to be worth its bytes")?;
         } else {
             writeln!(f, "\nindexes to build:")?;
-            let mark = |mark: &Proposal| {
+            let proposal = |proposal: &Proposal| {
                 vec![
-                    mark.column.clone(),
-                    mark.kind.name().to_owned(),
-                    mark.encoding.name().to_owned(),
-                    mark.values.to_string(),
-                    megabytes(mark.predicted_bytes),
-                    megabytes(mark.saved_bytes),
-                    mark.queries.to_string(),
+                    proposal.column.clone(),
+                    proposal.kind.name().to_owned(),
+                    proposal.encoding.name().to_owned(),
+                    proposal.values.to_string(),
+                    megabytes(proposal.predicted_bytes),
+                    megabytes(proposal.saved_bytes),
+                    proposal.queries.to_string(),
                 ]
             };
             let head = ["column", "kind", "encoding", "values", "MB", "a query saves, MB", "queries"];
-            write_table(f, &head, &self.indexes.iter().map(mark).collect::<Vec<_>>())?;
+            write_table(f, &head, &self.indexes.iter().map(proposal).collect::<Vec<_>>())?;
         }
         if !self.gains.is_empty() {
             writeln!(f, "\nqueries, MB read now and with these indexes:")?;

@@ -33,8 +33,8 @@ pub(crate) async fn adoptable(
         .index_states
         .iter()
         .enumerate()
-        .filter(|(_, mark)| mark.unverified)
-        .filter_map(|(file, mark)| Some((file, mark.ordinal?)))
+        .filter(|(_, state)| state.unverified)
+        .filter_map(|(file, state)| Some((file, state.ordinal?)))
         .collect();
     // By number, since a closure over borrowed items would make the future one that cannot change threads.
     let touched = touched.as_slice();

@@ -219,10 +219,10 @@ fn uncovered(snapshot: &Snapshot, index: &ManifestIndex, known: &KnownCoverage<'
     let segments = snapshot.manifest.iter().flat_map(|manifest| &manifest.segments);
     let of_index = segments.filter(|segment| segment.index_id == index.id && !known.lost.contains(&segment.id));
     let covered: HashSet<u32> = of_index.flat_map(|segment| segment.files.iter().copied()).collect();
-    let marks = snapshot.index_states.iter().enumerate();
-    let missing = marks.filter(|(file, mark)| {
-        let in_doubt = mark.unverified && !known.adopted.contains(file);
-        in_doubt || mark.ordinal.is_none_or(|ordinal| !covered.contains(&ordinal))
+    let states = snapshot.index_states.iter().enumerate();
+    let missing = states.filter(|(file, state)| {
+        let in_doubt = state.unverified && !known.adopted.contains(file);
+        in_doubt || state.ordinal.is_none_or(|ordinal| !covered.contains(&ordinal))
     });
     missing.map(|(file, _)| file).collect()
 }

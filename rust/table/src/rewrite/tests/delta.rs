@@ -457,10 +457,10 @@ async fn features_that_a_commit_could_not_honour_are_named() {
         })
     };
     let features = |names: &[&str]| json!({"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": names});
-    let marked = |key: &str, value: Value| {
-        let mut marked = column("k", "integer");
-        marked["metadata"] = json!({key: value});
-        [marked]
+    let with_metadata = |key: &str, value: Value| {
+        let mut column = column("k", "integer");
+        column["metadata"] = json!({key: value});
+        [column]
     };
     let k = [column("k", "integer")];
     let mut point = column("point", "");
@@ -484,11 +484,17 @@ async fn features_that_a_commit_could_not_honour_are_named() {
         (check(features(&["clustering", "domainMetadata"]), &[point], json!({})).await, "clustering"),
         (check(features(&["inCommitTimestamp"]), &k, json!({})).await, "inCommitTimestamp"),
         (
-            check(plain(), &marked("delta.generationExpression", json!("1 + 1")), json!({})).await,
+            check(plain(), &with_metadata("delta.generationExpression", json!("1 + 1")), json!({})).await,
             "its column k is generated",
         ),
-        (check(plain(), &marked("delta.identity.start", json!(1)), json!({})).await, "its column k is an identity"),
-        (check(plain(), &marked("delta.invariants", json!("{}")), json!({})).await, "its column k has an invariant"),
+        (
+            check(plain(), &with_metadata("delta.identity.start", json!(1)), json!({})).await,
+            "its column k is an identity",
+        ),
+        (
+            check(plain(), &with_metadata("delta.invariants", json!("{}")), json!({})).await,
+            "its column k has an invariant",
+        ),
     ];
     for (outcome, named) in refused {
         let message = outcome.unwrap_err();

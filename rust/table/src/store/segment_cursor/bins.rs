@@ -16,7 +16,7 @@ struct BinOffsets {
 }
 
 /// The bins of a block that are still to be taken apart, and the bytes of all of them.
-pub(super) struct BinWalk {
+pub(super) struct SegmentBinCursor {
     bins: IntoIter<Bin>,
     postings: Vec<u8>,
     orders: Vec<u8>,
@@ -25,7 +25,7 @@ pub(super) struct BinWalk {
     universe: u32,
 }
 
-impl BinWalk {
+impl SegmentBinCursor {
     /// The bins of the block of this number.
     pub(super) fn new(
         directory: &SegmentDirectory,

@@ -34,7 +34,7 @@ async fn a_folder_of_which_every_row_is_deleted_keeps_its_columns() {
     let before = columns(&table.snapshot().await.unwrap());
     make(&table, Operation::Delete, keys(&(0..300).map(|k| k * 2).collect::<Vec<_>>())).await.unwrap();
     let report = migrate(&table).await;
-    assert_eq!((report.files_replaced, report.files_written, report.rows, report.rows_hidden), (2, 1, 0, 300));
+    assert_eq!((report.files_replaced, report.files_written, report.rows, report.rows_replaced), (2, 1, 0, 300));
     for _ in 0..2 {
         let table = open(folder.path()).await;
         let snapshot = table.snapshot().await.unwrap();
@@ -74,7 +74,7 @@ async fn files_without_a_page_index_are_migrated() {
     let before = rows(&table).await;
     assert_eq!((before.len(), before[&25].clone(), before.contains_key(&44)), (50, row(2, "new"), false));
     let report = migrate(&table).await;
-    assert_eq!((report.files_replaced, report.rows_hidden), (1, 2));
+    assert_eq!((report.files_replaced, report.rows_replaced), (1, 2));
     assert_eq!(rows(&*open(folder.path()).await).await, before);
 }
 
@@ -247,7 +247,7 @@ async fn migrating_while_another_delta_writer_commits_is_tried_again_and_then_a_
     assert_eq!(files, 6, "files of attempts that failed are removed");
     // Twice others win, then it takes effect on what they wrote: versions 6 and 7 are theirs.
     let report = against(2, 6).await.unwrap();
-    assert_eq!((report.rows, report.rows_hidden, report.delta_version), (2, 2, Some(8)));
+    assert_eq!((report.rows, report.rows_replaced, report.delta_version), (2, 2, Some(8)));
     assert_eq!(counts(root).await, (3 + 5 + 2, 0, 8));
     assert_eq!(table.migrate(MigrateOptions::default()).await.unwrap().delta_version, None);
 }

@@ -344,7 +344,7 @@ async fn keys_that_tell_no_rows_apart_are_refused() {
 
 /// Law 5: indexes may be lost, updates may not.
 #[tokio::test]
-async fn law_5_damaged_updates_are_errors_and_damaged_marks_are_not() {
+async fn law_5_damaged_updates_are_errors_and_damaged_indexes_are_not() {
     let folder = folder();
     let table = keyed(folder.path()).await;
     make(&table, Operation::Upsert, batch(&[(2, Some(7), None)])).await.unwrap();

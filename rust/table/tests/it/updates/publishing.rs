@@ -88,7 +88,7 @@ async fn every_reader_of_the_folder_sees_what_was_published() {
         assert!(snapshot.files().iter().all(|file| !file.path.starts_with("_lakemark")));
         // Published files have indexes.
         let found = probe(&snapshot, &equals("k", 2)).await;
-        assert_eq!(found.report.files_unknown, 0);
+        assert_eq!(found.report.files_scanned, 0);
         assert_eq!(snapshot.indexes()[0].coverage, 1.0);
     }
     assert_eq!(table.publish().await.unwrap().files_published, 0);
@@ -97,7 +97,7 @@ async fn every_reader_of_the_folder_sees_what_was_published() {
     assert_eq!(rows(&table).await.len(), expected.len() - 150);
 }
 
-/// A reader of the folder's files gets rows that pending changes hide, and is told that it misses something.
+/// A reader of the folder's files gets rows that buffered changes delete, and is told that it misses something.
 #[tokio::test]
 async fn a_snapshot_of_the_files_alone_knows_nothing_of_changes() {
     async fn found(table: &Table, key: i64) -> Option<u64> {

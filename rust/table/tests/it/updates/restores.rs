@@ -54,8 +54,8 @@ async fn a_restore_to_before_a_slice_brings_back_the_rows_that_the_slice_had_rep
         }
         let last = if merged { 29 } else { 2 };
         lake.restore(&["f.parquet", "g.parquet"]);
-        for marks in [true, false] {
-            if !marks {
+        for has_indexes in [true, false] {
+            if !has_indexes {
                 std::fs::remove_dir_all(lake.root().join("_lakemark/marks")).unwrap();
             }
             for table in [Arc::clone(&table), open(lake.root()).await] {
@@ -81,8 +81,8 @@ async fn law_1_a_restore_over_a_deletion_vector_leaves_pending_keys_pending() {
     table.flush().await.unwrap();
     assert_eq!(rows(&table).await.len(), 19);
     lake.restore(&["f.parquet", "g.parquet"]);
-    for marks in [true, false] {
-        if !marks {
+    for has_indexes in [true, false] {
+        if !has_indexes {
             std::fs::remove_dir_all(lake.root().join("_lakemark/marks")).unwrap();
         }
         for table in [Arc::clone(&table), open(lake.root()).await] {
@@ -119,10 +119,10 @@ async fn changes_after_a_store_was_put_back_from_a_backup_are_not_taken_for_migr
     migrate(&table, 1.0).await;
     let table = open(lake.root()).await;
     assert_eq!(rows(&table).await, before);
-    assert_eq!(table.updates_info().await.unwrap().unwrap().rows_pending, 0);
+    assert_eq!(table.updates_info().await.unwrap().unwrap().rows_buffered, 0);
 }
 
-/// Of a slice nobody can tell which of the pending changes it had.
+/// Of a slice nobody can tell which of the buffered changes it had.
 #[tokio::test]
 async fn a_store_from_before_a_slice_is_an_error_that_names_the_way_on() {
     for pending in [RepairAction::Keep, RepairAction::Discard] {

@@ -17,17 +17,17 @@ fn texts(rows: &[(i64, &str)]) -> RecordBatch {
     RecordBatch::try_from_iter([("k", k), ("s", s)]).unwrap()
 }
 
-fn without_marks(path: &std::path::Path) {
-    let marks = path.join("_lakemark/marks");
-    if marks.exists() {
-        std::fs::remove_dir_all(marks).unwrap();
+fn without_indexes(path: &std::path::Path) {
+    let index_files = path.join("_lakemark/marks");
+    if index_files.exists() {
+        std::fs::remove_dir_all(index_files).unwrap();
     }
 }
 
 /// The rows of a table that is indexed, and of the same without its indexes.
-async fn rows_with_and_without_marks(path: &std::path::Path) -> BTreeMap<i64, super::Row> {
+async fn rows_with_and_without_indexes(path: &std::path::Path) -> BTreeMap<i64, super::Row> {
     let with = rows(&*open(path).await).await;
-    without_marks(path);
+    without_indexes(path);
     assert_eq!(rows(&*open(path).await).await, with, "without indexes");
     with
 }
@@ -55,12 +55,12 @@ async fn law_1_updates_of_some_columns_outlive_a_column_that_is_added_in_front()
     };
     expected(&rows(&table).await);
     table.flush().await.unwrap();
-    expected(&rows_with_and_without_marks(lake.root()).await);
+    expected(&rows_with_and_without_indexes(lake.root()).await);
     // Somebody writes the file anew, so that the updates are completed from the new one.
     let base: Vec<_> = (0..10).map(|k| (k, Some(2), Some("new"))).collect();
     let actions = [Lake::removes("f.parquet"), lake.put("g.parquet", &batch(&base))];
     lake.commit(&actions);
-    let now = rows_with_and_without_marks(lake.root()).await;
+    let now = rows_with_and_without_indexes(lake.root()).await;
     assert_eq!((&now[&3], &now[&4], &now[&5]), (&row(111, "zz"), &row(112, "new"), &row(2, "new")));
     open(lake.root()).await.migrate(MigrateOptions::default()).await.unwrap();
     assert_eq!(rows(&*open(lake.root()).await).await, now);
@@ -133,7 +133,7 @@ async fn updates_of_a_partition_column_outlive_a_file_with_one_more_column() {
         assert_eq!(value("k").as_primitive::<Int64Type>().values(), &[2]);
         assert_eq!(value("p").as_primitive::<Int64Type>().values(), &[7]);
         assert_eq!(value("x").as_primitive::<Int32Type>().values(), &[9]);
-        without_marks(folder.path());
+        without_indexes(folder.path());
     }
 }
 

@@ -128,6 +128,6 @@ async fn a_migration_beside_a_plain_scan() {
             report.files_written,
             report.bytes_written
         );
-        assert_eq!(report.rows_hidden, places.len() as u64);
+        assert_eq!(report.rows_replaced, places.len() as u64);
     }
 }

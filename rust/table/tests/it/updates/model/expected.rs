@@ -86,7 +86,7 @@ impl Expected {
         }
     }
 
-    /// A column is gone, with what the data files and pending changes have of it.
+    /// A column is gone, with what the data files and buffered changes have of it.
     pub fn drop_column(&mut self, id: Id) {
         self.base.values_mut().for_each(|row| drop(row.remove(&id)));
         for pending in self.pending.values_mut() {

@@ -107,15 +107,15 @@ impl Trial {
             // There is no index.
             Err(error) if error.kind() == ErrorKind::NotFound => return "nothing",
             // What is lost cannot be merged.
-            Err(error) => assert!(error.kind() == ErrorKind::Corrupt && self.has_lost_marks, "{error:?}"),
+            Err(error) => assert!(error.kind() == ErrorKind::Corrupt && self.has_lost_indexes, "{error:?}"),
         }
         "compact"
     }
 
-    /// Segments and resolutions are index files, which may be lost or damaged at any time.
-    pub fn lose_marks(&mut self) -> &'static str {
+    /// Segments and position maps are index files, which may be lost or damaged at any time.
+    pub fn lose_indexes(&mut self) -> &'static str {
         let folder = self.root().join("_lakemark/marks");
-        self.has_lost_marks = true;
+        self.has_lost_indexes = true;
         if self.random.random_bool(0.3) {
             fs::remove_dir_all(folder).ok();
             return "all indexes lost";
@@ -174,17 +174,17 @@ impl Trial {
         self.reader = Reader::default();
         let snapshot = open(self.folder.path()).await.snapshot().await.unwrap();
         self.compare(&snapshot);
-        let (marks, aside) = (self.root().join("_lakemark/marks"), self.root().join("_lakemark/marks-aside"));
-        let are_there = marks.exists();
+        let (index_files, aside) = (self.root().join("_lakemark/marks"), self.root().join("_lakemark/marks-aside"));
+        let are_there = index_files.exists();
         if are_there {
-            fs::rename(&marks, &aside).unwrap();
+            fs::rename(&index_files, &aside).unwrap();
         }
         let snapshot = open(self.folder.path()).await.snapshot().await.unwrap();
         self.compare(&snapshot);
         self.check_in_process();
         if are_there {
-            fs::remove_dir_all(&marks).ok();
-            fs::rename(&aside, &marks).unwrap();
+            fs::remove_dir_all(&index_files).ok();
+            fs::rename(&aside, &index_files).unwrap();
         }
     }
 }

@@ -42,7 +42,7 @@ class LakemarkExceptionTest {
   }
 
   @Test
-  void aFailureWithoutAMarkIsADefect() {
+  void aFailureWithoutATagIsADefect() {
     LakemarkException found = NativeStream.translated(new IOException("closed"));
     assertEquals(LakemarkException.Kind.INTERNAL, found.kind());
     assertEquals("a native stream failed: closed", found.getMessage());

@@ -63,9 +63,9 @@ public final class Procedures {
         List::of);
     define(
         "migrate",
-        "Folds pending changes into the data files.",
+        "Compacts buffered changes into the table's files.",
         "fraction DOUBLE, threshold DOUBLE",
-        "rows BIGINT, rows_hidden BIGINT, files_replaced BIGINT, files_written BIGINT,"
+        "rows BIGINT, rows_replaced BIGINT, files_replaced BIGINT, files_written BIGINT,"
             + " bytes_written BIGINT, delta_version BIGINT, seconds DOUBLE",
         List::of);
     define(
@@ -76,8 +76,8 @@ public final class Procedures {
         List::of);
     define(
         "repair",
-        "Keeps or discards pending changes whose store does not belong to the Delta table any more.",
-        "pending STRING",
+        "Keeps or discards buffered changes whose store does not belong to the Delta table any more.",
+        "buffered STRING",
         "repaired BOOLEAN",
         List::of);
     define(

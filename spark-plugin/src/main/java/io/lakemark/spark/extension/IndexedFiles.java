@@ -103,10 +103,10 @@ final class IndexedFiles {
     }
     LOG.warn(
         "{} has {} that this session does not see, because Spark reads the data files alone: read"
-            + " it as spark.read.format(\"lakemark\").load(\"{}\") or in SQL as lm.`{}`, or fold"
+            + " it as spark.read.format(\"lakemark\").load(\"{}\") or in SQL as lm.`{}`, or compact"
             + " them into the files with CALL lm.system.migrate and CALL lm.system.publish",
         table.text(),
-        choice.missesBuffered() ? "pending changes" : "migrated changes that are not published",
+        choice.missesBuffered() ? "buffered changes" : "migrated changes that are not published",
         table.text(),
         table.text());
   }

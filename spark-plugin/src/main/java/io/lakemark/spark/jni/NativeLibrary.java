@@ -106,9 +106,9 @@ public final class NativeLibrary {
 
   public static native void aggregate(long table, String filter, String request, long outStream);
 
-  public static native byte[] plan(long table, String filter, String wanted);
+  public static native byte[] plan(long table, String filter, String request);
 
-  public static native long openInput(String scan, String split, byte[] attachment, long outStream);
+  public static native long openInput(String scan, String input, byte[] attachment, long outStream);
 
   public static native String rowGroups(
       String path, String storeOrNull, String filterOrNull, String columns);

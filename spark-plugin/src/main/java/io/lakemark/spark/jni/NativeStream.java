@@ -70,10 +70,10 @@ public final class NativeStream implements AutoCloseable {
         return found;
       }
     }
-    LakemarkException unmarked =
+    LakemarkException untagged =
         new LakemarkException.Internal("a native stream failed: " + failure.getMessage());
-    unmarked.addSuppressed(failure);
-    return unmarked;
+    untagged.addSuppressed(failure);
+    return untagged;
   }
 
   @Override

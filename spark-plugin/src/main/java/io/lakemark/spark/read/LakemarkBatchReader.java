@@ -18,7 +18,7 @@ import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /**
- * The batches of one split, piece by piece. Vectors belong to the root of their piece's stream and
+ * The batches of one split, input by input. Vectors belong to the root of their input's stream and
  * are closed with it, never one by one.
  */
 final class LakemarkBatchReader implements PartitionReader<ColumnarBatch> {
@@ -44,13 +44,13 @@ final class LakemarkBatchReader implements PartitionReader<ColumnarBatch> {
     open(inputs.next());
   }
 
-  private void open(Input piece) {
+  private void open(Input input) {
     stream =
         new NativeStream(
             (ArrowArrayStream out) ->
                 held =
                     NativeLibrary.openInput(
-                        scan, piece.body(), piece.attachment(), out.memoryAddress()));
+                        scan, input.body(), input.attachment(), out.memoryAddress()));
     checked = false;
   }
 
@@ -126,7 +126,7 @@ final class LakemarkBatchReader implements PartitionReader<ColumnarBatch> {
     }
   }
 
-  /** Once only: a reader whose next piece cannot be opened is closed all the same. */
+  /** Once only: a reader whose next input cannot be opened is closed all the same. */
   private void close(NativeStream read) throws IOException {
     stream = null;
     if (read != null) {

@@ -17,7 +17,7 @@ record LakemarkInputPartition(List<Input> inputs, long rows, long bytes) impleme
   /**
    * Rows of one file, or sent with the task.
    *
-   * @param body the piece as the native side wrote it
+   * @param body the input as the native side wrote it
    * @param attachment the rows that are sent with the task, as the native side wrote them
    */
   @SuppressWarnings("ArrayRecordComponent") // Nobody compares these.

@@ -6,9 +6,9 @@ import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 /** What the Spark UI shows of a scan. Public, because Spark makes instances by reflection. */
 public final class LakemarkMetrics {
   static final String ROW_GROUPS_SKIPPED = "rowGroupsSkipped";
-  static final String ROWS_EXACT = "rowsCertain";
-  static final String ROWS_BUFFERED = "rowsPending";
-  static final String INDEX_BYTES = "indexBytes";
+  static final String ROWS_EXACT = "rowsExact";
+  static final String ROWS_BUFFERED = "rowsBuffered";
+  static final String INDEX_BYTES = "indexBytesRead";
 
   private LakemarkMetrics() {}
 
@@ -70,7 +70,7 @@ public final class LakemarkMetrics {
 
     @Override
     public String description() {
-      return "rows of pending updates";
+      return "buffered rows";
     }
   }
 

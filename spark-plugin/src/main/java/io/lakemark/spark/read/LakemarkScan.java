@@ -84,7 +84,7 @@ public final class LakemarkScan
     ObjectNode facts = pushed.facts();
     facts.put("splits", now.splits().size()).put("bytes", bytesOfColumns(now));
     now.rows().ifPresentOrElse(rows -> facts.put("rows", rows), () -> facts.putNull("rows"));
-    ArrayNode learned = facts.put("rows_pending", now.rowsBuffered()).putArray("runtime_filters");
+    ArrayNode learned = facts.put("rows_buffered", now.rowsBuffered()).putArray("runtime_filters");
     JsonNode leaves = now.report().get("leaves");
     // What Spark learned later comes after the filters of the first plan.
     for (int at = planned.report().get("leaves").size(); at < leaves.size(); at++) {
@@ -190,7 +190,7 @@ public final class LakemarkScan
       LakemarkMetrics.value(LakemarkMetrics.ROW_GROUPS_SKIPPED, now.rowGroupsSkipped()),
       LakemarkMetrics.value(LakemarkMetrics.ROWS_EXACT, now.rowsExact()),
       LakemarkMetrics.value(LakemarkMetrics.ROWS_BUFFERED, now.rowsBuffered()),
-      LakemarkMetrics.value(LakemarkMetrics.INDEX_BYTES, now.indexBytes())
+      LakemarkMetrics.value(LakemarkMetrics.INDEX_BYTES, now.indexBytesRead())
     };
   }
 }

@@ -59,7 +59,7 @@ record ScanPlan(
     return new ScanPlan(
         root.get("scan").asText(),
         List.copyOf(splits),
-        root.get("pendingRows").asLong(),
+        root.get("bufferedRows").asLong(),
         indexed,
         UnknownColumns.parse(root.get("unknown")),
         root.get("report"),
@@ -78,12 +78,12 @@ record ScanPlan(
 
   /** Rows that are in the answer for sure. */
   long rowsExact() {
-    return report.get("rows_certain").asLong();
+    return report.get("rows_exact").asLong();
   }
 
   /** Bytes of index files that were read for it. */
-  long indexBytes() {
-    return report.get("index_bytes").asLong();
+  long indexBytesRead() {
+    return report.get("index_bytes_read").asLong();
   }
 
   /**
@@ -122,10 +122,10 @@ record ScanPlan(
     StringBuilder line =
         new StringBuilder(
             String.format(
-                "splits: %d, row groups skipped: %d of %d, rows certain: %d",
+                "splits: %d, row groups skipped: %d of %d, exact rows: %d",
                 splits.size(), rowGroupsSkipped(), rowGroupsTotal(), rowsExact()));
     if (rowsBuffered > 0) {
-      line.append(", rows pending: ").append(rowsBuffered);
+      line.append(", buffered rows: ").append(rowsBuffered);
     }
     line.append(
         String.format(
@@ -134,7 +134,7 @@ record ScanPlan(
     List<String> indexes = new ArrayList<>();
     report.get("leaves").forEach(leaf -> indexes.add(source(leaf)));
     if (!indexes.isEmpty()) {
-      line.append(", indexes: ").append(indexes).append(", index bytes: ").append(indexBytes());
+      line.append(", indexes: ").append(indexes).append(", index bytes: ").append(indexBytesRead());
     }
     return line.toString();
   }

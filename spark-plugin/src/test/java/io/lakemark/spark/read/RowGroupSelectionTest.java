@@ -48,7 +48,7 @@ final class RowGroupSelectionTest {
   }
 
   @Test
-  void onlyFiltersThatMarksCouldAnswerAreAQuestion() {
+  void onlyFiltersThatIndexesCouldAnswerAreAQuestion() {
     assertTrue(RowGroupSelection.request(COLUMNS, List.of(UNKNOWN, KNOWN)).isPresent());
     assertTrue(RowGroupSelection.request(COLUMNS, List.of(new And(UNKNOWN, KNOWN))).isPresent());
     assertEquals(Optional.empty(), RowGroupSelection.request(COLUMNS, List.of()));

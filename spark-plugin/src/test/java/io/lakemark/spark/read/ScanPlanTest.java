@@ -21,15 +21,15 @@ class ScanPlanTest {
         {"inputs": [{"body": "b", "attached": 2}, {"body": "c", "attached": 0}],
          "rows": %s, "bytes": 200},
         {"inputs": [{"body": "d", "attached": 1}], "rows": 10, "bytes": 300}],
-       "report": {"row_groups_total": 8, "row_groups_pruned": 5, "rows_certain": 30,
-         "files_total": 4, "files_pruned": 1, "index_bytes": 99, "leaves": [
+       "report": {"row_groups_total": 8, "row_groups_pruned": 5, "rows_exact": 30,
+         "files_total": 4, "files_pruned": 1, "index_bytes_read": 99, "leaves": [
            {"text": "k = 7", "column": "k", "index": "by_k", "reason": null},
            {"text": "s = 'a'", "column": "s", "index": "by_s", "reason": "file_not_covered"},
            {"text": "f(s)", "column": null, "index": null, "reason": "expression_not_supported"}]},
        "reportText": "what the indexes said",
        "indexedColumns": ["k", "s"],
        "unknown": {"columns": ["extra"], "fields": ["place.street"]},
-       "pendingRows": 7}""";
+       "bufferedRows": 7}""";
 
   private static ScanPlan parse(String json) {
     byte[] text = json.getBytes(UTF_8);
@@ -47,8 +47,8 @@ class ScanPlanTest {
         .toList();
   }
 
-  private static byte[] attachment(ScanPlan plan, int split, int piece) {
-    return plan.splits().get(split).inputs().get(piece).attachment();
+  private static byte[] attachment(ScanPlan plan, int split, int input) {
+    return plan.splits().get(split).inputs().get(input).attachment();
   }
 
   @Test
@@ -76,7 +76,7 @@ class ScanPlanTest {
   @Test
   void aLineTellsWhatIsReadAndWhy() {
     assertEquals(
-        "splits: 3, row groups skipped: 5 of 8, rows certain: 30, rows pending: 7,"
+        "splits: 3, row groups skipped: 5 of 8, exact rows: 30, buffered rows: 7,"
             + " files skipped: 1 of 4, indexes: [k by by_k, s by by_s (file_not_covered),"
             + " f(s): expression_not_supported], index bytes: 99",
         parse(PLAN.formatted("10")).line());

@@ -1,0 +1,79 @@
+//! What is left to be read when the index has answered for some files: the same plan over a smaller scan.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, internal_err};
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_plan::ExecutionPlan;
+use object_store::path::Path;
+
+use crate::exec::scan::LakemarkScanExec;
+
+/// Which rows of the answered files the index gave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum AnsweredRows {
+    /// The rows that are exact for the scan; the others are left to be read.
+    ExactRows,
+    /// All rows.
+    Files,
+}
+
+/// The plan without the rows that the index gave of the answered files; none if nothing is left to be read.
+///
+/// The partitions stay, and some may have nothing to do.
+pub(super) fn rest_of(
+    plan: &Arc<dyn ExecutionPlan>,
+    answered: &HashSet<Path>,
+    rows: AnsweredRows,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let mut left = true;
+    let rest = Arc::clone(plan)
+        .transform_down(|node| match node.downcast_ref::<LakemarkScanExec>() {
+            None => Ok(Transformed::no(node)),
+            Some(scan) => {
+                let mut rest = scan.clone();
+                rest.parts.statistics = rest.parts.statistics.to_inexact();
+                rest.parts.exact = left_of(rest.parts.exact.take(), answered)?;
+                if rows == AnsweredRows::Files {
+                    rest.parts.recheck = left_of(rest.parts.recheck.take(), answered)?;
+                }
+                left = rest.parts.exact.is_some() || rest.parts.recheck.is_some() || !rest.parts.buffered.is_empty();
+                Ok(Transformed::new(Arc::new(rest), true, TreeNodeRecursion::Jump))
+            }
+        })
+        .data()?;
+    Ok(left.then_some(rest))
+}
+
+/// A part of a scan without some files; none if it has no others.
+fn left_of(part: Option<Arc<dyn ExecutionPlan>>, answered: &HashSet<Path>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(part) = part else { return Ok(None) };
+    let name = part.name().to_owned();
+    let (mut left, mut is_known) = (false, false);
+    let rest = part.transform_down(|node| {
+        let source = node.downcast_ref::<DataSourceExec>();
+        let Some(config) = source.and_then(|source| source.data_source().downcast_ref::<FileScanConfig>()) else {
+            return Ok(Transformed::no(node));
+        };
+        let unanswered = |file: &&PartitionedFile| !answered.contains(&file.object_meta.location);
+        let groups: Vec<FileGroup> = config
+            .file_groups
+            .iter()
+            .map(|group| FileGroup::new(group.files().iter().filter(unanswered).cloned().collect()))
+            .collect();
+        is_known = true;
+        left |= groups.iter().any(|group| !group.files().is_empty());
+        let config = FileScanConfigBuilder::from(config.clone()).with_file_groups(groups).build();
+        let source: Arc<dyn ExecutionPlan> = DataSourceExec::from_data_source(config);
+        Ok(Transformed::new(source, true, TreeNodeRecursion::Jump))
+    });
+    let rest = rest.data()?;
+    if !is_known {
+        return internal_err!("rows are read by {name}");
+    }
+    Ok(left.then_some(rest))
+}
