@@ -83,6 +83,12 @@ def measure(run: Callable[[], Any]) -> tuple[Any, Cost]:
     return answer, Cost(wall, process_cpu_seconds() - cpu, process_read_bytes() - read)
 
 
+def in_turn(names: Sequence[str], turn: int) -> list[str]:
+    """The names in the order of a round: each round begins with another one."""
+    first = turn % len(names)
+    return [*names[first:], *names[:first]]
+
+
 def interleave(
     engines: Mapping[str, Callable[[str], Any]], queries: Sequence[str], rounds: int
 ) -> tuple[list[Any], dict[str, list[list[Cost]]]]:
@@ -95,7 +101,7 @@ def interleave(
     costs: dict[str, list[list[Cost]]] = {name: [] for name in engines}
     names = list(engines)
     for turn in range(rounds):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+        for name in in_turn(names, turn):
             row = []
             for query, expected in zip(queries, answers, strict=True):
                 answer, cost = measure(lambda ask=engines[name], query=query: ask(query))
@@ -114,7 +120,7 @@ def look_up(
     names = list(asks)
     for turn, key in enumerate(keys):
         answers = {}
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+        for name in in_turn(names, turn):
             answers[name], cost = measure(lambda ask=asks[name], key=key: ask(key))
             costs[name].append(cost)
         if not is_right(key, check_equal(str(key), answers)):  # type: ignore[arg-type]

@@ -85,7 +85,7 @@ def timed(asks: dict[str, Ask], sql: str, rounds: int) -> dict[str, float]:
     taken: dict[str, list[float]] = {way: [] for way in asks}
     ways = list(asks)
     for turn in range(rounds + 1):
-        for way in ways[turn % len(ways) :] + ways[: turn % len(ways)]:
+        for way in measure.in_turn(ways, turn):
             _, cost = measure.measure(lambda way=way: asks[way](sql))
             taken[way].append(cost.wall_seconds * 1e3)
     return {way: statistics.median(times[1:]) for way, times in taken.items()}

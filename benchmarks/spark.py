@@ -43,7 +43,7 @@ import tpc
 from kept import kept
 from pyspark.errors import PySparkException
 from spark_formats import EXTENSION, FORMATS, indexed, known_as
-from suites import ENOUGH_ROUNDS, FACT_ROWS, is_condition, is_longer
+from suites import ENOUGH_ROUNDS, FACT_ROWS, is_condition, is_longer, pair_ratio
 from updates_spark import session
 
 import lakemark
@@ -137,7 +137,7 @@ def compare(queries: dict[str, Query], formats: Formats, rounds: int) -> Compare
         seconds = {kind: statistics.median(taken[kind]) for kind in formats.names}
         compared.seconds[name] = seconds
         if slower:
-            compared.slower[name] = {kind: ratio(taken, kind) for kind in slower}
+            compared.slower[name] = {kind: pair_ratio(taken[kind], taken[BASE]) for kind in slower}
         # All of them take a while.
         shown = ", ".join(f"{kind} {each * 1e3:.0f} ms" for kind, each in seconds.items())
         remarks = "".join(f"; {kind} SLOWER, {times:.2f}" for kind, times in compared.slower.get(name, {}).items())
@@ -150,16 +150,11 @@ def take_rounds(name: str, sql: Query, formats: Formats, kinds: tuple[str, ...],
     seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
     for turn in range(rounds + 1):
         answers = {}
-        for kind in kinds[turn % len(kinds) :] + kinds[: turn % len(kinds)]:
+        for kind in measure.in_turn(kinds, turn):
             answers[kind], took = ask(formats.spark, sql(BASE if kind == AGAIN else kind))
             seconds[kind].append(took)
         measure.check_equal(name, answers)
     return {kind: taken[1:] for kind, taken in seconds.items()}
-
-
-def ratio(taken: dict[str, list[float]], kind: str) -> float:
-    """The median of how many times as long as plain Parquet a format took, round by round."""
-    return statistics.median(mine / base for mine, base in zip(taken[kind], taken[BASE], strict=True))
 
 
 def counts(formats: Formats, rows: int) -> dict[str, Query]:

@@ -245,7 +245,7 @@ def ask_rounds(asks: Mapping[str, Ask], sql: str, rounds: int) -> dict[str, list
     costs: dict[str, list[measure.Cost]] = {way: [] for way in asks}
     ways = list(asks)
     for turn in range(rounds):
-        for way in ways[turn % len(ways) :] + ways[: turn % len(ways)]:
+        for way in measure.in_turn(ways, turn):
             _, cost = measure.measure(lambda way=way: asks[way](sql))
             costs[way].append(cost)
     return costs
@@ -253,14 +253,23 @@ def ask_rounds(asks: Mapping[str, Ask], sql: str, rounds: int) -> dict[str, list
 
 def ratio(costs: Mapping[str, list[measure.Cost]], way: str) -> float:
     """The median of how many times as long as the engine it took, round by round."""
-    pairs = zip(costs[way], costs[ENGINE], strict=True)
-    return statistics.median(mine.wall_seconds / engine.wall_seconds for mine, engine in pairs)
+    return pair_ratio(*walls(costs, way))
 
 
 def is_slower(costs: Mapping[str, list[measure.Cost]], way: str) -> bool:
     """Whether it took longer than the engine may beside itself."""
+    return is_longer(*walls(costs, way))
+
+
+def walls(costs: Mapping[str, list[measure.Cost]], way: str) -> tuple[list[float], list[float]]:
+    """The wall seconds of a way and of the engine, round by round."""
     mine, engine = ([cost.wall_seconds for cost in costs[name]] for name in (way, ENGINE))
-    return is_longer(mine, engine)
+    return mine, engine
+
+
+def pair_ratio(mine: Sequence[float], base: Sequence[float]) -> float:
+    """The median of how many times as long rounds took as those of what they are compared with, pair by pair."""
+    return statistics.median(one / other for one, other in zip(mine, base, strict=True))
 
 
 def is_longer(mine: Sequence[float], base: Sequence[float]) -> bool:

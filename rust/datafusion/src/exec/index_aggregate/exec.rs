@@ -17,7 +17,7 @@ use datafusion::physical_plan::metrics::{
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
-    ReplaceChildrenOptions,
+    ReplaceChildrenOptions, apply_expression_roots,
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::column;
@@ -282,12 +282,7 @@ impl ExecutionPlan for IndexAggregateExec {
         visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         let arguments = self.request.measures.iter().flat_map(|measure| measure.arguments());
-        for expr in self.request.groups.iter().chain(arguments) {
-            if visit(expr)? == TreeNodeRecursion::Stop {
-                return Ok(TreeNodeRecursion::Stop);
-            }
-        }
-        Ok(TreeNodeRecursion::Continue)
+        apply_expression_roots(self.request.groups.iter().chain(arguments), visit)
     }
 
     /// Any operator between this one and the partial aggregate would only be in the way.

@@ -17,7 +17,7 @@ use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
-    SortOrderPushdownResult,
+    SortOrderPushdownResult, apply_expression_roots,
 };
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use lakemark_format::column;
@@ -85,10 +85,8 @@ impl ExecutionPlan for LakemarkScanExec {
         &self,
         visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        for filter in &self.filters {
-            if visit(filter)? == TreeNodeRecursion::Stop {
-                return Ok(TreeNodeRecursion::Stop);
-            }
+        if apply_expression_roots(&self.filters, visit)? == TreeNodeRecursion::Stop {
+            return Ok(TreeNodeRecursion::Stop);
         }
         for plan in self.parts.plans() {
             for node in nodes(plan) {
