@@ -27,7 +27,7 @@ def session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 
 def test_the_tour_of_spark_sql() -> None:
     names = run_notebook("spark_sql.ipynb", 14)
-    assert names["from_marks"] == 707
+    assert names["from_indexes"] == 707
     assert names["after_changes"] == 708
     assert {row["coverage"] for row in names["indexes"].collect()} == {1.0}
     assert {tuple(row)[2:4] for row in names["verified"].collect()} == {(0, 0)}
