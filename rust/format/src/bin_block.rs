@@ -13,9 +13,8 @@
 use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
 use crate::key::{Key, KeyType};
-use crate::value_block::{
-    MAX_BLOCK_VALUES, decode_column, decode_count, encode_column, pack, read_width, unpack, width_of,
-};
+use crate::packed::{decode_column, encode_column, pack, read_width, unpack, width_of};
+use crate::value_block::{MAX_BLOCK_VALUES, decode_count};
 
 /// The most rows of a bin of several values. Part of the format.
 pub const MAX_BIN_ROWS: u32 = 1 << 20;

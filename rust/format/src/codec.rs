@@ -23,6 +23,11 @@ impl<'a> ByteReader<'a> {
         self.rest.first().copied()
     }
 
+    /// The bytes that are left, which stay where they are.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     /// How many bytes are left.
     pub fn remaining(&self) -> usize {
         self.rest.len()

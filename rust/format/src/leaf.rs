@@ -16,8 +16,9 @@ use std::borrow::Cow;
 use crate::codec::ByteWriter;
 use crate::error::{FormatError, Result};
 use crate::key::{Key, KeyType};
+use crate::packed::encode_column;
 use crate::posting;
-use crate::value_block::{encode_byte_keys, encode_column, encode_keys, gaps_of};
+use crate::value_block::{encode_byte_keys, encode_keys, gaps_of};
 
 mod gaps;
 mod reader;

@@ -25,6 +25,7 @@ pub mod leaf;
 pub mod log;
 pub mod manifest;
 pub mod order;
+mod packed;
 mod path;
 pub mod position_map;
 pub mod posting;

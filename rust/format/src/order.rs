@@ -18,7 +18,7 @@ use std::ops::Range;
 use crate::bin_block::{Bin, MAX_BIN_ROWS};
 use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
-use crate::value_block::{pack, read_width, unpack, width_of};
+use crate::packed::{pack, read_width, unpack, width_of};
 
 /// Entries of a block of keys, but for the last one. Part of the format.
 pub const ORDER_BLOCK_ENTRIES: usize = 1024;

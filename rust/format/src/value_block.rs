@@ -14,6 +14,7 @@
 use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
 use crate::key::{Key, KeyType, MAX_KEY_LENGTH};
+use crate::packed::{decode_column, encode_column, pack, read_width, unpack, width_of};
 
 /// The most values of a block. Part of the format.
 pub const MAX_BLOCK_VALUES: usize = 1024;
@@ -102,7 +103,7 @@ pub(crate) fn decode_keys(
     match first_key {
         Key::Fixed(first) => {
             let width = read_width(input)?;
-            keys_of_gaps(*first, unpack(input, count - 1, width)?, key_type)
+            keys_of_gaps(*first, &unpack(input, count - 1, width)?, key_type)
         }
         Key::Bytes(first) => decode_byte_keys(input, first, count, key_type),
     }
@@ -125,19 +126,25 @@ pub(crate) fn gaps_of(keys: &[&Key]) -> Result<Vec<u64>> {
     Ok(gaps)
 }
 
-/// The number keys that begin with `first` and have these gaps between them.
-pub(crate) fn keys_of_gaps(first: u64, gaps: Vec<u64>, key_type: &KeyType) -> Result<Vec<Key>> {
+/// The last of the number keys that begin with `first` and have these gaps between them. As keys ascend, all are of the type if the first
+/// and the last one are.
+pub(crate) fn last_of_gaps(first: u64, gaps: &[u64], key_type: &KeyType) -> Result<u64> {
     let steps: u128 = gaps.iter().map(|&gap| u128::from(gap) + 1).sum();
     let last = u64::try_from(u128::from(first) + steps);
     let last = last.map_err(|_| FormatError::invalid("a key", "beyond 64 bits", "a 64-bit number"))?;
-    // Keys ascend: if the ends fit the type, all do.
     key_type.check(&Key::Fixed(first))?;
     key_type.check(&Key::Fixed(last))?;
+    Ok(last)
+}
+
+/// The number keys that begin with `first` and have these gaps between them.
+pub(crate) fn keys_of_gaps(first: u64, gaps: &[u64], key_type: &KeyType) -> Result<Vec<Key>> {
+    last_of_gaps(first, gaps, key_type)?;
     let mut keys = Vec::with_capacity(gaps.len() + 1);
     keys.push(Key::Fixed(first));
     let mut key = first;
-    keys.extend(gaps.into_iter().map(|gap| {
-        key = key.wrapping_add(gap).wrapping_add(1);
+    keys.extend(gaps.iter().map(|gap| {
+        key = key.wrapping_add(*gap).wrapping_add(1);
         Key::Fixed(key)
     }));
     Ok(keys)
@@ -186,91 +193,6 @@ pub(crate) fn decode_byte_keys(
     Ok(keys)
 }
 
-pub(crate) fn encode_column(numbers: impl Iterator<Item = u64> + Clone, out: &mut ByteWriter) {
-    let least = numbers.clone().min().unwrap_or(0);
-    let width = width_of(numbers.clone().map(|number| number - least));
-    out.varint(least);
-    out.u8(width);
-    pack(numbers.map(|number| number - least), width, out);
-}
-
-pub(crate) fn decode_column(input: &mut ByteReader<'_>, count: usize, what: &'static str) -> Result<Vec<u32>> {
-    let least = input.varint_u32(what)?;
-    let width = read_width(input)?;
-    // Judged once for all of them: a test of each takes longer than the rest.
-    let mut largest = 0;
-    let numbers = packed(input, count, width)?.map(|difference| {
-        largest = difference.max(largest);
-        least.wrapping_add(difference as u32)
-    });
-    let column = numbers.collect();
-    match largest <= u64::from(u32::MAX - least) {
-        true => Ok(column),
-        false => Err(FormatError::invalid(what, "beyond 32 bits", "a 32-bit number")),
-    }
-}
-
-pub(crate) fn width_of(numbers: impl Iterator<Item = u64>) -> u8 {
-    (u64::BITS - numbers.fold(0, |all, number| all | number).leading_zeros()) as u8
-}
-
-pub(crate) fn read_width(input: &mut ByteReader<'_>) -> Result<u8> {
-    match input.u8()? {
-        width if u32::from(width) <= u64::BITS => Ok(width),
-        other => Err(FormatError::invalid("a bit width", other, "0 to 64")),
-    }
-}
-
-/// Appends numbers of `width` bits each, low bits first, padded with zeros to a byte.
-pub(crate) fn pack(numbers: impl Iterator<Item = u64>, width: u8, out: &mut ByteWriter) {
-    let (mut pending, mut bits) = (0u128, 0u32);
-    for number in numbers {
-        pending |= u128::from(number) << bits;
-        bits += u32::from(width);
-        while bits >= 8 {
-            out.u8(pending as u8);
-            pending >>= 8;
-            bits -= 8;
-        }
-    }
-    if bits > 0 {
-        out.u8(pending as u8);
-    }
-}
-
-pub(crate) fn unpack(input: &mut ByteReader<'_>, count: usize, width: u8) -> Result<Vec<u64>> {
-    Ok(packed(input, count, width)?.collect())
-}
-
-/// The numbers that [`pack`] wrote.
-fn packed<'a>(
-    input: &mut ByteReader<'a>,
-    count: usize,
-    width: u8,
-) -> Result<impl ExactSizeIterator<Item = u64> + use<'a>> {
-    let width = usize::from(width);
-    let bytes = input.bytes((count * width).div_ceil(8))?;
-    let unused = 64usize.saturating_sub(width) as u32;
-    let mask = u64::MAX.checked_shr(unused).unwrap_or(0);
-    let number = move |index: usize| {
-        let (byte, shift) = (index * width / 8, index * width % 8);
-        let low = word_at(bytes, byte) >> shift;
-        // The rest of a wide number is in a ninth byte.
-        let high = if shift + width > 64 { bytes.get(byte + 8).copied().unwrap_or(0) } else { 0 };
-        (low | u64::from(high).wrapping_shl(64 - shift as u32)) & mask
-    };
-    Ok((0..count).map(number))
-}
-
-/// Eight bytes from a place on; behind the last one are zeros.
-fn word_at(bytes: &[u8], place: usize) -> u64 {
-    let rest = bytes.get(place..).unwrap_or_default();
-    match rest.first_chunk() {
-        Some(word) => u64::from_le_bytes(*word),
-        None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,40 +235,11 @@ mod tests {
     }
 
     #[test]
-    fn numbers_beyond_their_type_are_refused() {
-        let column = |least: u32, differences: &[u64]| {
-            let mut out = ByteWriter::new();
-            out.varint(u64::from(least));
-            let width = width_of(differences.iter().copied());
-            out.u8(width);
-            pack(differences.iter().copied(), width, &mut out);
-            let bytes = out.into_vec();
-            decode_column(&mut ByteReader::new("numbers", &bytes), differences.len(), "a number")
-        };
-        assert_eq!(column(7, &[0, u64::from(u32::MAX) - 7]).unwrap(), [7, u32::MAX]);
-        assert!(column(7, &[u64::from(u32::MAX) - 6, 0]).is_err());
-        assert!(column(0, &[1, 1 << 40, 2]).is_err());
-        let keys = |first, gaps: &[u64]| keys_of_gaps(first, gaps.to_vec(), &KeyType::UInt64);
+    fn keys_beyond_their_type_are_refused() {
+        let keys = |first, gaps: &[u64]| keys_of_gaps(first, gaps, &KeyType::UInt64);
         assert_eq!(keys(5, &[0, u64::MAX - 7]).unwrap(), [5, 6, u64::MAX].map(Key::Fixed));
         assert!(keys(5, &[0, u64::MAX - 6]).is_err());
         assert!(keys(5, &[u64::MAX, u64::MAX, u64::MAX]).is_err());
-    }
-
-    #[test]
-    fn numbers_of_every_width_come_back() {
-        for width in 0..=64u8 {
-            let mask = u64::MAX.checked_shr(64 - u32::from(width)).unwrap_or(0);
-            for count in [1, 2, 7, 8, 9, 64] {
-                let numbers: Vec<u64> =
-                    (1..=count as u64).map(|number| number.wrapping_mul(0x9E37_79B9_7F4A_7C15) & mask).collect();
-                let mut out = ByteWriter::new();
-                pack(numbers.iter().copied(), width, &mut out);
-                let bytes = out.into_vec();
-                let mut input = ByteReader::new("numbers", &bytes);
-                assert_eq!(unpack(&mut input, count, width).unwrap(), numbers, "{count} of {width} bits");
-                input.finish().unwrap();
-            }
-        }
     }
 
     proptest! {

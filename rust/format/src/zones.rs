@@ -16,7 +16,7 @@ use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
 use crate::filter::{Density, FilterShape, validate_hashes};
 use crate::key::KeyType;
-use crate::value_block::{encode_column, pack, read_width, unpack, width_of};
+use crate::packed::{encode_column, pack, read_width, unpack, width_of};
 
 /// The most zones of a segment. Part of the format.
 pub const MAX_ZONES: usize = 1 << 20;

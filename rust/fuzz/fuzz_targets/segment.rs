@@ -128,11 +128,26 @@ fn leaf(
             let KeyRows::Run(first) = held.rows_in else { continue };
             assert!(first.checked_add(held.rows).is_some_and(|end| end <= universe));
         }
+        // Keys are asked for in their order, and of those that are wanted rows are within the file.
+        let (mut before, mut rows_wanted) = (None, 0);
+        let wanted = leaf.visit_wanted(
+            number,
+            |key| {
+                assert!(before.replace(key.clone()).is_none_or(|before| before < *key));
+                true
+            },
+            |held| {
+                rows_wanted += u64::from(held.rows);
+                Ok(())
+            },
+        );
         let entries = leaf.segment(number)?;
+        wanted?;
         assert!(entries.is_sorted_by(|a, b| a.key < b.key));
         let count = |rows: u32| u64::from(rows);
         let rows_without: u64 = without_keys?.iter().map(|held| count(held.rows)).sum();
-        assert_eq!(rows_without, entries.iter().map(|entry| count(entry.rows)).sum::<u64>());
+        let rows_of_entries = entries.iter().map(|entry| count(entry.rows)).sum::<u64>();
+        assert_eq!((rows_without, rows_wanted), (rows_of_entries, rows_of_entries));
         for entry in entries {
             match entry.rows_in {
                 KeyRows::Run(first) => assert!(first.checked_add(entry.rows).is_some_and(|end| end <= universe)),

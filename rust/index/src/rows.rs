@@ -387,6 +387,6 @@ impl Iterator for Ranges<'_> {
     }
 }
 
-fn prefers_list(rows: u64, universe: u32) -> bool {
+pub(crate) fn prefers_list(rows: u64, universe: u32) -> bool {
     rows * u64::from(BITS_PER_LIST_ROW) <= u64::from(universe)
 }

@@ -9,7 +9,7 @@
 
 use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
-use crate::value_block::{pack, unpack, width_of};
+use crate::packed::{PackedNumbers, pack, width_of, word_at};
 
 /// Width codes above 64 are Rice codes with one low bit for each more.
 const RICE: u8 = 65;
@@ -86,29 +86,39 @@ fn low_bits(width: u8) -> Result<u8> {
     }
 }
 
-pub(super) fn decode(input: &mut ByteReader<'_>, count: usize) -> Result<Vec<u64>> {
+/// Reads as many gaps as there is room for.
+pub(super) fn decode(input: &mut ByteReader<'_>, gaps: &mut [u64]) -> Result<()> {
     let width = input.u8()?;
-    if width < RICE {
-        return unpack(input, count, width);
-    }
-    let low = low_bits(width)?;
-    let mut gaps = unpack(input, count, low)?;
-    let (mut byte, mut bits) = (0u8, 0u32);
-    for gap in &mut gaps {
+    let low = if width < RICE { width } else { low_bits(width)? };
+    let numbers = PackedNumbers::read(input, gaps.len(), low)?;
+    gaps.iter_mut().enumerate().for_each(|(place, gap)| *gap = numbers.get(place));
+    if width < RICE { Ok(()) } else { add_high(input, low, gaps) }
+}
+
+/// Adds the high parts, each as many zeros as its number and a one behind them.
+fn add_high(input: &mut ByteReader<'_>, low: u8, gaps: &mut [u64]) -> Result<()> {
+    let beyond = || FormatError::invalid("a gap between keys", "beyond 64 bits", "a 64-bit number");
+    let bytes = input.rest();
+    // The next bit to be looked at, of all and of those of a word that are left.
+    let (mut at, mut bits) = (0usize, word_at(bytes, 0));
+    let mut left = u64::BITS;
+    for gap in gaps {
         let mut high = 0u64;
-        while byte == 0 {
-            high += u64::from(bits);
-            byte = input.u8()?;
-            bits = 8;
+        while bits == 0 {
+            high += u64::from(left);
+            at += size_of::<u64>();
+            if at >= bytes.len() {
+                return Err(FormatError::Truncated { what: "gaps", got: bytes.len() as u64, expected: at as u64 + 1 });
+            }
+            (bits, left) = (word_at(bytes, at), u64::BITS);
         }
-        let zeros = byte.trailing_zeros();
+        let zeros = bits.trailing_zeros();
         high += u64::from(zeros);
-        bits -= zeros + 1;
-        // A shift by all eight bits empties the byte.
-        byte = byte.checked_shr(zeros + 1).unwrap_or(0);
-        *gap |= high
-            .checked_mul(1 << low)
-            .ok_or_else(|| FormatError::invalid("a gap between keys", "beyond 64 bits", "a 64-bit number"))?;
+        left -= zeros + 1;
+        // A shift by all bits empties the word.
+        bits = bits.checked_shr(zeros + 1).unwrap_or(0);
+        *gap |= high.checked_mul(1 << low).ok_or_else(beyond)?;
     }
-    Ok(gaps)
+    // The byte of the last one is the last byte.
+    input.bytes(at + ((u64::BITS - left) as usize).div_ceil(8)).map(drop)
 }

@@ -6,7 +6,10 @@ use super::{CountedRows, KeyCount, KeyRows, LeafEntry, MAX_SEGMENT_KEYS, form, g
 use crate::codec::ByteReader;
 use crate::error::{FormatError, Result};
 use crate::key::{Key, KeyType};
-use crate::value_block::{decode_byte_keys, decode_column, decode_keys, keys_of_gaps};
+use crate::packed::{Column, decode_column};
+use crate::value_block::{decode_byte_keys, decode_keys, keys_of_gaps, last_of_gaps};
+
+const ROWS_OF_KEY: &str = "the rows of a key beyond one";
 
 /// An embedded segment that is about to be read.
 struct SegmentStart<'a, 'k> {
@@ -96,9 +99,49 @@ impl<'a> PackedLeaf<'a> {
     /// Bytes that are not one; also keys that reach into the next.
     pub fn segment(&self, number: usize) -> Result<Vec<LeafEntry<'a>>> {
         let SegmentKeys { keys, rest } = self.keys(number)?;
-        let held = self.rows(rest, keys.len(), false)?;
+        let mut rows = Vec::with_capacity(keys.len());
+        self.visit_rows(rest, keys.len(), KeyPlaces::ALL, Runs::Apart, |of_key| {
+            rows.push(of_key);
+            Ok(())
+        })?;
         let entry = |(key, CountedRows { rows, rows_in })| LeafEntry { key, rows, rows_in };
-        Ok(keys.into_iter().zip(held).map(entry).collect())
+        Ok(keys.into_iter().zip(rows).map(entry).collect())
+    }
+
+    /// Visits the rows of those keys of an embedded segment that are wanted; keys are asked for in their order. Runs that follow each other
+    /// are one. Of other keys only as much is decoded as it takes to step over them.
+    ///
+    /// # Errors
+    /// Bytes that are not an embedded segment, as far as they are decoded; also keys that reach into the next.
+    pub fn visit_wanted(
+        &self,
+        number: usize,
+        is_wanted: impl FnMut(&Key) -> bool,
+        visit: impl FnMut(CountedRows<'a>) -> Result<()>,
+    ) -> Result<()> {
+        let SegmentStart { mut input, head, count } = self.begin(number)?;
+        let wanted = match head {
+            Key::Fixed(first) => {
+                let mut gaps = [0; MAX_SEGMENT_KEYS];
+                let gaps = gaps.get_mut(..count - 1).unwrap_or_default();
+                gaps::decode(&mut input, gaps)?;
+                self.check_last(number, &Key::Fixed(last_of_gaps(*first, gaps, &self.key_type)?))?;
+                let keys = gaps.iter().scan(*first, |key, gap| {
+                    *key = key.wrapping_add(*gap).wrapping_add(1);
+                    Some(*key)
+                });
+                KeyPlaces::of(std::iter::once(*first).chain(keys).map(Key::Fixed), is_wanted)
+            }
+            Key::Bytes(_) => {
+                let SegmentKeys { keys, rest } = self.keys(number)?;
+                input = rest;
+                KeyPlaces::of(keys.into_iter(), is_wanted)
+            }
+        };
+        if wanted == KeyPlaces::NONE {
+            return Ok(());
+        }
+        self.visit_rows(input, count, wanted, Runs::Joined, visit)
     }
 
     /// The keys of an embedded segment, each with the number of its rows; where these are is not looked at.
@@ -115,15 +158,25 @@ impl<'a> PackedLeaf<'a> {
     fn keys(&self, number: usize) -> Result<SegmentKeys<'a>> {
         let SegmentStart { mut input, head, count } = self.begin(number)?;
         let keys = match head {
-            Key::Fixed(first) => keys_of_gaps(*first, gaps::decode(&mut input, count - 1)?, &self.key_type)?,
+            Key::Fixed(first) => {
+                let mut gaps = vec![0; count - 1];
+                gaps::decode(&mut input, &mut gaps)?;
+                keys_of_gaps(*first, &gaps, &self.key_type)?
+            }
             Key::Bytes(first) => decode_byte_keys(&mut input, first, count, &self.key_type)?,
         };
-        if let (Some(last), Some(next)) = (keys.last(), self.heads.get(number + 1))
-            && last >= next
-        {
-            return Err(FormatError::invalid("a key", "not below the next embedded segment", "ascending keys"));
-        }
+        keys.last().map_or(Ok(()), |last| self.check_last(number, last))?;
         Ok(SegmentKeys { keys, rest: input })
+    }
+
+    /// The last key of an embedded segment is below the first one of the next.
+    fn check_last(&self, number: usize, last: &Key) -> Result<()> {
+        match self.heads.get(number + 1) {
+            Some(next) if last >= next => {
+                Err(FormatError::invalid("a key", "not below the next embedded segment", "ascending keys"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The rows of all keys of an embedded segment, and how many there are. Keys are neither given nor checked: their numbers are
@@ -137,7 +190,12 @@ impl<'a> PackedLeaf<'a> {
             Key::Fixed(_) => gaps::skip(&mut input, count - 1)?,
             Key::Bytes(first) => drop(decode_byte_keys(&mut input, first, count, &self.key_type)?),
         }
-        self.rows(input, count, true)
+        let mut rows = Vec::with_capacity(1);
+        self.visit_rows(input, count, KeyPlaces::ALL, Runs::Joined, |of_keys| {
+            rows.push(of_keys);
+            Ok(())
+        })?;
+        Ok(rows)
     }
 
     /// Begins to read an embedded segment.
@@ -154,49 +212,49 @@ impl<'a> PackedLeaf<'a> {
         }
     }
 
-    /// What follows the keys; `joined` says that runs of keys may be one.
-    fn rows(&self, mut input: ByteReader<'a>, count: usize, joined: bool) -> Result<Vec<CountedRows<'a>>> {
-        let rows = rows_of_keys(&mut input, count)?;
-        let held: Result<Vec<_>> = match input.u8()? {
+    /// Reads what follows the keys, and visits the rows of those at some places.
+    fn visit_rows(
+        &self,
+        mut input: ByteReader<'a>,
+        count: usize,
+        wanted: KeyPlaces,
+        runs: Runs,
+        mut visit: impl FnMut(CountedRows<'a>) -> Result<()>,
+    ) -> Result<()> {
+        let surplus = Column::read(&mut input, count, ROWS_OF_KEY)?;
+        let rows_of = |place: usize| surplus.get(place).map(|surplus| u64::from(surplus) + 1);
+        let mut joined = JoinedRuns { runs, pending: None };
+        let mut run =
+            |start: u64, rows: u64| joined.add(start, rows).map_or(Ok(()), |run| visit(self.counted_run(run)?));
+        match input.u8()? {
             form::FOLLOWING => {
                 let mut next = u64::from(input.varint_u32("the first row of a key")?);
-                let all: u64 = rows.iter().copied().map(u64::from).sum();
-                let one = u32::try_from(all).ok().filter(|_| joined).map(|all| vec![all]);
-                let runs = one.unwrap_or(rows).into_iter().map(|rows| {
-                    let start = next;
-                    next += u64::from(rows);
-                    Ok(CountedRows { rows, rows_in: self.run(start, next)? })
-                });
-                runs.collect()
+                input.finish()?;
+                for place in 0..count {
+                    let rows = rows_of(place)?;
+                    if wanted.has(place) {
+                        run(next, rows)?;
+                    }
+                    next += rows;
+                }
             }
             form::STARTS => {
-                let starts = decode_column(&mut input, count, "the first row of a key")?;
-                let runs = starts.into_iter().zip(rows);
-                let runs = runs.map(|(start, rows)| {
-                    let rows_in = self.run(u64::from(start), u64::from(start) + u64::from(rows))?;
-                    Ok(CountedRows { rows, rows_in })
-                });
-                runs.collect()
+                let starts = Column::read(&mut input, count, "the first row of a key")?;
+                input.finish()?;
+                for place in wanted.below(count) {
+                    run(u64::from(starts.get(place)?), rows_of(place)?)?;
+                }
             }
-            form::POSTINGS => {
-                let places = decode_column(&mut input, count, "the place of a posting")?;
-                let offsets: Vec<u64> =
-                    places.iter().filter(|place| *place & 1 == 1).map(|_| input.varint()).collect::<Result<_>>()?;
-                let mut offsets = offsets.into_iter();
-                let postings = places.into_iter().zip(rows).map(|(place, rows)| {
-                    let rows_in = match place & 1 {
-                        0 => KeyRows::Inline(Cow::Borrowed(input.bytes(place as usize >> 1)?)),
-                        _ => KeyRows::Long { offset: offsets.next().unwrap_or_default(), length: place >> 1 },
-                    };
-                    Ok(CountedRows { rows, rows_in })
-                });
-                postings.collect()
-            }
-            other => Err(FormatError::invalid("the form of the rows of an embedded segment", other, "0 to 2")),
-        };
-        let held = held?;
-        input.finish()?;
-        Ok(held)
+            form::POSTINGS => return visit_postings(input, count, wanted, rows_of, visit),
+            other => return Err(FormatError::invalid("the form of the rows of an embedded segment", other, "0 to 2")),
+        }
+        joined.pending.map_or(Ok(()), |run| visit(self.counted_run(run)?))
+    }
+
+    fn counted_run(&self, Run { start, rows }: Run) -> Result<CountedRows<'a>> {
+        let counted = u32::try_from(rows);
+        let counted = counted.map_err(|_| FormatError::invalid(ROWS_OF_KEY, rows, "a 32-bit number"))?;
+        Ok(CountedRows { rows: counted, rows_in: self.run(start, start + rows)? })
     }
 
     fn run(&self, start: u64, end: u64) -> Result<KeyRows<'a>> {
@@ -207,9 +265,102 @@ impl<'a> PackedLeaf<'a> {
     }
 }
 
+/// Visits the postings of the keys at some places.
+fn visit_postings<'a>(
+    mut input: ByteReader<'a>,
+    count: usize,
+    wanted: KeyPlaces,
+    rows_of: impl Fn(usize) -> Result<u64>,
+    mut visit: impl FnMut(CountedRows<'a>) -> Result<()>,
+) -> Result<()> {
+    let places = Column::read(&mut input, count, "the place of a posting")?;
+    let is_long = |place: u32| place & 1 == 1;
+    let mut offsets = input.clone();
+    for place in 0..count {
+        if is_long(places.get(place)?) {
+            input.varint()?;
+        }
+    }
+    for place in 0..count {
+        let at = places.get(place)?;
+        let rows_in = match is_long(at) {
+            false => KeyRows::Inline(Cow::Borrowed(input.bytes(at as usize >> 1)?)),
+            true => KeyRows::Long { offset: offsets.varint()?, length: at >> 1 },
+        };
+        if wanted.has(place) {
+            let rows = rows_of(place)?;
+            let rows = u32::try_from(rows).map_err(|_| FormatError::invalid(ROWS_OF_KEY, rows, "a 32-bit number"))?;
+            visit(CountedRows { rows, rows_in })?;
+        }
+    }
+    input.finish()
+}
+
+/// Places of keys in an embedded segment, a bit for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct KeyPlaces(u64);
+
+impl KeyPlaces {
+    const NONE: Self = Self(0);
+    const ALL: Self = Self(u64::MAX);
+
+    /// The places of the keys that are wanted.
+    fn of(keys: impl Iterator<Item = Key>, mut is_wanted: impl FnMut(&Key) -> bool) -> Self {
+        Self(keys.enumerate().fold(0, |places, (place, key)| places | u64::from(is_wanted(&key)) << place))
+    }
+
+    fn has(self, place: usize) -> bool {
+        self.0 >> place & 1 == 1
+    }
+
+    /// Those below `count`, ascending.
+    fn below(self, count: usize) -> impl Iterator<Item = usize> {
+        let mut rest = self.0;
+        let places = std::iter::from_fn(move || {
+            let place = rest.trailing_zeros();
+            rest &= rest.wrapping_sub(1);
+            (place < u64::BITS).then_some(place as usize)
+        });
+        places.take_while(move |place| *place < count)
+    }
+}
+
+/// Whether runs of rows that follow each other are given as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Runs {
+    Apart,
+    Joined,
+}
+
+/// Rows that follow each other.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    start: u64,
+    rows: u64,
+}
+
+/// Joins runs, if so wanted.
+struct JoinedRuns {
+    runs: Runs,
+    pending: Option<Run>,
+}
+
+impl JoinedRuns {
+    /// Adds a run, and gives the one before if it is complete.
+    fn add(&mut self, start: u64, rows: u64) -> Option<Run> {
+        match &mut self.pending {
+            Some(pending) if self.runs == Runs::Joined && pending.start + pending.rows == start => {
+                pending.rows += rows;
+                None
+            }
+            pending => pending.replace(Run { start, rows }),
+        }
+    }
+}
+
 /// How many rows each key has.
 fn rows_of_keys(input: &mut ByteReader<'_>, count: usize) -> Result<Vec<u32>> {
-    let surplus = decode_column(input, count, "the rows of a key beyond one")?;
+    let surplus = decode_column(input, count, ROWS_OF_KEY)?;
     let rows: Option<Vec<u32>> = surplus.into_iter().map(|surplus| surplus.checked_add(1)).collect();
-    rows.ok_or_else(|| FormatError::invalid("the rows of a key", "beyond 32 bits", "a 32-bit number"))
+    rows.ok_or_else(|| FormatError::invalid(ROWS_OF_KEY, "beyond 32 bits", "a 32-bit number"))
 }

@@ -10,6 +10,7 @@
 //! eight at a time from one word. The second one goes over the set bits of the high part.
 
 use crate::error::{FormatError, Result};
+use crate::packed::{wide_word_at, word_at};
 
 /// Low parts that are taken from one word at a time.
 const GROUP: usize = 8;
@@ -152,29 +153,4 @@ fn unpack_each(low: &[u8], low_bits: u32, mut bit: usize, rows: &mut [u32]) {
         *row = (word_at(low, bit / 8) >> (bit % 8) & mask) as u32;
         bit += low_bits as usize;
     }
-}
-
-/// The eight bytes from `at`, zeros beyond the end.
-#[inline]
-fn word_at(bytes: &[u8], at: usize) -> u64 {
-    match bytes.get(at..).and_then(|bytes| bytes.first_chunk()) {
-        Some(word) => u64::from_le_bytes(*word),
-        None => u64::from_le_bytes(last_bytes(bytes, at)),
-    }
-}
-
-/// The sixteen bytes from `at`, zeros beyond the end.
-#[inline]
-fn wide_word_at(bytes: &[u8], at: usize) -> u128 {
-    match bytes.get(at..).and_then(|bytes| bytes.first_chunk()) {
-        Some(word) => u128::from_le_bytes(*word),
-        None => u128::from_le_bytes(last_bytes(bytes, at)),
-    }
-}
-
-#[cold]
-fn last_bytes<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    let mut word = [0; N];
-    word.iter_mut().zip(bytes.iter().skip(at)).for_each(|(to, from)| *to = *from);
-    word
 }

@@ -21,7 +21,7 @@ use lakemark_format::segment::{SegmentDirectory, ValueBlockRef};
 use super::bins::DisjointRows;
 use super::overlap::BlockOverlap;
 use crate::ranges::{KeyRanges, RangeCursor};
-use crate::rows::RowSet;
+use crate::rows::{RowSet, prefers_list};
 
 /// Which leaves are read. They are searched a part at a time, and parts by as many threads as there are.
 #[derive(Debug)]
@@ -90,8 +90,8 @@ impl LeafSearch {
             taken += 1;
             let keys = keys.get_or_insert_with(|| self.found.cursor_from(&block.first_key));
             let leaf = decode_leaf(bytes, block, directory)?;
-            each_held(&leaf, keys, |rows, held| {
-                match held {
+            each_wanted(&leaf, keys, |CountedRows { rows, rows_in }| {
+                match rows_in {
                     KeyRows::Run(first) => match found.runs.last_mut() {
                         // Keys in the order of rows.
                         Some(run) if run.first.checked_add(run.length) == Some(first) => run.length += rows,
@@ -108,8 +108,11 @@ impl LeafSearch {
         if taken != part.len() || taken != bytes.len() {
             return Err(FormatError::invalid("the ranges read", bytes.len(), part.len()));
         }
-        // Postings of different keys interleave: in order they go into the set at once.
-        found.rows.sort_unstable();
+        // Postings of different keys interleave. A list needs them in order, and parts are sorted side by side; of a bitmap a bit is set
+        // sooner than a row finds its place.
+        if prefers_list(found.rows.len() as u64, directory.universe) {
+            found.rows.sort_unstable();
+        }
         Ok(found)
     }
 
@@ -188,25 +191,19 @@ pub(super) fn decode_leaf<'a>(
 /// Visits the rows of the keys of a leaf that are in the ranges, those of several keys at once where they follow each other.
 /// Decodes only the embedded segments that the ranges touch. Decodes none of their keys where a range holds the next segment's
 /// first one as well.
-fn each_held<'a>(
+fn each_wanted<'a>(
     leaf: &PackedLeaf<'a>,
     keys: &mut RangeCursor<'_>,
-    mut visit: impl FnMut(u32, KeyRows<'a>) -> Result<()>,
+    mut visit: impl FnMut(CountedRows<'a>) -> Result<()>,
 ) -> Result<()> {
     let heads = leaf.heads();
     for (number, head) in heads.iter().enumerate() {
         let Some(first) = keys.seek(head).first() else { return Ok(()) };
         let next = heads.get(number + 1);
         if next.is_some_and(|next| first.contains(head) && first.contains(next)) {
-            for CountedRows { rows, rows_in } in leaf.rows_of_segment(number)? {
-                visit(rows, rows_in)?;
-            }
-            continue;
-        }
-        if !next.is_some_and(|next| first.begins_behind(next)) {
-            for entry in leaf.segment(number)?.into_iter().filter(|entry| keys.contains(&entry.key)) {
-                visit(entry.rows, entry.rows_in)?;
-            }
+            leaf.rows_of_segment(number)?.into_iter().try_for_each(&mut visit)?;
+        } else if !next.is_some_and(|next| first.begins_behind(next)) {
+            leaf.visit_wanted(number, |key| keys.contains(key), &mut visit)?;
         }
     }
     Ok(())
@@ -220,7 +217,7 @@ pub(super) fn count_rows(
     keys: &mut RangeCursor<'_>,
 ) -> Result<u64> {
     let mut count = 0;
-    each_held(&decode_leaf(bytes, block, directory)?, keys, |rows, _| {
+    each_wanted(&decode_leaf(bytes, block, directory)?, keys, |CountedRows { rows, .. }| {
         count += u64::from(rows);
         Ok(())
     })?;
