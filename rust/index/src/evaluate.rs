@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_texts_and_nulls_are_certain() {
+    fn numbers_texts_and_nulls_are_exact() {
         let above = leaf("k", Test::Ranges(KeyRanges::greater_than(Key::Fixed(key_of_i64(4)), true)));
         assert_eq!(found(&above, &batch()), [vec![0, 3], vec![2], vec![1]]);
         assert_eq!(found(&Predicate::Not(Box::new(above.clone())), &batch()), [vec![2], vec![0, 3], vec![1]]);
@@ -136,8 +136,8 @@ mod tests {
         assert_eq!(found(&zero, &batch()), [vec![0, 1, 2], vec![0, 3], vec![]]);
         let a = leaf("s", Test::Ranges(KeyRanges::prefix(b"a")));
         assert_eq!(found(&a, &batch()), [vec![0, 1], vec![1, 3], vec![2]]);
-        let certain = Candidates::among(&a, &batch());
-        assert_eq!((rows(&certain.exact_true()), rows(&certain.recheck_true())), (vec![0], vec![1]));
+        let candidates = Candidates::among(&a, &batch());
+        assert_eq!((rows(&candidates.exact_true()), rows(&candidates.recheck_true())), (vec![0], vec![1]));
     }
 
     #[test]

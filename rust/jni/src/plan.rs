@@ -191,8 +191,8 @@ fn rows_of<'a>(file: &'a DataFile, found: &'a FileProbe) -> Result<FileInputRows
             Some(row_groups) => FileInputRows::Known { row_groups, chosen: live_rows(file, row_groups) },
             None => FileInputRows::Unknown { deleted: file.deleted.as_deref() },
         }),
-        FileProbe::Known { row_groups, certain, uncertain } => {
-            Ok(FileInputRows::Known { row_groups, chosen: certain.or(uncertain) })
+        FileProbe::Known { row_groups, exact, recheck } => {
+            Ok(FileInputRows::Known { row_groups, chosen: exact.or(recheck) })
         }
         FileProbe::Counted { .. } => Err(NativeError::internal("a plan was answered with a count")),
     }

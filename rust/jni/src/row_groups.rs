@@ -134,8 +134,8 @@ fn name_of(data_type: &DataType) -> Option<String> {
 
 /// What is to be read of a file; none if that is all of it.
 fn kept(file: &DataFile, found: &FileProbe) -> Option<File> {
-    let FileProbe::Known { row_groups, certain, uncertain } = found else { return None };
-    let kept = ranges(row_groups, &certain.or(uncertain));
+    let FileProbe::Known { row_groups, exact, recheck } = found else { return None };
+    let kept = ranges(row_groups, &exact.or(recheck));
     if !row_groups.is_empty() && kept == [(0, row_groups.len())] {
         return None;
     }

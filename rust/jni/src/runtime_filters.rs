@@ -60,15 +60,15 @@ fn is_cheaper_read(snapshot: &Snapshot, planned: &[FileProbe], output: ColumnRea
     let mut cost = 0.0;
     for (file, found) in snapshot.files().iter().zip(planned) {
         let (rows, row_groups) = match (found, &file.row_groups) {
-            (FileProbe::Known { row_groups, certain, uncertain }, _) => {
+            (FileProbe::Known { row_groups, exact, recheck }, _) => {
                 let mut start = 0;
                 let is_read = |length: &&u32| {
                     let from = start;
                     start += **length;
-                    certain.count_in(from, start) + uncertain.count_in(from, start) > 0
+                    exact.count_in(from, start) + recheck.count_in(from, start) > 0
                 };
                 let read = row_groups.iter().filter(is_read).count();
-                (f64::from(certain.len()) + f64::from(uncertain.len()), read)
+                (f64::from(exact.len()) + f64::from(recheck.len()), read)
             }
             (_, Some(row_groups)) => (row_groups.iter().map(|rows| f64::from(*rows)).sum(), row_groups.len()),
             // Nothing says how many rows the file has.

@@ -237,7 +237,7 @@ fn ruled_out(
             }
             (Some(known), Some(rows), Some(true)) => {
                 let none = RowSet::empty(rows);
-                let probe = FileProbe::Known { row_groups: known.to_vec(), certain: none.clone(), uncertain: none };
+                let probe = FileProbe::Known { row_groups: known.to_vec(), exact: none.clone(), recheck: none };
                 done.push(ProbedFile { file, probe });
             }
             _ => open.push(file),
@@ -279,29 +279,29 @@ impl FileAlgebra {
         } else {
             Candidates::of(predicate, rows, &mut leaf)
         };
-        let (mut certain, mut uncertain) = (candidates.exact_true(), candidates.recheck_true());
+        let (mut exact, mut recheck) = (candidates.exact_true(), candidates.recheck_true());
         let Some(row_groups) = self.row_groups else {
-            if certain.is_empty() && uncertain.is_empty() {
+            if exact.is_empty() && recheck.is_empty() {
                 let none = RowSet::empty(0);
-                return FileProbe::Known { row_groups: Vec::new(), certain: none.clone(), uncertain: none };
+                return FileProbe::Known { row_groups: Vec::new(), exact: none.clone(), recheck: none };
             }
             return FileProbe::Unknown;
         };
-        if uncertain.is_full() && rows > 0 {
+        if recheck.is_full() && rows > 0 {
             return FileProbe::Unknown;
         }
         if let Some(deleted) = &self.deleted {
-            uncertain = uncertain.minus(deleted);
-            if count_only && uncertain.is_empty() && deleted.universe() == rows {
-                let lost = RowSet::count_common(&[&certain, deleted], rows);
-                return FileProbe::Counted { rows: u64::from(certain.len() - lost) };
+            recheck = recheck.minus(deleted);
+            if count_only && recheck.is_empty() && deleted.universe() == rows {
+                let lost = RowSet::count_common(&[&exact, deleted], rows);
+                return FileProbe::Counted { rows: u64::from(exact.len() - lost) };
             }
-            certain = certain.minus(deleted);
+            exact = exact.minus(deleted);
         }
-        if count_only && uncertain.is_empty() {
-            return FileProbe::Counted { rows: u64::from(certain.len()) };
+        if count_only && recheck.is_empty() {
+            return FileProbe::Counted { rows: u64::from(exact.len()) };
         }
-        FileProbe::Known { row_groups, certain, uncertain }
+        FileProbe::Known { row_groups, exact, recheck }
     }
 }
 
@@ -352,24 +352,24 @@ fn add_file(report: &mut ProbeReport, file: &FileProbe, known: Option<&[u32]>) {
             report.rows_total += rows;
             report.rows_exact += counted;
         }
-        FileProbe::Known { row_groups, certain, uncertain } => {
+        FileProbe::Known { row_groups, exact, recheck } => {
             report.row_groups_total += row_groups.len() as u64;
-            if certain.is_empty() && uncertain.is_empty() {
+            if exact.is_empty() && recheck.is_empty() {
                 report.files_pruned += 1;
                 report.row_groups_pruned += row_groups.len() as u64;
             } else {
                 let mut start = 0;
                 for length in row_groups {
                     let end = start + length;
-                    if certain.count_in(start, end) == 0 && uncertain.count_in(start, end) == 0 {
+                    if exact.count_in(start, end) == 0 && recheck.count_in(start, end) == 0 {
                         report.row_groups_pruned += 1;
                     }
                     start = end;
                 }
             }
             report.rows_total += rows;
-            report.rows_exact += u64::from(certain.len());
-            report.rows_rechecked += u64::from(uncertain.len());
+            report.rows_exact += u64::from(exact.len());
+            report.rows_rechecked += u64::from(recheck.len());
         }
     }
 }

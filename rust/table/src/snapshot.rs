@@ -94,7 +94,7 @@ impl Probe {
     pub fn exact_rows_of_files(&self) -> Option<u64> {
         let rows = self.files.iter().map(|file| match file {
             FileProbe::Counted { rows } => Some(*rows),
-            FileProbe::Known { certain, uncertain, .. } if uncertain.is_empty() => Some(u64::from(certain.len())),
+            FileProbe::Known { exact, recheck, .. } if recheck.is_empty() => Some(u64::from(exact.len())),
             FileProbe::Known { .. } | FileProbe::Unknown => None,
         });
         rows.sum()
@@ -111,9 +111,9 @@ pub enum FileProbe {
         /// Rows per row group.
         row_groups: Vec<u32>,
         /// Rows for which the predicate is true.
-        certain: RowSet,
+        exact: RowSet,
         /// Rows to be rechecked: the predicate must be evaluated for them. None of them is exact.
-        uncertain: RowSet,
+        recheck: RowSet,
     },
     /// Only how many rows count, for [`ProbeOptions::count_only`].
     Counted {

@@ -112,9 +112,9 @@ async fn check_answers(snapshot: &Snapshot, at: &str) {
         let first = file as i64 * ROWS;
         let expected: Vec<u32> =
             (0..).zip(first..first + ROWS).filter(|(_, row)| row % 17 == 3).map(|(at, _)| at).collect();
-        if let FileProbe::Known { certain, uncertain, .. } = found {
-            assert_eq!(certain.iter().collect::<Vec<_>>(), expected, "{at}, file {file}");
-            assert!(uncertain.is_empty(), "{at}, file {file}");
+        if let FileProbe::Known { exact, recheck, .. } = found {
+            assert_eq!(exact.iter().collect::<Vec<_>>(), expected, "{at}, file {file}");
+            assert!(recheck.is_empty(), "{at}, file {file}");
         }
     }
 }

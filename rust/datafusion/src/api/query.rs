@@ -49,8 +49,8 @@ pub async fn count(table: &Arc<Table>, predicate: Option<&str>, options: &QueryO
     let query = Query::new(table, options).await?;
     let Asked { predicate: asked, filter } = query.asked(predicate)?;
     let probed = query.probe(&asked, true).await?;
-    if let Some(certain) = probed.exact_row_count() {
-        return Ok(certain);
+    if let Some(exact) = probed.exact_row_count() {
+        return Ok(exact);
     }
     let runner = query.runner();
     let request = CountRequest { location: table.location(), snapshot: &query.snapshot, predicate: &asked, filter };

@@ -69,7 +69,7 @@ impl ScanProbe {
     ) -> lakemark_table::Result<Reprobed> {
         let reading = options.reading.map(|reading| ReadCost { index_only: Some(told), ..reading });
         let probe = self.snapshot.probe(&self.predicate, &ProbeOptions { reading, ..options }).await?;
-        let files: Vec<FileProbe> = probe.files.into_iter().map(certain_or_unknown).collect();
+        let files: Vec<FileProbe> = probe.files.into_iter().map(exact_or_unknown).collect();
         let (snapshot, schema) = (Arc::clone(&self.snapshot), Arc::clone(&self.schema));
         let predicate = self.predicate.clone();
         let is_known = files.iter().any(has_rows) || files.iter().all(|file| matches!(file, FileProbe::Known { .. }));
@@ -78,14 +78,14 @@ impl ScanProbe {
     }
 }
 
-fn certain_or_unknown(file: FileProbe) -> FileProbe {
+fn exact_or_unknown(file: FileProbe) -> FileProbe {
     match file {
-        FileProbe::Known { uncertain, .. } if !uncertain.is_empty() => FileProbe::Unknown,
+        FileProbe::Known { recheck, .. } if !recheck.is_empty() => FileProbe::Unknown,
         other => other,
     }
 }
 
 /// Whether some rows of a file are exact.
 pub(crate) fn has_rows(file: &FileProbe) -> bool {
-    matches!(file, FileProbe::Known { certain, .. } if !certain.is_empty())
+    matches!(file, FileProbe::Known { exact, .. } if !exact.is_empty())
 }

@@ -9,7 +9,7 @@
 //! unselected stretches     read if many and short, and left out by row numbers behind the reader (see [`crate::read::row_filter`])
 //! ```
 
-mod pending;
+mod buffered;
 mod statistics;
 mod work;
 
@@ -48,7 +48,7 @@ use crate::read::planning_cache::PlanningCache;
 use crate::read::reader::Footers;
 use crate::read::row_filter::RowNumberFilter;
 
-use work::{CertainRows, CheckedFile, ScanWork, SelectedRows};
+use work::{ExactRows, RecheckedFile, ScanWork, SelectedRows};
 
 /// What a query requests of one table.
 pub(crate) struct ScanRequest<'a> {
@@ -76,10 +76,10 @@ pub(crate) async fn plan_scan(
     probe: Probe,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let planner = Planner::try_new(state, request)?;
-    let Probe { files, buffered: pending, report, skipped_selectivity: share_left, .. } = probe;
-    let mut work = planner.sort_out(files, pending.as_deref()).await?;
+    let Probe { files, buffered, report, skipped_selectivity: share_left, .. } = probe;
+    let mut work = planner.sort_out(files, buffered.as_deref()).await?;
     if planner.output.fields().is_empty() && planner.predicate.is_none() {
-        work.counted += std::mem::take(&mut work.pending).map_or(0, |pending| pending.row_count());
+        work.counted += std::mem::take(&mut work.buffered).map_or(0, BufferedRows::row_count);
     }
     if let Some(limit) = request.limit {
         work.cut(limit as u64);
@@ -87,31 +87,31 @@ pub(crate) async fn plan_scan(
     let statistics = planner.statistics(&work, &report, share_left).await?;
     let without_null = planner.without_null(&work)?;
     planner.learn_pages(&work).await;
-    let (certain, checked) = (planner.certain_scan(&work)?, planner.checked_scan(&work)?);
-    let of_pending = planner.pending_scans(&work)?;
+    let (exact, recheck) = (planner.exact_scan(&work)?, planner.recheck_scan(&work)?);
+    let of_buffer = planner.buffered_scans(&work)?;
     let unselected_stretches: u64 =
-        certain.iter().chain(&checked).chain(&of_pending).map(|scan| scan.unselected_stretches).sum();
+        exact.iter().chain(&recheck).chain(&of_buffer).map(|scan| scan.unselected_stretches).sum();
     Ok(Arc::new(LakemarkScanExec::new(ScanParts {
         table_schema: Arc::clone(&planner.output),
         schema: planner.output,
         counted: work.counted,
         statistics,
         without_null,
-        exact: certain.map(|scan| scan.plan),
-        recheck: checked.map(|scan| scan.plan),
-        buffered: of_pending.into_iter().map(|scan| scan.plan).collect(),
+        exact: exact.map(|scan| scan.plan),
+        recheck: recheck.map(|scan| scan.plan),
+        buffered: of_buffer.into_iter().map(|scan| scan.plan).collect(),
         memory: planner.memory,
         footers: planner.footers,
         unselected_stretches,
         fetch: request.limit,
-        summary: summary(request, &report, pending.as_deref()),
+        summary: summary(request, &report, buffered.as_deref()),
         report,
         scan_probe: request.scan_probe.clone(),
         prober: request.prober.clone(),
     })))
 }
 
-fn summary(request: &ScanRequest<'_>, report: &ProbeReport, pending: Option<&BufferedRows>) -> String {
+fn summary(request: &ScanRequest<'_>, report: &ProbeReport, buffered: Option<&BufferedRows>) -> String {
     let mut text = format!(
         "table={}, files={}, files_pruned_index={}, files_scanned={}, rows_exact={}, rows_rechecked={}",
         request.location,
@@ -121,8 +121,8 @@ fn summary(request: &ScanRequest<'_>, report: &ProbeReport, pending: Option<&Buf
         report.rows_exact,
         report.rows_rechecked
     );
-    if let Some(pending) = pending {
-        text.push_str(&format!(", rows_buffered={}", pending.row_count()));
+    if let Some(buffered) = buffered {
+        text.push_str(&format!(", rows_buffered={}", buffered.row_count()));
     }
     if let Some(filter) = conjunction(request.filters.iter().cloned()) {
         text.push_str(&format!(", predicate={}", text_of(&filter)));
@@ -234,17 +234,17 @@ impl<'a> Planner<'a> {
     }
 
     /// The scan of exact rows, if there are any.
-    fn certain_scan(&self, work: &ScanWork<'_>) -> Result<Option<PlannedScan>> {
-        if work.certain.is_empty() {
+    fn exact_scan(&self, work: &ScanWork<'_>) -> Result<Option<PlannedScan>> {
+        if work.exact.is_empty() {
             return Ok(None);
         }
         let partitions = self.state.config().target_partitions().max(1);
         let limit = self.request.limit;
-        let chosen = work.certain.iter().map(|certain| Some(&certain.chosen.rows));
+        let chosen = work.exact.iter().map(|part| Some(&part.chosen.rows));
         let closed = self.closed_gaps(&self.table_schema, chosen, None, limit)?;
-        let mut files = Vec::with_capacity(work.certain.len());
-        let known = self.known_statistics(work.certain.iter().map(|certain| certain.file))?;
-        for ((place, CertainRows { file, chosen }), known) in work.certain.iter().enumerate().zip(known) {
+        let mut files = Vec::with_capacity(work.exact.len());
+        let known = self.known_statistics(work.exact.iter().map(|part| part.file))?;
+        for ((place, ExactRows { file, chosen }), known) in work.exact.iter().enumerate().zip(known) {
             let SelectedRows { row_groups, rows } = chosen;
             let opened = opened(partitioned_file(file, known)?, place, Some(rows), closed.as_ref());
             let pages = self.known.pages_of(file.place, &file.meta, row_groups, &self.footers);
@@ -259,20 +259,20 @@ impl<'a> Planner<'a> {
     }
 
     /// The scan of all other rows of data files, if there are any.
-    fn checked_scan(&self, work: &ScanWork<'_>) -> Result<Option<PlannedScan>> {
-        if work.checked.is_empty() {
+    fn recheck_scan(&self, work: &ScanWork<'_>) -> Result<Option<PlannedScan>> {
+        if work.recheck.is_empty() {
             return Ok(None);
         }
         let partitions = self.state.config().target_partitions().max(1);
         let Reading { columns: read, prunable, limit } = self.reading();
-        let chosen = work.checked.iter().map(CheckedFile::rows);
+        let chosen = work.recheck.iter().map(RecheckedFile::rows);
         let closed = self.closed_gaps(&self.table_schema, chosen, prunable.as_ref(), limit)?;
-        let mut files = Vec::with_capacity(work.checked.len());
-        let known = self.known_statistics(work.checked.iter().map(|checked| checked.file))?;
-        for ((place, checked), known) in work.checked.iter().enumerate().zip(known) {
-            let whole = partitioned_file(&checked.file, known)?;
-            let OpenedFile { file, rows } = opened(whole, place, checked.rows(), closed.as_ref());
-            match (&checked.chosen, rows) {
+        let mut files = Vec::with_capacity(work.recheck.len());
+        let known = self.known_statistics(work.recheck.iter().map(|part| part.file))?;
+        for ((place, part), known) in work.recheck.iter().enumerate().zip(known) {
+            let whole = partitioned_file(&part.file, known)?;
+            let OpenedFile { file, rows } = opened(whole, place, part.rows(), closed.as_ref());
+            match (&part.chosen, rows) {
                 (Some(chosen), Some(rows)) => {
                     if !rows.is_empty() {
                         files.push(file.with_extension(plan_of(&chosen.row_groups, rows)));
@@ -299,8 +299,8 @@ impl<'a> Planner<'a> {
         }
         let whole = self.state.config().batch_size();
         let (mut chosen, mut reached) = (0, 0);
-        for (place, checked) in work.checked.iter().enumerate() {
-            let rows = checked.rows()?;
+        for (place, part) in work.recheck.iter().enumerate() {
+            let rows = part.rows()?;
             let read = closed.and_then(|closed| closed.read(place)).unwrap_or(rows);
             chosen += u64::from(read.len());
             reached += reach(read, whole);

@@ -176,7 +176,7 @@ async fn what_the_index_does_not_know_is_read_and_added() {
         assert_eq!(with, without, "{sql}");
     }
     assert_eq!(in_part(&session, "SELECT k, count(*) FROM t GROUP BY k").await, FILE_ROWS);
-    // Rows with `abs(id) > 10` are uncertain: they are read, and none is counted twice.
+    // Rows with `abs(id) > 10` are to be rechecked: they are read, and none is counted twice.
     for sql in [
         "SELECT k, count(*) FROM t WHERE k = 5 OR (b AND abs(id) > 10) GROUP BY k",
         "SELECT min(k), max(k), count(k) FROM t WHERE k = 5 OR (b AND abs(id) > 10)",

@@ -54,7 +54,7 @@ async fn rows_that_the_query_planned_and_rows_that_the_join_wants_meet() {
     let folder = folder(4);
     create_indexes(folder.path(), &["id", "k"]).await;
     let session = with_dimension(folder.path(), &[None, None, None], &[15, 16, 2025]).await;
-    // Certain rows of `k`, and rows that have to be tested.
+    // Exact rows of `k`, and rows that have to be tested.
     for (condition, expected) in [("t.k = 5", 2), ("t.k = 5 AND abs(t.id) < 1000", 1), ("abs(t.id) < 2000", 2)] {
         let sql = format!("SELECT t.id, t.f FROM d JOIN t ON t.id = d.did WHERE {condition}");
         let Ran { plan, rows: count } = ran(&session, &sql).await;
@@ -261,7 +261,7 @@ async fn keys_alone_are_told_by_the_index() {
             ("SELECT count(*) FROM d JOIN t ON t.id = d.did WHERE abs(t.id) > 5", 0),
         ] {
             let plan = ran(&session, sql).await.plan;
-            // What is uncertain is read: a filter of keys does not know which rows have them.
+            // What is to be rechecked is read: a filter of keys does not know which rows have them.
             assert_eq!(sum(&plan, "rows_index_only"), if is_exact { told } else { 0 }, "{kind}: {sql}");
             let (with, without) = both(&session, sql).await;
             assert_eq!(with, without, "{kind}: {sql}");

@@ -70,7 +70,7 @@ async fn a_column_of_repeated_values_gives_all_of_its_rows() {
     let expected = (0..2 * FILE_ROWS).filter(|row| row % 10 == 4 && row % 7 != 3).count();
     assert_eq!(found(&table, Int64Array::from(vec![4]), Some("k")).await.len(), expected);
     assert_eq!(found(&table, StringArray::from(vec![""]), Some("s")).await.len(), 2 * FILE_ROWS / 5);
-    // Rows of NaN are not certain: they are read and tested.
+    // Rows of NaN are not exact: they are read and tested.
     let zeros = (0..2 * FILE_ROWS).filter(|row| matches!(row % 6, 1 | 2)).count();
     assert_eq!(found(&table, Float64Array::from(vec![-0.0, 0.0]), Some("f")).await.len(), zeros);
 }

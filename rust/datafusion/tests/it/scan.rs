@@ -117,7 +117,7 @@ async fn a_limit_gives_as_many_rows_of_the_answer() {
 }
 
 #[tokio::test]
-async fn a_count_needs_no_scan_where_every_row_is_certain() {
+async fn a_count_needs_no_scan_where_every_row_is_exact() {
     let folder = folder(2);
     create_indexes(folder.path(), &["k"]).await;
     let session = session(folder.path()).await;
@@ -171,7 +171,7 @@ async fn the_metrics_say_what_was_left_out() {
 }
 
 #[tokio::test]
-async fn uncertain_rows_are_checked_and_certain_rows_are_not() {
+async fn rows_to_be_rechecked_are_tested_and_exact_rows_are_not() {
     let folder = folder(1);
     create_indexes(folder.path(), &["k", "f"]).await;
     let session = session(folder.path()).await;

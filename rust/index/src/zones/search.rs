@@ -144,7 +144,7 @@ impl<'a> ZoneSearch<'a> {
         let mut sets = sets.collect::<Result<Vec<_>>>()?.into_iter();
         let empty = || RowSet::empty(universe);
         let nulls = sets.next().unwrap_or_else(empty);
-        let (certain, possible) = match self.question {
+        let (exact, possible) = match self.question {
             ZoneTest::IsNull => return Ok(SegmentRows { t: nulls, n: empty(), opaque: empty() }),
             ZoneTest::Filtered(verdicts) => {
                 let mut bytes = filter_bytes.iter();
@@ -163,7 +163,7 @@ impl<'a> ZoneSearch<'a> {
             ZoneTest::Everywhere => (empty(), rows_of(self.directory, 0..)),
         };
         let opaque = sets.next().unwrap_or_else(empty);
-        let t = certain.minus(&nulls).minus(&opaque);
+        let t = exact.minus(&nulls).minus(&opaque);
         Ok(SegmentRows { t, opaque: possible.minus(&nulls).or(&opaque), n: nulls })
     }
 }

@@ -129,12 +129,12 @@ fn predicate() -> impl Strategy<Value = Predicate> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Law 2: each truth value stays inside its bound, and certain means certain.
+    /// Law 2: each truth value stays inside its bound, and exact means true.
     #[test]
     fn law_2_unknown_keeps(predicate in predicate(), rows in prop::collection::vec([cell(), cell()], 1..100)) {
         for predicate in [predicate.clone(), predicate.simplify()] {
             let found = Candidates::of(&predicate, rows.len() as u32, &mut |leaf| leaf_candidates(leaf, &rows));
-            let (certain, uncertain) = (found.exact_true(), found.recheck_true());
+            let (exact, recheck) = (found.exact_true(), found.recheck_true());
             for (index, row) in rows.iter().enumerate() {
                 let index = index as u32;
                 let truth = holds(&predicate, row);
@@ -142,16 +142,16 @@ proptest! {
                 for (value, bound) in &bounds {
                     prop_assert!(truth != *value || bound.contains(index), "{predicate} row {index} {row:?}: {truth:?}");
                 }
-                prop_assert!(!certain.contains(index) || truth == Truth::True);
-                prop_assert!(truth != Truth::True || certain.contains(index) || uncertain.contains(index));
+                prop_assert!(!exact.contains(index) || truth == Truth::True);
+                prop_assert!(truth != Truth::True || exact.contains(index) || recheck.contains(index));
             }
-            prop_assert!(certain.and(&uncertain).is_empty());
-            // A count is told just where no row has to be looked at, and is the number of the certain ones.
+            prop_assert!(exact.and(&recheck).is_empty());
+            // A count is told just where no row has to be looked at, and is the number of the exact ones.
             let counted = Candidates::count(&predicate, rows.len() as u32, &mut |leaf| leaf_candidates(leaf, &rows));
             match counted {
-                Ok(count) => prop_assert_eq!((count, 0), (certain.len(), uncertain.len()), "{}", predicate),
+                Ok(count) => prop_assert_eq!((count, 0), (exact.len(), recheck.len()), "{}", predicate),
                 Err(candidates) => {
-                    prop_assert!(!uncertain.is_empty());
+                    prop_assert!(!recheck.is_empty());
                     prop_assert_eq!(candidates, found);
                 }
             }

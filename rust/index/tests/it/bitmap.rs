@@ -210,7 +210,7 @@ pub fn check(segment: &Segment, files: &[Vec<ArrayRef>], test: &Test) {
     assert_eq!(found.t, RowSet::from_rows(t, universe), "{test:?}");
     assert_eq!(found.n, RowSet::from_rows(n, universe));
     assert_eq!(found.opaque, RowSet::from_rows(opaque, universe));
-    // Where a file has NaN only in some rows, IS NULL is still certain.
+    // Where a file has NaN only in some rows, IS NULL is still exact.
     assert_eq!(segment.count(test), expected_count, "{test:?}");
 }
 

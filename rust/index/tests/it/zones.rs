@@ -33,7 +33,7 @@ fn search(segment: &Segment, test: &Test) -> (SegmentRows, u64) {
     (search.finish(&segment.read(&ranges)).unwrap(), bytes.saturating_sub(lists))
 }
 
-/// No row that passes is left out, no row is certain that does not, and NULL is exact.
+/// No row that passes is left out, no row is exact that does not, and NULL always is.
 fn check(segment: &Segment, files: &[Vec<ArrayRef>], test: &Test) {
     let (found, _) = search(segment, test);
     let (mut passing, mut nulls, mut opaque) = (Vec::new(), Vec::new(), Vec::new());
@@ -57,7 +57,7 @@ fn check(segment: &Segment, files: &[Vec<ArrayRef>], test: &Test) {
     let (passing, opaque) = (set(passing), set(opaque));
     assert_eq!(found.n, set(nulls), "{test:?}");
     assert!(passing.is_subset(&found.t.or(&found.opaque)), "{test:?}: rows are lost");
-    assert!(found.t.is_subset(&passing), "{test:?}: rows are certain that do not pass");
+    assert!(found.t.is_subset(&passing), "{test:?}: rows are exact that do not pass");
     assert!(opaque.is_subset(&found.opaque), "{test:?}");
     for (a, b) in [(&found.t, &found.n), (&found.t, &found.opaque), (&found.n, &found.opaque)] {
         assert!(a.and(b).is_empty(), "{test:?}");
@@ -131,7 +131,7 @@ fn values(kind: u8, rows: usize, rng: &mut StdRng) -> ArrayRef {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn no_row_is_lost_and_none_is_certain_in_vain(
+    fn no_row_is_lost_and_none_is_exact_in_vain(
         seed: u64,
         kind in 0u8..5,
         fpp in prop::option::of(prop::sample::select(vec![0.9, 0.2, 0.01, 1e-9])),

@@ -31,17 +31,17 @@ fn set(rows: impl IntoIterator<Item = u32>) -> RowSet {
     RowSet::from_rows(rows.into_iter().collect(), 40)
 }
 
-fn known(certain: RowSet, uncertain: RowSet) -> FileProbe {
-    FileProbe::Known { row_groups: ROW_GROUPS.to_vec(), certain, uncertain }
+fn known(exact: RowSet, recheck: RowSet) -> FileProbe {
+    FileProbe::Known { row_groups: ROW_GROUPS.to_vec(), exact, recheck }
 }
 
 /// Ruled out without a look at rows.
 fn nothing() -> FileProbe {
-    FileProbe::Known { row_groups: Vec::new(), certain: RowSet::empty(0), uncertain: RowSet::empty(0) }
+    FileProbe::Known { row_groups: Vec::new(), exact: RowSet::empty(0), recheck: RowSet::empty(0) }
 }
 
 #[test]
-fn certain_rows_of_the_plan_stay_certain_and_those_of_the_later_filter_make_none_certain() {
+fn exact_rows_of_the_plan_stay_exact_and_those_of_the_later_filter_make_none_exact() {
     let planned = known(set([1, 2, 3, 11, 21]), set([5, 31]));
     let later = known(set([1]), set([5, 21, 39]));
     // Of the five planned rows of the first row group two are left, and the only one of the third.
@@ -70,7 +70,7 @@ fn whoever_knows_nothing_changes_nothing() {
     assert_eq!(cut_file(&file(None), &planned, &FileProbe::Unknown), planned);
     assert_eq!(cut_file(&file(None), &FileProbe::Unknown, &FileProbe::Unknown), FileProbe::Unknown);
     // Row groups that do not agree are not compared.
-    let other = FileProbe::Known { row_groups: vec![40], certain: set([1]), uncertain: set([]) };
+    let other = FileProbe::Known { row_groups: vec![40], exact: set([1]), recheck: set([]) };
     assert_eq!(cut_file(&file(None), &planned, &other), planned);
     let short = Some(RowSet::full(7));
     assert_eq!(cut_file(&file(short), &FileProbe::Unknown, &planned), FileProbe::Unknown);

@@ -48,12 +48,12 @@ impl Snapshot {
 }
 
 fn cut_file(file: &DataFile, planned: &FileProbe, later: &FileProbe) -> FileProbe {
-    let FileProbe::Known { row_groups, certain, uncertain } = later else { return planned.clone() };
-    let (kept, none) = (certain.or(uncertain), RowSet::empty(certain.universe()));
+    let FileProbe::Known { row_groups, exact, recheck } = later else { return planned.clone() };
+    let (kept, none) = (exact.or(recheck), RowSet::empty(exact.universe()));
     match planned {
         FileProbe::Counted { .. } => planned.clone(),
         FileProbe::Unknown if kept.is_empty() => {
-            FileProbe::Known { row_groups: row_groups.clone(), certain: none.clone(), uncertain: none }
+            FileProbe::Known { row_groups: row_groups.clone(), exact: none.clone(), recheck: none }
         }
         FileProbe::Unknown => {
             let live = match &file.deleted {
@@ -61,21 +61,17 @@ fn cut_file(file: &DataFile, planned: &FileProbe, later: &FileProbe) -> FileProb
                 Some(deleted) if deleted.universe() == kept.universe() => deleted.not(),
                 Some(_) => return FileProbe::Unknown,
             };
-            FileProbe::Known {
-                row_groups: row_groups.clone(),
-                certain: none,
-                uncertain: left(row_groups, &live, &kept),
-            }
+            FileProbe::Known { row_groups: row_groups.clone(), exact: none, recheck: left(row_groups, &live, &kept) }
         }
-        FileProbe::Known { row_groups: of_plan, certain, uncertain } => {
+        FileProbe::Known { row_groups: of_plan, exact, recheck } => {
             let kept = match row_groups == of_plan {
-                true => left(of_plan, &certain.or(uncertain), &kept),
+                true => left(of_plan, &exact.or(recheck), &kept),
                 // A file that is ruled out as a whole has no row groups.
-                false if kept.is_empty() => RowSet::empty(certain.universe()),
+                false if kept.is_empty() => RowSet::empty(exact.universe()),
                 false => return planned.clone(),
             };
-            let (certain, uncertain) = (certain.and(&kept), uncertain.and(&kept));
-            FileProbe::Known { row_groups: of_plan.clone(), certain, uncertain }
+            let (exact, recheck) = (exact.and(&kept), recheck.and(&kept));
+            FileProbe::Known { row_groups: of_plan.clone(), exact, recheck }
         }
     }
 }

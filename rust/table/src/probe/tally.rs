@@ -221,7 +221,7 @@ impl GroupCounts {
 /// The exact rows of a file, if the probe has them.
 pub(super) fn exact_rows(file: &FileProbe) -> Option<&RowSet> {
     match file {
-        FileProbe::Known { certain, .. } => Some(certain),
+        FileProbe::Known { exact, .. } => Some(exact),
         FileProbe::Counted { .. } | FileProbe::Unknown => None,
     }
 }

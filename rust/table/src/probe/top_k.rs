@@ -73,8 +73,8 @@ impl Snapshot {
     /// # Errors
     /// As for [`Snapshot::probe`].
     pub async fn top_k(&self, planned: &Probe, request: &TopKRequest, options: &ProbeOptions) -> Result<Option<Probe>> {
-        let ProbeReport { rows_exact: certain, rows_rechecked, files_scanned, .. } = planned.report;
-        if certain < request.rows.max(1) {
+        let ProbeReport { rows_exact, rows_rechecked, files_scanned, .. } = planned.report;
+        if rows_exact < request.rows.max(1) {
             return Ok(None);
         }
         if request.nulls_first {
@@ -87,10 +87,10 @@ impl Snapshot {
         let Some(steps) = self.steps(request, &counter).await else { return Ok(None) };
         let all = steps.rows();
         // To search for as many rows as are read anyway saves nothing.
-        let read = if files_scanned > 0 { all } else { certain + rows_rechecked };
+        let read = if files_scanned > 0 { all } else { rows_exact + rows_rechecked };
         let most = (all / MOST).min(read);
         // If the rows of the plan are anywhere, there are enough of them among so many.
-        let mut wanted = request.rows.max(1).saturating_mul(all.div_ceil(certain).max(1));
+        let mut wanted = request.rows.max(1).saturating_mul(all.div_ceil(rows_exact).max(1));
         let mut asked = None;
         while let Some(bound) = steps.bound(wanted, &counter).await.filter(|bound| bound.rows <= most) {
             let bound = bound.key;
@@ -222,10 +222,11 @@ impl ValueBlocks {
 /// Rows that are exact in both.
 fn common_rows(one: &Probe, other: &Probe) -> u64 {
     let common = |(one, other): (&FileProbe, &FileProbe)| match (one, other) {
-        (
-            FileProbe::Known { row_groups, certain, .. },
-            FileProbe::Known { row_groups: same, certain: also_certain, .. },
-        ) if row_groups == same => u64::from(certain.and(also_certain).len()),
+        (FileProbe::Known { row_groups, exact, .. }, FileProbe::Known { row_groups: same, exact: also_exact, .. })
+            if row_groups == same =>
+        {
+            u64::from(exact.and(also_exact).len())
+        }
         _ => 0,
     };
     one.files.iter().zip(&other.files).map(common).sum()

@@ -100,12 +100,9 @@ async fn in_file(
     let Some(data_file) = base.files().get(file) else { return Err(Error::internal("a file out of range")) };
     let row_file = RowFile::of(base, data_file);
     match lookup.probe {
-        FileProbe::Known { row_groups, certain, uncertain } if !row_groups.is_empty() => {
-            let (sure, open) = if lookup.is_whole {
-                (certain, uncertain)
-            } else {
-                (RowSet::empty(certain.universe()), certain.or(&uncertain))
-            };
+        FileProbe::Known { row_groups, exact, recheck } if !row_groups.is_empty() => {
+            let (sure, open) =
+                if lookup.is_whole { (exact, recheck) } else { (RowSet::empty(exact.universe()), exact.or(&recheck)) };
             let tested = match open.is_empty() {
                 true => open,
                 false => row_file.open().await?.rows_with(key, keys, Some(&open)).await?,

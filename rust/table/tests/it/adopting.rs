@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use lakemark_table::{BuildOptions, BuildReport, Table, TableOptions};
 use object_store::ObjectStore;
 
-use crate::fixture::{certain, create_indexes, equals, folder, k_values, open, probe, rows_of, segments, spec};
+use crate::fixture::{create_indexes, equals, exact_rows, folder, k_values, open, probe, rows_of, segments, spec};
 use crate::layer::{Layer, Log};
 
 fn touch(path: &Path) {
@@ -26,7 +26,7 @@ async fn data_reads(folder: &Path) -> usize {
     let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
     let table = Table::open_layered(folder.to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
     let found = probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await;
-    assert_eq!(certain(&found.files[1]), rows_of(&k_values(250, 250), 3));
+    assert_eq!(exact_rows(&found.files[1]), rows_of(&k_values(250, 250), 3));
     assert_eq!(found.report.coverage, 1.0);
     log.matching(".parquet").len()
 }

@@ -8,7 +8,7 @@ use lakemark_index::KeyRanges;
 use lakemark_table::{BuildOptions, CancelFlag, ErrorKind, FileProbe, Progress};
 
 use crate::fixture::{
-    batch, certain, create_indexes, equals, folder, k_values, leaf, open, probe, rows_of, spec, spec_with, write,
+    batch, create_indexes, equals, exact_rows, folder, k_values, leaf, open, probe, rows_of, spec, spec_with, write,
 };
 
 #[derive(Default)]
@@ -82,11 +82,11 @@ async fn a_tiny_memory_budget_spills_and_gives_the_same_segment() {
     for value in 0..10 {
         let found = probe(&snapshot, &equals("k", value)).await;
         for file in 0..4 {
-            assert_eq!(certain(&found.files[file]), rows_of(&k_values(file * 250, 250), value as i32));
+            assert_eq!(exact_rows(&found.files[file]), rows_of(&k_values(file * 250, 250), value as i32));
         }
     }
     let found = probe(&snapshot, &leaf("s", KeyRanges::prefix(b"name12"))).await;
-    assert_eq!(certain(&found.files[0]), (0..250).filter(|row| row % 13 == 12).collect::<Vec<u32>>());
+    assert_eq!(exact_rows(&found.files[0]), (0..250).filter(|row| row % 13 == 12).collect::<Vec<u32>>());
     assert!(table.verify().await.unwrap().is_ok());
 }
 
@@ -114,7 +114,7 @@ async fn cancelling_in_the_middle_leaves_the_last_snapshot() {
     let snapshot = table.snapshot().await.unwrap();
     assert_eq!(snapshot.manifest_number(), before);
     let found = probe(&snapshot, &equals("k", 3)).await;
-    assert_eq!(certain(&found.files[1]), rows_of(&k_values(250, 250), 3));
+    assert_eq!(exact_rows(&found.files[1]), rows_of(&k_values(250, 250), 3));
     assert_eq!(found.files[5], FileProbe::Unknown);
     assert_eq!(table.build(BuildOptions::default()).await.unwrap().files, 4);
 }
@@ -131,10 +131,10 @@ async fn a_file_that_changes_while_it_is_read_is_left_out() {
     assert_eq!((report.skipped, report.files, report.rows), (vec!["f0001.parquet".to_owned()], 2, 500));
     let found = probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await;
     assert_eq!(found.files[1], FileProbe::Unknown);
-    assert_eq!(certain(&found.files[2]), rows_of(&k_values(500, 250), 3));
+    assert_eq!(exact_rows(&found.files[2]), rows_of(&k_values(500, 250), 3));
     assert_eq!(table.build(BuildOptions::default()).await.unwrap().rows, 120);
     let found = probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await;
-    assert_eq!(certain(&found.files[1]), rows_of(&k_values(3, 120), 3));
+    assert_eq!(exact_rows(&found.files[1]), rows_of(&k_values(3, 120), 3));
     assert!(table.verify().await.unwrap().is_ok());
 }
 

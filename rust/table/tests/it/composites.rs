@@ -10,7 +10,7 @@ use lakemark_index::{KeyRanges, Predicate, Reason};
 use lakemark_table::{BuildOptions, ErrorKind, FileProbe, IndexKind, IndexSpec, Snapshot, Table};
 use proptest::prelude::*;
 
-use crate::fixture::{certain, int_key, is_null, leaf, open, probe, spec, write};
+use crate::fixture::{exact_rows, int_key, is_null, leaf, open, probe, spec, write};
 
 type Row = (Option<i32>, Option<String>, Option<i32>);
 
@@ -96,7 +96,7 @@ async fn check(snapshot: &Snapshot, predicate: &Predicate) -> u64 {
     for (file, found) in found.files.iter().enumerate() {
         let rows = (0..).zip(rows(file * ROWS, ROWS)).filter(|(_, row)| is_true(predicate, row));
         let expected: Vec<u32> = rows.map(|(row, _)| row).collect();
-        assert_eq!(certain(found), expected, "{predicate:?} in file {file}");
+        assert_eq!(exact_rows(found), expected, "{predicate:?} in file {file}");
     }
     found.report.index_reads
 }
@@ -136,9 +136,9 @@ async fn an_index_over_several_columns_answers_conditions_on_the_first_of_them()
     assert!(by_column.contains(&(Some("a, b, c"), None)), "{by_column:?}");
     assert!(by_column.contains(&(Some("c"), Some(Reason::NoIndex))), "{by_column:?}");
     for (file, found) in found.files.iter().enumerate() {
-        let FileProbe::Known { certain, uncertain, .. } = found else { panic!("{found:?}") };
+        let FileProbe::Known { exact, recheck, .. } = found else { panic!("{found:?}") };
         let rows = (0..).zip(rows(file * ROWS, ROWS)).filter(|(_, row)| row.0 == Some(2));
-        assert!(certain.is_empty() && uncertain.iter().eq(rows.map(|(row, _)| row)));
+        assert!(exact.is_empty() && recheck.iter().eq(rows.map(|(row, _)| row)));
     }
 }
 
@@ -151,7 +151,7 @@ async fn that_a_value_is_not_null_follows_from_what_it_is() {
     let asked = Predicate::And([&both[..], &[not_null("b"), not_null("a")]].concat());
     let (found, expected) = (probe(&snapshot, &asked).await, probe(&snapshot, &and(both.clone())).await);
     assert_eq!(found.files, expected.files);
-    assert!(found.files.iter().all(|file| !certain(file).is_empty()));
+    assert!(found.files.iter().all(|file| !exact_rows(file).is_empty()));
     // Of a column that nothing else is asked of it does not follow.
     let found = probe(&snapshot, &Predicate::And([&both[..], &[not_null("c")]].concat())).await;
     assert_eq!((found.report.rows_exact, found.report.leaves.len()), (0, 2));
@@ -262,15 +262,15 @@ async fn files_may_lack_columns_come_later_and_be_compacted() {
         (0..).zip(rows).filter(|(_, row)| row.0 == Some(value)).map(|(row, _)| row).collect()
     };
     let found = probe(&snapshot, &number("a", 2)).await;
-    assert_eq!(certain(&found.files[FILES]), first(rows(0, 120), 2));
+    assert_eq!(exact_rows(&found.files[FILES]), first(rows(0, 120), 2));
     let found = probe(&snapshot, &and([number("a", 2), text("x")])).await;
-    assert!(certain(&found.files[FILES]).is_empty());
+    assert!(exact_rows(&found.files[FILES]).is_empty());
 
     write(&folder.path().join("g.parquet"), &batch(&rows(0, 30)));
     let table_now = open(folder.path()).await;
     let found = probe(&table_now.snapshot().await.unwrap(), &number("a", 2)).await;
     assert_eq!(found.files[FILES + 1], FileProbe::Unknown);
-    assert_eq!(certain(&found.files[0]), first(rows(0, ROWS), 2));
+    assert_eq!(exact_rows(&found.files[0]), first(rows(0, ROWS), 2));
     table_now.build(BuildOptions::default()).await.unwrap();
     let before = table_now.snapshot().await.unwrap().indexes()[0].clone();
     assert_eq!((before.segments, before.files_covered), (2, 5));
@@ -281,7 +281,7 @@ async fn files_may_lack_columns_come_later_and_be_compacted() {
     let found = probe(&snapshot, &and([number("a", 2), text("y")])).await;
     for (file, count) in [(0, ROWS), (FILES + 1, 30)] {
         let rows = (0..).zip(rows(0, count)).filter(|(_, row)| row.0 == Some(2) && row.1.as_deref() == Some("y"));
-        assert_eq!(certain(&found.files[file]), rows.map(|(row, _)| row).collect::<Vec<_>>());
+        assert_eq!(exact_rows(&found.files[file]), rows.map(|(row, _)| row).collect::<Vec<_>>());
     }
     check_verdict(&open(folder.path()).await, FILES as u64 + 2).await;
 }
@@ -354,7 +354,7 @@ fn any_mix_of_conditions_is_true_of_the_same_rows() {
         for (file, found) in found.files.iter().enumerate() {
             for (row, values) in (0..).zip(rows(file * ROWS, ROWS)) {
                 let (sure, open) = match found {
-                    FileProbe::Known { certain, uncertain, .. } => (certain.contains(row), uncertain.contains(row)),
+                    FileProbe::Known { exact, recheck, .. } => (exact.contains(row), recheck.contains(row)),
                     _ => (false, true),
                 };
                 let expected = is_true(&predicate, &values);

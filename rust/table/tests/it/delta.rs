@@ -9,7 +9,7 @@ use lakemark_table::{BuildOptions, ErrorKind, FileProbe, ProbeOptions, Snapshot,
 use roaring::RoaringTreemap;
 use serde_json::json;
 
-use crate::fixture::{batch, certain, create_indexes, equals, is_null, k_values, open, probe, rows_of, write};
+use crate::fixture::{batch, create_indexes, equals, exact_rows, is_null, k_values, open, probe, rows_of, write};
 use crate::layer::{Layer, Log};
 
 pub fn commit(root: &Path, version: u64, actions: &[serde_json::Value]) {
@@ -89,13 +89,13 @@ async fn the_log_says_which_files_and_partition_values_there_are() {
     assert_eq!(snapshot.partition_columns()[0].data_type(), &DataType::Date32);
     assert_eq!(snapshot.files()[0].partition_values[0].as_primitive::<Date32Type>().value(0), 19753);
     let found = probe(&snapshot, &is_null("day")).await;
-    assert_eq!(certain(&found.files[0]), Vec::<u32>::new());
+    assert_eq!(exact_rows(&found.files[0]), Vec::<u32>::new());
 
     create_indexes(&table).await;
     let snapshot = table.snapshot().await.unwrap();
     let both = Predicate::And(vec![is_null("day"), equals("k", 3)]);
     let found = probe(&snapshot, &both).await;
-    assert_eq!((certain(&found.files[0]), certain(&found.files[1])), (vec![], rows_of(&k_values(250, 250), 3)));
+    assert_eq!((exact_rows(&found.files[0]), exact_rows(&found.files[1])), (vec![], rows_of(&k_values(250, 250), 3)));
     assert!(table.verify().await.unwrap().is_ok());
 }
 
@@ -119,7 +119,7 @@ async fn law_3_rows_of_a_deletion_vector_are_taken_out_before_any_predicate() {
     // The indexes cover physical rows, so that they still hold.
     let found = probe(&snapshot, &equals("k", 3)).await;
     let left: Vec<u32> = all.iter().copied().filter(|row| !deleted.contains(&u64::from(*row))).collect();
-    assert_eq!(certain(&found.files[0]), left);
+    assert_eq!(exact_rows(&found.files[0]), left);
     assert_eq!(found.report.coverage, 1.0);
     let count =
         snapshot.probe(&equals("k", 3), &ProbeOptions { count_only: true, ..ProbeOptions::default() }).await.unwrap();
@@ -133,7 +133,7 @@ async fn law_3_rows_of_a_deletion_vector_are_taken_out_before_any_predicate() {
     let remove = json!({"remove": {"path": "a.parquet", "deletionTimestamp": 2, "dataChange": true, "deletionVector": inline_vector(&deleted)}});
     commit(root, 2, &[remove, add(root, "a.parquet", Some("2024-01-31"))]);
     let found = probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await;
-    assert_eq!(certain(&found.files[0]), all);
+    assert_eq!(exact_rows(&found.files[0]), all);
 }
 
 #[tokio::test]
@@ -148,7 +148,7 @@ async fn files_that_a_later_version_adds_are_scanned_until_they_are_built() {
     assert_eq!(found.files[2], FileProbe::Unknown);
     assert_eq!(table.build(BuildOptions::default()).await.unwrap().files, 1);
     let found = probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await;
-    assert_eq!(certain(&found.files[2]), rows_of(&k_values(500, 50), 3));
+    assert_eq!(exact_rows(&found.files[2]), rows_of(&k_values(500, 50), 3));
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use lakemark_format::Encoding;
 use lakemark_index::KeyRanges;
 use lakemark_table::{BuildOptions, ErrorKind, IndexKind, IndexSpec};
 
-use crate::fixture::{certain, folder, int_key, k_values, leaf, open, probe, spec_with, write};
+use crate::fixture::{exact_rows, folder, int_key, k_values, leaf, open, probe, spec_with, write};
 
 /// The rows of a file whose `k` passes.
 fn rows(first: usize, pass: impl Fn(i32) -> bool) -> Vec<u32> {
@@ -44,12 +44,12 @@ async fn every_encoding_is_built_probed_shown_and_verified() {
         let between = KeyRanges::greater_than(int_key(2), true).intersect(&KeyRanges::less_than(int_key(6), true));
         let found = probe(&snapshot, &leaf("k", between.clone())).await;
         for (file, found) in found.files.iter().enumerate() {
-            assert_eq!(certain(found), rows(file * 250, |value| (2..=6).contains(&value)), "{encoding:?}");
+            assert_eq!(exact_rows(found), rows(file * 250, |value| (2..=6).contains(&value)), "{encoding:?}");
         }
         assert_eq!(found.report.leaves[0].encoding.as_deref(), Some(encoding.name()));
         assert!(found.report.to_string().contains(&format!("index {} ({})", info[0].name, encoding.name())));
         let found = probe(&snapshot, &leaf("k", between.complement())).await;
-        assert_eq!(certain(&found.files[1]), rows(250, |value| !(2..=6).contains(&value)), "{encoding:?}");
+        assert_eq!(exact_rows(&found.files[1]), rows(250, |value| !(2..=6).contains(&value)), "{encoding:?}");
         let report = table.verify().await.unwrap();
         assert_eq!(report.indexes.iter().map(|index| index.files_ok).collect::<Vec<_>>(), [3, 3], "{encoding:?}");
         assert!(report.is_ok(), "{encoding:?}: {report:?}");
@@ -186,7 +186,7 @@ async fn cut_bins_are_counted_exactly_and_damaged_ones_are_named() {
     let pass = |value: &i32| (12_345..=67_890).contains(value);
     let ranges = KeyRanges::greater_than(int_key(12_345), true).intersect(&KeyRanges::less_than(int_key(67_890), true));
     let expected: Vec<u32> = (0..).zip(&values).filter(|(_, value)| pass(value)).map(|(row, _)| row).collect();
-    assert_eq!(certain(&probe(&snapshot, &leaf("k", ranges)).await.files[0]), expected);
+    assert_eq!(exact_rows(&probe(&snapshot, &leaf("k", ranges)).await.files[0]), expected);
     assert!(table.verify().await.unwrap().is_ok());
     let index_files = folder.path().join("_lakemark/marks");
     let path = fs::read_dir(&index_files).unwrap().next().unwrap().unwrap().path();

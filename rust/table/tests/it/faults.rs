@@ -9,7 +9,7 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 
-use crate::fixture::{certain, create_indexes, equals, folder, k_values, open, probe, rows_of, spec};
+use crate::fixture::{create_indexes, equals, exact_rows, folder, k_values, open, probe, rows_of, spec};
 use crate::layer::{Layer, Log};
 
 /// A table in memory behind a layer; the data come from a local folder.
@@ -35,7 +35,7 @@ async fn a_remote_table_is_indexed_and_probed() {
     let table = open_in(&memory, &Log::new()).await.unwrap();
     create_indexes(&table).await;
     let found = probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await;
-    assert_eq!(certain(&found.files[1]), rows_of(&k_values(250, 250), 3));
+    assert_eq!(exact_rows(&found.files[1]), rows_of(&k_values(250, 250), 3));
     assert!(table.verify().await.unwrap().is_ok());
 }
 
@@ -151,7 +151,7 @@ async fn a_disk_that_fills_up_in_the_middle_of_a_build_loses_nothing() {
     assert_eq!(index_files.count(), 1, "temporary files are removed");
     let snapshot = table.snapshot().await.unwrap();
     let found = probe(&snapshot, &equals("k", 3)).await;
-    assert_eq!(certain(&found.files[0]), rows_of(&k_values(0, 250), 3));
+    assert_eq!(exact_rows(&found.files[0]), rows_of(&k_values(0, 250), 3));
     assert_eq!(found.files[1], FileProbe::Unknown);
     assert_eq!(table.build(BuildOptions::default()).await.unwrap().rows, 30_000);
 }

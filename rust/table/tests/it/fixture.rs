@@ -81,12 +81,12 @@ pub async fn probe(snapshot: &Snapshot, predicate: &Predicate) -> lakemark_table
     snapshot.probe(predicate, &ProbeOptions { selection_cache: false, ..ProbeOptions::default() }).await.unwrap()
 }
 
-/// Rows that a file's probe says are certainly chosen; panics where it is unknown or uncertain.
-pub fn certain(file: &FileProbe) -> Vec<u32> {
+/// The exact rows of a file's probe; panics where the file is unknown or rows are to be rechecked.
+pub fn exact_rows(file: &FileProbe) -> Vec<u32> {
     match file {
-        FileProbe::Known { certain, uncertain, .. } => {
-            assert!(uncertain.is_empty(), "{uncertain:?}");
-            certain.iter().collect()
+        FileProbe::Known { exact, recheck, .. } => {
+            assert!(recheck.is_empty(), "{recheck:?}");
+            exact.iter().collect()
         }
         other => panic!("expected known rows, got {other:?}"),
     }

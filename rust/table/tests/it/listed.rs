@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use lakemark_table::{FileProbe, Snapshot};
 
-use crate::fixture::{batch, certain, create_indexes, equals, folder, k_values, open, probe, rows_of, write};
+use crate::fixture::{batch, create_indexes, equals, exact_rows, folder, k_values, open, probe, rows_of, write};
 
 fn are_shared(one: &Snapshot, other: &Snapshot) -> bool {
     std::ptr::eq(one.files(), other.files())
@@ -17,7 +17,7 @@ fn known(snapshot: &Snapshot) -> Vec<bool> {
 
 async fn found(snapshot: &Snapshot, value: i64) -> Vec<Vec<u32>> {
     let files = probe(snapshot, &equals("k", value)).await.files;
-    let rows = |file: &FileProbe| if matches!(file, FileProbe::Unknown) { vec![u32::MAX] } else { certain(file) };
+    let rows = |file: &FileProbe| if matches!(file, FileProbe::Unknown) { vec![u32::MAX] } else { exact_rows(file) };
     files.iter().map(rows).collect()
 }
 

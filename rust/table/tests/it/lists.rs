@@ -22,7 +22,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::delta::commit;
-use crate::fixture::{certain, int_key, is_null, open, probe, segments, spec, spec_with, write};
+use crate::fixture::{exact_rows, int_key, is_null, open, probe, segments, spec, spec_with, write};
 
 const ROWS: usize = 250;
 
@@ -114,17 +114,17 @@ async fn rows_are_found_by_their_elements() {
         let opposite = Predicate::Not(Box::new(predicate.clone()));
         let (found, others) = (probe(&snapshot, &predicate).await, probe(&snapshot, &opposite).await);
         for file in 0..3 {
-            assert_eq!(certain(&found.files[file]), rows(file, |row| has_tag(row, wanted)), "{wanted:?}");
+            assert_eq!(exact_rows(&found.files[file]), rows(file, |row| has_tag(row, wanted)), "{wanted:?}");
             let without = rows(file, |row| tags_of(row).is_some() && !has_tag(row, wanted));
-            assert_eq!(certain(&others.files[file]), without, "{wanted:?}");
+            assert_eq!(exact_rows(&others.files[file]), without, "{wanted:?}");
         }
     }
     let both = Predicate::And(vec![has("tags", vec![text("tag3")]), has("tags", vec![text("tag6")])]).simplify();
     let found = probe(&snapshot, &both).await;
-    assert_eq!(certain(&found.files[0]), rows(0, |row| has_tag(row, &["tag3"]) && has_tag(row, &["tag6"])));
-    assert!(!certain(&found.files[0]).is_empty());
+    assert_eq!(exact_rows(&found.files[0]), rows(0, |row| has_tag(row, &["tag3"]) && has_tag(row, &["tag6"])));
+    assert!(!exact_rows(&found.files[0]).is_empty());
     let found = probe(&snapshot, &is_null("tags")).await;
-    assert_eq!(certain(&found.files[1]), rows(1, |row| tags_of(row).is_none()));
+    assert_eq!(exact_rows(&found.files[1]), rows(1, |row| tags_of(row).is_none()));
     let report = table.verify().await.unwrap();
     assert!(report.is_ok() && report.indexes[0].files_ok == 3, "{report:?}");
 }
@@ -170,15 +170,15 @@ async fn a_list_in_a_struct_is_null_where_the_struct_is() {
     let found = probe(&snapshot, &has("s\0numbers", vec![int_key(3)])).await;
     let numbers = |row: usize| numbers_of(row).filter(|_| !row.is_multiple_of(7));
     for (file, found) in found.files.iter().enumerate() {
-        let FileProbe::Known { certain, uncertain, .. } = found else { panic!("{found:?}") };
+        let FileProbe::Known { exact, recheck, .. } = found else { panic!("{found:?}") };
         let is_open = |row: usize| numbers(row).is_some_and(|numbers| numbers.contains(&None));
         let has_it = |row: usize| numbers(row).is_some_and(|numbers| numbers.contains(&Some(3)));
-        assert_eq!(certain.iter().collect::<Vec<_>>(), rows(file, |row| has_it(row) && !is_open(row)));
-        assert_eq!(uncertain.iter().collect::<Vec<_>>(), rows(file, is_open));
-        assert!(!uncertain.is_empty());
+        assert_eq!(exact.iter().collect::<Vec<_>>(), rows(file, |row| has_it(row) && !is_open(row)));
+        assert_eq!(recheck.iter().collect::<Vec<_>>(), rows(file, is_open));
+        assert!(!recheck.is_empty());
     }
     let found = probe(&snapshot, &is_null("s\0numbers")).await;
-    assert_eq!(certain(&found.files[1]), rows(1, |row| numbers(row).is_none()));
+    assert_eq!(exact_rows(&found.files[1]), rows(1, |row| numbers(row).is_none()));
     assert!(table.verify().await.unwrap().is_ok());
 }
 
@@ -198,7 +198,7 @@ async fn segments_of_lists_are_merged() {
     let found = probe(&snapshot, &has("tags", vec![text("tag3")])).await;
     for file in 0..4 {
         let has_it = |row: usize| has_tag(row, &["tag3"]);
-        assert_eq!(certain(&found.files[file]), rows(file, has_it));
+        assert_eq!(exact_rows(&found.files[file]), rows(file, has_it));
     }
     assert!(table.verify().await.unwrap().is_ok());
 }
@@ -213,8 +213,8 @@ async fn a_file_without_the_lists_is_one_of_nulls() {
     let snapshot = table.snapshot().await.unwrap();
     let place = snapshot.files().iter().position(|file| file.path == "other.parquet").unwrap();
     let found = probe(&snapshot, &has("tags", vec![text("tag3")])).await;
-    assert_eq!(certain(&found.files[place]), [0; 0]);
-    assert_eq!(certain(&probe(&snapshot, &is_null("tags")).await.files[place]), [0, 1, 2]);
+    assert_eq!(exact_rows(&found.files[place]), [0; 0]);
+    assert_eq!(exact_rows(&probe(&snapshot, &is_null("tags")).await.files[place]), [0, 1, 2]);
 }
 
 #[tokio::test]
@@ -272,7 +272,7 @@ async fn lists_of_dates_of_another_calendar_are_left_to_the_engine() {
     let found = probe(&snapshot, &has("days", vec![int_key(-200_000)])).await;
     assert_eq!((&found.files[0], found.report.leaves[0].reason), (&FileProbe::Unknown, Some(Reason::CalendarRebased)));
     let found = probe(&snapshot, &has("tags", vec![text("tag1")])).await;
-    assert_eq!(certain(&found.files[0]), [0]);
+    assert_eq!(exact_rows(&found.files[0]), [0]);
 }
 
 /// A test of values is not answered by an index on elements, and the other way round.
@@ -335,7 +335,7 @@ async fn other_values_in_place_of_lists_are_left_to_the_engine() {
     assert!(report.declined[0].problem.starts_with("tags has other values there than the lists of the table"));
     let found = probe(&table.snapshot().await.unwrap(), &has("tags", vec![text("tag3")])).await;
     let has_it = |row: usize| has_tag(row, &["tag3"]);
-    assert_eq!(certain(&found.files[0]), rows(0, has_it));
+    assert_eq!(exact_rows(&found.files[0]), rows(0, has_it));
     assert_eq!([&found.files[1], &found.files[2]], [&FileProbe::Unknown; 2]);
 }
 
@@ -369,8 +369,8 @@ async fn lists_of_old_writers_are_read_as_lists() {
         ("two", 7, vec![], vec![1]),
     ] {
         let found = probe(&snapshot, &has(column, vec![int_key(key)])).await;
-        assert_eq!(certain(&found.files[0]), expected, "{column} {key}");
-        assert_eq!(certain(&probe(&snapshot, &is_null(column)).await.files[0]), nulls, "{column}");
+        assert_eq!(exact_rows(&found.files[0]), expected, "{column} {key}");
+        assert_eq!(exact_rows(&probe(&snapshot, &is_null(column)).await.files[0]), nulls, "{column}");
     }
 }
 

@@ -8,7 +8,7 @@ use lakemark_index::Predicate;
 use lakemark_table::{ErrorKind, FileProbe, Table, TableFormat, TableOptions};
 
 use crate::fixture::{
-    batch, certain, create_indexes, equals, folder, is_null, k_values, open, probe, rows_of, spec, write,
+    batch, create_indexes, equals, exact_rows, folder, is_null, k_values, open, probe, rows_of, spec, write,
 };
 
 fn paths(snapshot: &lakemark_table::Snapshot) -> Vec<&str> {
@@ -59,7 +59,7 @@ async fn a_glob_is_indexed_in_a_store_of_its_own_and_says_so_without_one() {
     let table = Table::open(&glob, options).await.unwrap();
     assert_eq!(create_indexes(&table).await.files, 2);
     let found = probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await;
-    assert_eq!(certain(&found.files[1]), rows_of(&k_values(250, 250), 3));
+    assert_eq!(exact_rows(&found.files[1]), rows_of(&k_values(250, 250), 3));
     assert!(!folder.path().join("_lakemark").exists());
 }
 
@@ -82,10 +82,10 @@ async fn hive_folders_become_typed_constants() {
     assert_eq!(snapshot.file_schema().fields().len(), 2);
 
     let found = probe(&snapshot, &equals("year", 2025)).await;
-    assert_eq!((certain(&found.files[0]), certain(&found.files[1]).len()), (vec![], 5));
+    assert_eq!((exact_rows(&found.files[0]), exact_rows(&found.files[1]).len()), (vec![], 5));
     assert_eq!(found.report.leaves[0].index.as_deref(), Some("partition"));
     let found = probe(&snapshot, &Predicate::Not(Box::new(is_null("city")))).await;
-    assert_eq!((certain(&found.files[0]).len(), certain(&found.files[1])), (5, vec![]));
+    assert_eq!((exact_rows(&found.files[0]).len(), exact_rows(&found.files[1])), (5, vec![]));
 
     let error = table.create_index(spec("year"), false).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
@@ -112,11 +112,11 @@ async fn columns_may_be_missing_in_some_files_and_are_null_there() {
     let schema = snapshot.schema();
     assert_eq!(schema.fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>(), ["k", "s", "extra"]);
     let found = probe(&snapshot, &is_null("k")).await;
-    assert_eq!((certain(&found.files[0]), certain(&found.files[1])), (vec![0], vec![0, 1, 2]));
+    assert_eq!((exact_rows(&found.files[0]), exact_rows(&found.files[1])), (vec![0], vec![0, 1, 2]));
     // No index on `s` is needed to know that a file without it has only NULLs.
     let found = probe(&snapshot, &is_null("s")).await;
     assert_eq!(found.files[0], FileProbe::Unknown);
-    assert_eq!(certain(&found.files[1]), [0, 1, 2]);
+    assert_eq!(exact_rows(&found.files[1]), [0, 1, 2]);
 }
 
 #[tokio::test]

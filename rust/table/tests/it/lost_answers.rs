@@ -8,7 +8,7 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 
-use crate::fixture::{certain, equals, folder, k_values, probe, rows_of, spec};
+use crate::fixture::{equals, exact_rows, folder, k_values, probe, rows_of, spec};
 use crate::layer::{Layer, Log, Lost};
 
 const FILES: usize = 3;
@@ -136,7 +136,7 @@ async fn is_done(memory: &Arc<dyn ObjectStore>, act: Act, at: &str) -> bool {
         (_, Some(_)) => {
             let snapshot = quiet(memory).await.snapshot().await.unwrap();
             let found = probe(&snapshot, &equals("k", 3)).await;
-            assert_eq!(certain(&found.files[1]), rows_of(&k_values(250, 250), 3), "{at}");
+            assert_eq!(exact_rows(&found.files[1]), rows_of(&k_values(250, 250), 3), "{at}");
             true
         }
     }

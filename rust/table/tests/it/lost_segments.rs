@@ -8,7 +8,7 @@ use lakemark_table::{BuildOptions, IndexSpec, Table, TableOptions};
 use object_store::ObjectStore;
 
 use crate::fixture::{
-    batch, certain, create_indexes, equals, folder, k_values, open, probe, rows_of, segments, spec, write,
+    batch, create_indexes, equals, exact_rows, folder, k_values, open, probe, rows_of, segments, spec, write,
 };
 use crate::layer::{Layer, Log};
 
@@ -38,7 +38,7 @@ async fn check(table: &Table, files: usize) {
     let snapshot = table.snapshot().await.unwrap();
     let found = probe(&snapshot, &equals("k", 3)).await;
     for file in 0..files {
-        assert_eq!(certain(&found.files[file]), rows_of(&k_values(file * 250, 250), 3), "file {file}");
+        assert_eq!(exact_rows(&found.files[file]), rows_of(&k_values(file * 250, 250), 3), "file {file}");
     }
     assert!(table.verify().await.unwrap().is_ok());
 }

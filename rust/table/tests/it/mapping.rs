@@ -9,7 +9,7 @@ use lakemark_table::{BuildOptions, ErrorKind, FileProbe};
 use serde_json::{Value, json};
 
 use crate::delta::commit;
-use crate::fixture::{batch, certain, equals, is_null, k_values, open, probe, rows_of, spec, write};
+use crate::fixture::{batch, equals, exact_rows, is_null, k_values, open, probe, rows_of, spec, write};
 
 /// A column of the log: shown name, stored name, type.
 pub type Column<'a> = (&'a str, &'a str, &'a str);
@@ -59,14 +59,14 @@ async fn columns_are_found_by_their_stored_names_and_show_the_table_s() {
     let names: Vec<_> = snapshot.schema().fields().iter().map(|field| field.name().clone()).collect();
     assert_eq!(names, ["day", "k", "s"]);
     assert!(snapshot.schema().fields().iter().all(|field| field.metadata().is_empty()), "{:?}", snapshot.schema());
-    assert_eq!(certain(&probe(&snapshot, &is_null("day")).await.files[0]), [] as [u32; 0]);
+    assert_eq!(exact_rows(&probe(&snapshot, &is_null("day")).await.files[0]), [] as [u32; 0]);
     table.create_index(spec("k"), false).await.unwrap();
     assert_eq!(table.build(BuildOptions::default()).await.unwrap().rows, 500);
     let snapshot = table.snapshot().await.unwrap();
     let info = &snapshot.indexes()[0];
     assert_eq!((info.name.as_str(), info.column.as_str(), info.coverage), ("k_bitmap", "k", 1.0));
     let found = probe(&snapshot, &equals("k", 3)).await;
-    assert_eq!(certain(&found.files[1]), rows_of(&k_values(250, 250), 3));
+    assert_eq!(exact_rows(&found.files[1]), rows_of(&k_values(250, 250), 3));
     assert_eq!(found.report.leaves[0].index.as_deref(), Some("k_bitmap"));
     assert!(table.verify().await.unwrap().is_ok());
     assert_eq!(table.create_index(spec("col-k"), false).await.unwrap_err().kind(), ErrorKind::NotFound);
@@ -85,7 +85,7 @@ async fn an_index_follows_its_column_when_that_is_renamed() {
     let info = &snapshot.indexes()[0];
     assert_eq!((info.column.as_str(), info.data_type.as_str(), info.coverage), ("key", "Int32", 1.0));
     let found = probe(&snapshot, &equals("key", 3)).await;
-    assert_eq!(certain(&found.files[0]), rows_of(&k_values(0, 250), 3));
+    assert_eq!(exact_rows(&found.files[0]), rows_of(&k_values(0, 250), 3));
     let found = probe(&snapshot, &is_null("k")).await;
     assert_eq!((&found.files[0], found.report.leaves[0].reason), (&FileProbe::Unknown, Some(Reason::NoIndex)));
     assert_eq!(table.build(BuildOptions::default()).await.unwrap().segments, 0);
@@ -115,14 +115,14 @@ async fn a_column_that_is_dropped_and_added_again_is_another_one() {
     assert_eq!((info.data_type.as_str(), info.coverage), ("gone", 0.0));
     // The file of the dropped column has no such column: NULL in every row, which the manifest knows.
     let found = probe(&snapshot, &equals("k", 3)).await;
-    assert_eq!((certain(&found.files[0]), &found.files[1]), (vec![], &FileProbe::Unknown));
-    assert_eq!(certain(&probe(&snapshot, &is_null("k")).await.files[0]).len(), 250);
+    assert_eq!((exact_rows(&found.files[0]), &found.files[1]), (vec![], &FileProbe::Unknown));
+    assert_eq!(exact_rows(&probe(&snapshot, &is_null("k")).await.files[0]).len(), 250);
     let named = lakemark_table::IndexSpec { name: Some("second".to_owned()), ..spec("k") };
     table.create_index(named, false).await.unwrap();
     table.build(BuildOptions::default()).await.unwrap();
     let snapshot = table.snapshot().await.unwrap();
     let found = probe(&snapshot, &equals("k", 3)).await;
-    assert_eq!((certain(&found.files[0]), certain(&found.files[1])), (vec![], vec![0, 2]));
+    assert_eq!((exact_rows(&found.files[0]), exact_rows(&found.files[1])), (vec![], vec![0, 2]));
     assert_eq!(snapshot.indexes()[1].coverage, 1.0);
 }
 

@@ -15,7 +15,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
-use crate::fixture::{certain, equals, leaf, open, probe, spec};
+use crate::fixture::{equals, exact_rows, leaf, open, probe, spec};
 
 const DAY_MICROS: i64 = 86_400_000_000;
 const EPOCH_JULIAN: i64 = 2_440_588;
@@ -91,12 +91,12 @@ async fn wide_timestamps_are_microseconds_of_utc_also_beyond_nanoseconds() {
     for (row, moment) in MOMENTS.iter().enumerate() {
         let Some(moment) = moment else { continue };
         let same: Vec<u32> = (0..).zip(MOMENTS).filter(|(_, other)| *other == Some(*moment)).map(|(n, _)| n).collect();
-        assert_eq!(certain(&probe(&snapshot, &at(micros(*moment))).await.files[0]), same, "row {row}");
+        assert_eq!(exact_rows(&probe(&snapshot, &at(micros(*moment))).await.files[0]), same, "row {row}");
     }
     // One nanosecond less than a microsecond before 1970 is in the microsecond that began before it.
     assert_eq!(micros((-1, 999)), -DAY_MICROS);
-    assert_eq!(certain(&probe(&snapshot, &at(-DAY_MICROS)).await.files[0]), [3]);
-    assert_eq!(certain(&probe(&snapshot, &at(1)).await.files[0]), [] as [u32; 0]);
+    assert_eq!(exact_rows(&probe(&snapshot, &at(-DAY_MICROS)).await.files[0]), [3]);
+    assert_eq!(exact_rows(&probe(&snapshot, &at(1)).await.files[0]), [] as [u32; 0]);
     assert!(table.verify().await.unwrap().is_ok());
 }
 
@@ -124,12 +124,12 @@ async fn files_of_a_rebased_calendar_are_scanned_and_say_why() {
     let covered: Vec<u64> = snapshot.indexes().iter().map(|index| index.files_covered).collect();
     assert_eq!(covered, [1, 2, 3]);
     let found = probe(&snapshot, &at(0)).await;
-    assert_eq!(certain(&found.files[0]), [0]);
+    assert_eq!(exact_rows(&found.files[0]), [0]);
     assert_eq!(found.files[1..], [FileProbe::Unknown, FileProbe::Unknown]);
     assert_eq!(found.report.leaves[0].reason, Some(Reason::CalendarRebased));
     let found = probe(&snapshot, &equals("d", -300_000)).await;
-    assert_eq!((certain(&found.files[1]), &found.files[2]), (vec![0], &FileProbe::Unknown));
-    assert_eq!(certain(&probe(&snapshot, &equals("n", 5)).await.files[2]), [5]);
+    assert_eq!((exact_rows(&found.files[1]), &found.files[2]), (vec![0], &FileProbe::Unknown));
+    assert_eq!(exact_rows(&probe(&snapshot, &equals("n", 5)).await.files[2]), [5]);
     let again = table.build(BuildOptions::default()).await.unwrap();
     assert_eq!((again.segments, again.declined.len()), (0, 3));
 }
@@ -155,7 +155,7 @@ async fn the_writer_s_own_type_does_not_count_for_wide_timestamps() {
     assert_eq!(snapshot.schema().field_with_name("t").unwrap().data_type(), &utc());
     // A millisecond type would have lost the last microseconds of the year 9999.
     let last = micros((2_932_896, 86_399_999_999_000));
-    assert_eq!(certain(&probe(&snapshot, &at(last)).await.files[0]), [1]);
+    assert_eq!(exact_rows(&probe(&snapshot, &at(last)).await.files[0]), [1]);
 
     let footer = parquet::file::metadata::ParquetMetaDataReader::new().parse_and_finish(&File::open(&path).unwrap());
     let footer = lakemark_table::amended_footer(footer.unwrap(), &[], None).unwrap();

@@ -21,7 +21,7 @@ use tempfile::TempDir;
 
 use crate::delta::commit;
 use crate::fixture::{
-    certain, create_indexes, equals, is_null, k_values, leaf, open, probe, rows_of, spec, spec_with, write,
+    create_indexes, equals, exact_rows, is_null, k_values, leaf, open, probe, rows_of, spec, spec_with, write,
 };
 
 const ROWS: usize = 250;
@@ -86,16 +86,16 @@ async fn a_field_is_null_where_a_struct_around_it_is() {
         for (file, first) in [(0, 0), (1, ROWS)] {
             let values = f_values(first);
             let found = probe(&snapshot, &equals("s\0f", 3)).await;
-            assert_eq!(certain(&found.files[file]), rows_of(&values, 3), "{encoding}");
+            assert_eq!(exact_rows(&found.files[file]), rows_of(&values, 3), "{encoding}");
             let found = probe(&snapshot, &is_null("s\0f")).await;
             let nulls: Vec<u32> = (0..).zip(&values).filter(|(_, value)| value.is_none()).map(|(row, _)| row).collect();
-            assert_eq!(certain(&found.files[file]), nulls, "{encoding}");
+            assert_eq!(exact_rows(&found.files[file]), nulls, "{encoding}");
             let found = probe(&snapshot, &text_is("s\0t\0g", "g2")).await;
             let expected = (0..ROWS as u32).filter(|row| {
                 let row = first as u32 + row;
                 row % 4 == 2 && ![3, 5, 11].iter().any(|step| row.is_multiple_of(*step))
             });
-            assert_eq!(certain(&found.files[file]), expected.collect::<Vec<_>>(), "{encoding}");
+            assert_eq!(exact_rows(&found.files[file]), expected.collect::<Vec<_>>(), "{encoding}");
         }
         let verified = table.verify().await.unwrap();
         assert!(verified.is_ok() && verified.indexes.iter().all(|index| index.files_ok == 2), "{verified:?}");
@@ -109,7 +109,7 @@ async fn a_column_with_a_dot_in_its_name_is_not_the_field() {
     build(&table, "s.f").await;
     let snapshot = table.snapshot().await.unwrap();
     let found = probe(&snapshot, &equals("s.f", 1)).await;
-    assert_eq!(certain(&found.files[0]), (0..ROWS as u32).filter(|row| row % 3 == 1).collect::<Vec<_>>());
+    assert_eq!(exact_rows(&found.files[0]), (0..ROWS as u32).filter(|row| row % 3 == 1).collect::<Vec<_>>());
     let found = probe(&snapshot, &equals("s\0f", 1)).await;
     assert_eq!((&found.files[0], found.report.leaves[0].reason), (&FileProbe::Unknown, Some(Reason::NoIndex)));
     build(&table, "\"s\".f").await;
@@ -125,7 +125,7 @@ async fn a_column_with_a_dot_in_its_name_is_not_the_field() {
     }
     let found = probe(&snapshot, &equals("s\0f", 1)).await;
     assert_eq!(found.report.leaves[0].column.as_deref(), Some("\"s\".\"f\""));
-    assert_eq!(certain(&found.files[0]), rows_of(&f_values(0), 1));
+    assert_eq!(exact_rows(&found.files[0]), rows_of(&f_values(0), 1));
 }
 
 #[tokio::test]
@@ -163,7 +163,7 @@ async fn a_required_field_of_an_optional_struct_is_left_to_the_engine() {
     assert_eq!(report.declined[0].path, "optional.parquet");
     assert!(report.declined[0].problem.starts_with("it says that s.f is never NULL and its struct may be"));
     let found = probe(&table.snapshot().await.unwrap(), &equals("s\0f", 2)).await;
-    assert_eq!((&found.files[0], certain(&found.files[1])), (&FileProbe::Unknown, vec![1]));
+    assert_eq!((&found.files[0], exact_rows(&found.files[1])), (&FileProbe::Unknown, vec![1]));
     assert_eq!(found.report.leaves[0].reason, Some(Reason::FileNotCovered));
 }
 
@@ -194,9 +194,9 @@ async fn days_of_another_calendar_are_left_to_the_engine_and_their_neighbours_ar
     assert_eq!(found.files[1], FileProbe::Unknown);
     assert_eq!(found.report.leaves[0].reason, Some(Reason::CalendarRebased));
     let expected = (0..ROWS as u32).filter(|row| row % 6 == 2 && row % 5 != 0 && row % 11 != 0);
-    assert_eq!(certain(&found.files[0]), expected.collect::<Vec<_>>());
+    assert_eq!(exact_rows(&found.files[0]), expected.collect::<Vec<_>>());
     let found = probe(&snapshot, &equals("s\0f", 2)).await;
-    assert_eq!(certain(&found.files[1]), rows_of(&f_values(0), 2));
+    assert_eq!(exact_rows(&found.files[1]), rows_of(&f_values(0), 2));
 }
 
 #[tokio::test]
@@ -208,7 +208,7 @@ async fn damage_is_found_and_touched_files_keep_their_indexes() {
     touched.set_modified(std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1)).unwrap();
     let snapshot = table.snapshot().await.unwrap();
     let found = probe(&snapshot, &text_is("s\0t\0g", "g2")).await;
-    assert!(matches!(&found.files[0], FileProbe::Known { certain, .. } if !certain.is_empty()), "by its hashes");
+    assert!(matches!(&found.files[0], FileProbe::Known { exact, .. } if !exact.is_empty()), "by its hashes");
     assert_eq!(table.build(BuildOptions::default()).await.unwrap().adopted, 1);
 
     let index_files = folder.path().join("_lakemark/marks");
@@ -257,14 +257,14 @@ async fn an_index_follows_its_field_when_that_or_its_struct_is_renamed() {
     build(&table, "s.a").await;
     let expected: Vec<u32> = rows_of(&f_values(0), 3);
     let snapshot = table.snapshot().await.unwrap();
-    assert_eq!(certain(&probe(&snapshot, &equals("s\0a", 3)).await.files[0]), expected);
+    assert_eq!(exact_rows(&probe(&snapshot, &equals("s\0a", 3)).await.files[0]), expected);
     assert_eq!(table.create_index(spec("col-s.col-a"), false).await.unwrap_err().kind(), ErrorKind::NotFound);
     // The fields change their names among themselves, and their struct has another.
     commit(root, 1, &[metadata("name", &[field("p", "col-s", inside("b", "a"))])]);
     let snapshot = table.snapshot().await.unwrap();
     let info = &snapshot.indexes()[0];
     assert_eq!((info.column.as_str(), info.data_type.as_str(), info.coverage), ("p.b", "Int32", 1.0));
-    assert_eq!(certain(&probe(&snapshot, &equals("p\0b", 3)).await.files[0]), expected);
+    assert_eq!(exact_rows(&probe(&snapshot, &equals("p\0b", 3)).await.files[0]), expected);
     let found = probe(&snapshot, &equals("p\0a", 3)).await;
     assert_eq!((&found.files[0], found.report.leaves[0].reason), (&FileProbe::Unknown, Some(Reason::NoIndex)));
     assert!(table.verify().await.unwrap().is_ok());
@@ -274,7 +274,7 @@ async fn an_index_follows_its_field_when_that_or_its_struct_is_renamed() {
     let snapshot = table.snapshot().await.unwrap();
     assert_eq!((snapshot.indexes()[0].data_type.as_str(), snapshot.indexes()[0].coverage), ("gone", 0.0));
     let found = probe(&snapshot, &is_null("p\0b")).await;
-    assert_eq!(certain(&found.files[0]).len(), ROWS, "the file has no such field");
+    assert_eq!(exact_rows(&found.files[0]).len(), ROWS, "the file has no such field");
 }
 
 #[tokio::test]
@@ -307,16 +307,16 @@ async fn files_from_before_a_field_was_added_are_files_of_nulls() {
     assert_eq!(declined, ["d.parquet"], "a struct with nothing in common is an error to engines");
     let snapshot = table.snapshot().await.unwrap();
     let found = probe(&snapshot, &is_null("s\0g")).await;
-    assert_eq!((certain(&found.files[0]).len(), certain(&found.files[1]).len()), (ROWS, ROWS));
+    assert_eq!((exact_rows(&found.files[0]).len(), exact_rows(&found.files[1]).len()), (ROWS, ROWS));
     let found = probe(&snapshot, &equals("s\0g", 4)).await;
     let even = rows_of(&k_values(3, ROWS), 4).into_iter().filter(|row| row % 2 == 0);
-    assert_eq!((certain(&found.files[1]), certain(&found.files[2])), (vec![], even.collect::<Vec<_>>()));
+    assert_eq!((exact_rows(&found.files[1]), exact_rows(&found.files[2])), (vec![], even.collect::<Vec<_>>()));
     assert_eq!(found.files[3], FileProbe::Unknown);
     assert!(table.verify().await.unwrap().is_ok());
     // What files lack is known from the manifest, without an index on the field.
     table.drop_index("s.g_bitmap", false).await.unwrap();
     let found = probe(&table.snapshot().await.unwrap(), &is_null("s\0g")).await;
-    assert_eq!((certain(&found.files[1]).len(), &found.files[2]), (ROWS, &FileProbe::Unknown));
+    assert_eq!((exact_rows(&found.files[1]).len(), &found.files[2]), (ROWS, &FileProbe::Unknown));
 }
 
 #[tokio::test]
@@ -378,14 +378,14 @@ async fn the_values_of_a_key_are_indexed_verified_and_follow_their_map() {
         (0..).zip(k_values(0, ROWS)).map(|(row, value): (usize, _)| value.filter(|_| !row.is_multiple_of(3))).collect();
     let snapshot = table.snapshot().await.unwrap();
     let found = probe(&snapshot, &equals("m\0k", 3)).await;
-    assert_eq!((certain(&found.files[0]), certain(&found.files[1])), (rows_of(&values, 3), vec![]));
+    assert_eq!((exact_rows(&found.files[0]), exact_rows(&found.files[1])), (rows_of(&values, 3), vec![]));
     let found = probe(&snapshot, &is_null("m\0k")).await;
-    assert_eq!(certain(&found.files[0]).len(), values.iter().filter(|value| value.is_none()).count());
-    assert_eq!(certain(&found.files[1]).len(), ROWS, "a file without the map");
-    assert_eq!(certain(&probe(&snapshot, &equals("m\0z.z", 2)).await.files[0]).len(), ROWS);
+    assert_eq!(exact_rows(&found.files[0]).len(), values.iter().filter(|value| value.is_none()).count());
+    assert_eq!(exact_rows(&found.files[1]).len(), ROWS, "a file without the map");
+    assert_eq!(exact_rows(&probe(&snapshot, &equals("m\0z.z", 2)).await.files[0]).len(), ROWS);
     assert!(table.verify().await.unwrap().is_ok());
     commit(root, 1, &[named("renamed")]);
     let snapshot = table.snapshot().await.unwrap();
     assert_eq!(snapshot.indexes()[1].column, "renamed.\"z.z\"");
-    assert_eq!(certain(&probe(&snapshot, &equals("renamed\0k", 3)).await.files[0]), rows_of(&values, 3));
+    assert_eq!(exact_rows(&probe(&snapshot, &equals("renamed\0k", 3)).await.files[0]), rows_of(&values, 3));
 }

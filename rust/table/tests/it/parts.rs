@@ -15,7 +15,7 @@ use lakemark_table::{
 };
 use parquet::arrow::ArrowWriter;
 
-use crate::fixture::{certain, int_key, open, probe, segments};
+use crate::fixture::{exact_rows, int_key, open, probe, segments};
 use crate::updates::lake::Lake;
 
 const ROWS: i64 = 120_000;
@@ -121,12 +121,12 @@ async fn thousands_of_leaves_give_the_rows_that_a_loop_finds() {
     for ranges in tests(key) {
         let found = probe(&snapshot, &Predicate::Leaf(test_of(ranges.clone()))).await;
         for (first, file) in [0, ROWS].into_iter().zip(&found.files) {
-            assert!(certain(file) == expected(first, &ranges));
+            assert!(exact_rows(file) == expected(first, &ranges));
         }
         let opposite = Predicate::Not(Box::new(Predicate::Leaf(test_of(ranges.clone()))));
         let (found, passing) = (probe(&snapshot, &opposite).await, expected(0, &ranges));
         let has_key = |row: &u32| key((*row).into()).is_some() && passing.binary_search(row).is_err();
-        assert!(certain(&found.files[0]) == (0..ROWS as u32).filter(has_key).collect::<Vec<_>>());
+        assert!(exact_rows(&found.files[0]) == (0..ROWS as u32).filter(has_key).collect::<Vec<_>>());
     }
 }
 

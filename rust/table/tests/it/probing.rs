@@ -6,8 +6,8 @@ use lakemark_index::{KeyRanges, Predicate, Reason, Truth};
 use lakemark_table::{BuildOptions, FileProbe, ProbeOptions, Snapshot};
 
 use crate::fixture::{
-    batch, certain, create_indexes, equals, folder, int_key, is_null, k_values, leaf, open, probe, rows_of, segments,
-    spec, spec_with, write,
+    batch, create_indexes, equals, exact_rows, folder, int_key, is_null, k_values, leaf, open, probe, rows_of,
+    segments, spec, spec_with, write,
 };
 
 const COUNT: ProbeOptions =
@@ -25,12 +25,12 @@ async fn counted(snapshot: &Snapshot, predicate: &Predicate) -> u64 {
         .sum()
 }
 
-/// Certain rows are all true, and true rows are certain, uncertain or in a file that is scanned.
+/// Exact rows are all true, and true rows are exact, to be rechecked or in a file that is scanned.
 fn check_narrowing(files: &[FileProbe], truth: &[Vec<u32>]) {
     for (file, truth) in files.iter().zip(truth) {
-        if let FileProbe::Known { certain, uncertain, .. } = file {
-            assert!(certain.iter().all(|row| truth.contains(&row)));
-            assert!(truth.iter().all(|row| certain.contains(*row) || uncertain.contains(*row)));
+        if let FileProbe::Known { exact, recheck, .. } = file {
+            assert!(exact.iter().all(|row| truth.contains(&row)));
+            assert!(truth.iter().all(|row| exact.contains(*row) || recheck.contains(*row)));
         }
     }
 }
@@ -61,7 +61,7 @@ async fn every_test_finds_just_its_rows() {
         ];
         for (predicate, expected) in cases {
             let found = probe(&snapshot, &predicate).await;
-            assert_eq!(certain(&found.files[file]), expected, "{predicate} in file {file}");
+            assert_eq!(exact_rows(&found.files[file]), expected, "{predicate} in file {file}");
             assert_eq!(found.report.coverage, 1.0);
         }
     }
@@ -130,7 +130,7 @@ async fn law_1_the_index_only_narrows() {
     let predicate = equals("k", 3);
     let truth: Vec<Vec<u32>> = (0..3).map(|file| rows_of(&k_values(file * 250, 250), 3)).collect();
     let found = probe(&table.snapshot().await.unwrap(), &predicate).await;
-    assert_eq!(found.files.iter().map(certain).collect::<Vec<_>>(), truth);
+    assert_eq!(found.files.iter().map(exact_rows).collect::<Vec<_>>(), truth);
 
     // Half-built: a file that came later is scanned.
     write(&folder.path().join("f0003.parquet"), &batch(750, 250));
@@ -147,14 +147,14 @@ async fn law_1_the_index_only_narrows() {
     fs::remove_file(folder.path().join("f0002.parquet")).unwrap();
     let found = probe(&table.snapshot().await.unwrap(), &predicate).await;
     assert_eq!(found.files.len(), 3);
-    assert_eq!(certain(&found.files[0]), truth[0]);
+    assert_eq!(exact_rows(&found.files[0]), truth[0]);
     assert_eq!(found.files[1], FileProbe::Unknown);
 
     // Built again, everything is covered again.
     let report = table.build(BuildOptions::default()).await.unwrap();
     assert_eq!((report.files, report.rows), (2, 361));
     let found = probe(&table.snapshot().await.unwrap(), &predicate).await;
-    assert_eq!(certain(&found.files[1]), rows_of(&k_values(5, 111), 3));
+    assert_eq!(exact_rows(&found.files[1]), rows_of(&k_values(5, 111), 3));
     assert_eq!(found.report.coverage, 1.0);
 
     // Deleted index files: all is scanned, but for what the process remembers of them.
@@ -188,7 +188,7 @@ async fn law_1_same_size_other_content_is_seen() {
     std::thread::sleep(std::time::Duration::from_millis(20));
     fs::write(&path, &bytes).unwrap();
     let found = probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await;
-    assert_eq!(certain(&found.files[0]), rows_of(&k_values(0, 250), 3));
+    assert_eq!(exact_rows(&found.files[0]), rows_of(&k_values(0, 250), 3));
     // Other bytes of the same length do not.
     let mut other = bytes.clone();
     other[10] ^= 1;
@@ -274,6 +274,6 @@ async fn a_copied_table_brings_its_indexes() {
     let copy = tempfile::tempdir().unwrap();
     copy_tree(folder.path(), copy.path());
     let found = probe(&open(copy.path()).await.snapshot().await.unwrap(), &equals("k", 3)).await;
-    assert_eq!(certain(&found.files[1]), rows_of(&k_values(250, 250), 3));
+    assert_eq!(exact_rows(&found.files[1]), rows_of(&k_values(250, 250), 3));
     assert_eq!(found.report.coverage, 1.0);
 }

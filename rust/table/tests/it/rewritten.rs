@@ -13,7 +13,7 @@ use object_store::memory::InMemory;
 use object_store::path::Path as StorePath;
 use object_store::{ObjectStore, ObjectStoreExt};
 
-use crate::fixture::{certain, create_indexes, equals, open, probe, write};
+use crate::fixture::{create_indexes, equals, exact_rows, open, probe, write};
 use crate::layer::{Layer, Log};
 
 /// A file of 100 rows of one value; whatever the value, it has the same length.
@@ -49,7 +49,7 @@ async fn law_1_a_file_that_is_written_over_with_its_size_and_time_is_not_taken_f
     let table = open(folder.path()).await;
     create_indexes(&table).await;
     let before = table.snapshot().await.unwrap();
-    assert_eq!(certain(&probe(&before, &equals("k", 1)).await.files[0]).len(), 100);
+    assert_eq!(exact_rows(&probe(&before, &equals("k", 1)).await.files[0]).len(), 100);
     write_over(&path, &other.path().join("f.parquet"));
     // Whoever has the table open, and whoever opens it anew.
     for table in [Arc::clone(&table), open(folder.path()).await] {
@@ -60,8 +60,8 @@ async fn law_1_a_file_that_is_written_over_with_its_size_and_time_is_not_taken_f
     }
     assert_eq!(table.build(BuildOptions::default()).await.unwrap().files, 1);
     let after = table.snapshot().await.unwrap();
-    assert_eq!(certain(&probe(&after, &equals("k", 5)).await.files[0]).len(), 100);
-    assert_eq!(certain(&probe(&after, &equals("k", 1)).await.files[0]).len(), 0);
+    assert_eq!(exact_rows(&probe(&after, &equals("k", 5)).await.files[0]).len(), 100);
+    assert_eq!(exact_rows(&probe(&after, &equals("k", 1)).await.files[0]).len(), 0);
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn a_file_that_gets_a_link_or_other_permissions_is_taken_over_by_the_next_
         // The hashes say that it is the same: it is of use, and not indexed again.
         let snapshot = table.snapshot().await.unwrap();
         assert_eq!(snapshot.indexes()[0].files_covered, 0);
-        assert_eq!(certain(&probe(&snapshot, &equals("k", 1)).await.files[0]).len(), 100);
+        assert_eq!(exact_rows(&probe(&snapshot, &equals("k", 1)).await.files[0]).len(), 100);
         let report = table.build(BuildOptions::default()).await.unwrap();
         assert_eq!((report.adopted, report.files), (1, 0));
         assert_eq!(table.snapshot().await.unwrap().indexes()[0].files_covered, 1);
@@ -103,7 +103,7 @@ async fn law_1_without_tags_a_file_that_was_young_when_it_was_indexed_is_compare
     create_indexes(&table).await;
     let snapshot = table.snapshot().await.unwrap();
     assert_eq!(snapshot.indexes()[0].files_covered, 0, "it was written a moment ago");
-    assert_eq!(certain(&probe(&snapshot, &equals("k", 1)).await.files[0]).len(), 100);
+    assert_eq!(exact_rows(&probe(&snapshot, &equals("k", 1)).await.files[0]).len(), 100);
     // Other bytes under the same time, as far as anybody can see.
     let bytes = fs::read(other.path().join("f.parquet")).unwrap();
     memory.put(&place, bytes.into()).await.unwrap();

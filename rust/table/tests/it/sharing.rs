@@ -9,7 +9,7 @@ use lakemark_table::{
     BuildOptions, BuildPart, BuildPlan, BuildTask, CancelFlag, ErrorKind, FileProbe, Table, TableOptions,
 };
 
-use crate::fixture::{batch, certain, equals, folder, k_values, open, probe, rows_of, spec, spec_with, write};
+use crate::fixture::{batch, equals, exact_rows, folder, k_values, open, probe, rows_of, spec, spec_with, write};
 
 const WORKERS: usize = 2;
 
@@ -83,7 +83,7 @@ async fn tasks_and_parts_cross_as_bytes_and_give_what_a_build_gives() {
     for value in 0..10 {
         let found = probe(&snapshot, &equals("k", value)).await;
         for file in 0..4 {
-            assert_eq!(certain(&found.files[file]), rows_of(&k_values(file * 250, 250), value as i32));
+            assert_eq!(exact_rows(&found.files[file]), rows_of(&k_values(file * 250, 250), value as i32));
         }
     }
     assert!(table.verify().await.unwrap().is_ok());
@@ -108,7 +108,7 @@ async fn a_file_that_is_replaced_before_its_task_or_before_the_commit_is_left_ou
     assert_eq!(segments(folder.path()).len(), 1);
     let found = probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await;
     assert_eq!(found.files[0], FileProbe::Unknown);
-    assert_eq!(certain(&found.files[1]), rows_of(&k_values(250, 250), 3));
+    assert_eq!(exact_rows(&found.files[1]), rows_of(&k_values(250, 250), 3));
     assert_eq!(found.files[2], FileProbe::Unknown);
     let planned = plan(&table).await;
     let parts = run_all(folder.path(), &planned).await;

@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch};
 use lakemark_index::{KeyRanges, Predicate};
 use lakemark_table::{BuildOptions, ColumnReadCost, FileProbe, IndexKind, IndexSpec, ProbeOptions, ReadCost};
 
-use crate::fixture::{certain, equals, int_key, k_values, leaf, open, probe, rows_of, spec_with, write};
+use crate::fixture::{equals, exact_rows, int_key, k_values, leaf, open, probe, rows_of, spec_with, write};
 
 const FILES: usize = 20;
 const ROWS: usize = 250;
@@ -47,15 +47,15 @@ async fn files_that_one_condition_rules_out_are_not_asked_about_the_others() {
     let (id_reads, _) = reads(&of_id).await;
     let (k_reads, k_files) = reads(&of_k).await;
     for (file, found) in k_files.iter().enumerate() {
-        assert_eq!(certain(found), rows_of(&k(file), 3));
+        assert_eq!(exact_rows(found), rows_of(&k(file), 3));
     }
     assert!(id_reads > 0 && k_reads >= FILES as u64 && k_reads.is_multiple_of(FILES as u64));
     let of_one_file = k_reads / FILES as u64;
 
     let (found, files) = reads(&both(&of_part, &of_k)).await;
     assert_eq!(found, of_one_file);
-    assert_eq!(certain(&files[7]), rows_of(&k(7), 3));
-    assert!(files.iter().enumerate().all(|(file, found)| file == 7 || certain(found).is_empty()));
+    assert_eq!(exact_rows(&files[7]), rows_of(&k(7), 3));
+    assert!(files.iter().enumerate().all(|(file, found)| file == 7 || exact_rows(found).is_empty()));
 
     // The key is asked first, in whatever order the conditions stand.
     let row = u32::from(k(7)[23] == Some(3)) * 23;
@@ -63,8 +63,8 @@ async fn files_that_one_condition_rules_out_are_not_asked_about_the_others() {
     for predicate in [both(&of_id, &of_k), both(&of_k, &of_id)] {
         let (found, files) = reads(&predicate).await;
         assert_eq!(found, id_reads + of_one_file);
-        assert_eq!(certain(&files[7]), [23]);
-        assert!(files.iter().enumerate().all(|(file, found)| file == 7 || certain(found).is_empty()));
+        assert_eq!(exact_rows(&files[7]), [23]);
+        assert!(files.iter().enumerate().all(|(file, found)| file == 7 || exact_rows(found).is_empty()));
     }
 
     // Where reading is weighed against searching, what was estimated says which is asked first: a range of two keys here, though a
@@ -78,8 +78,8 @@ async fn files_that_one_condition_rules_out_are_not_asked_about_the_others() {
             let options = ProbeOptions { selection_cache: false, reading, ..ProbeOptions::default() };
             let found = snapshot.probe(&predicate, &options).await.unwrap();
             assert_eq!(found.report.index_reads, expected, "{reading:?}");
-            assert_eq!(certain(&found.files[7]), [23]);
-            assert!(found.files.iter().enumerate().all(|(file, found)| file == 7 || certain(found).is_empty()));
+            assert_eq!(exact_rows(&found.files[7]), [23]);
+            assert!(found.files.iter().enumerate().all(|(file, found)| file == 7 || exact_rows(found).is_empty()));
         }
     }
 
@@ -91,5 +91,5 @@ async fn files_that_one_condition_rules_out_are_not_asked_about_the_others() {
     // No row has both: nothing is asked.
     let (found, files) = reads(&Predicate::And(vec![of_part.clone(), equals("part", 18), of_k])).await;
     assert_eq!(found, 0);
-    assert!(files.iter().all(|found| certain(found).is_empty()));
+    assert!(files.iter().all(|found| exact_rows(found).is_empty()));
 }

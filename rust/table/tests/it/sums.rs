@@ -186,10 +186,10 @@ async fn law_5_slices_that_are_damaged_are_not_summed() {
     let columns = ["v".to_owned()];
     let some = FileProbe::Known {
         row_groups: vec![100; 20],
-        certain: RowSet::from_rows((0..ROWS as u32).step_by(3).collect(), ROWS as u32),
-        uncertain: RowSet::empty(ROWS as u32),
+        exact: RowSet::from_rows((0..ROWS as u32).step_by(3).collect(), ROWS as u32),
+        recheck: RowSet::empty(ROWS as u32),
     };
-    assert!(matches!(&files[0], FileProbe::Known { certain, .. } if certain.is_full()));
+    assert!(matches!(&files[0], FileProbe::Known { exact, .. } if exact.is_full()));
     let request = GroupCountRequest {
         columns: &columns,
         predicate: &whole(),

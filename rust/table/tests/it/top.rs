@@ -41,8 +41,8 @@ fn request(descending: bool, nulls_first: bool, rows: u64) -> TopKRequest {
 /// Rows that are read, in the numbers of the whole table.
 fn read(probe: &Probe) -> Vec<usize> {
     let of_file = |(file, found): (usize, &FileProbe)| match found {
-        FileProbe::Known { certain, uncertain, .. } => {
-            certain.or(uncertain).iter().map(|row| file * ROWS / 2 + row as usize).collect::<Vec<_>>()
+        FileProbe::Known { exact, recheck, .. } => {
+            exact.or(recheck).iter().map(|row| file * ROWS / 2 + row as usize).collect::<Vec<_>>()
         }
         other => panic!("expected known rows, got {other:?}"),
     };
@@ -135,7 +135,7 @@ async fn where_nothing_is_known_or_saved_the_plan_stays() {
     let found = cut(&snapshot, &ALL, &request(false, false, 5)).await.expect("a bound");
     let later = snapshot.files().iter().position(|file| file.path == "later.parquet").unwrap();
     match &found.files[later] {
-        FileProbe::Known { certain, .. } => assert!(certain.is_full()),
+        FileProbe::Known { exact, .. } => assert!(exact.is_full()),
         other => panic!("expected all rows, got {other:?}"),
     }
 }

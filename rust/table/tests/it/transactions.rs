@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lakemark_table::{BuildOptions, ErrorKind, ProbeOptions, Table, TableOptions};
 use object_store::ObjectStore;
 
-use crate::fixture::{certain, create_indexes, equals, folder, k_values, open, probe, rows_of, spec};
+use crate::fixture::{create_indexes, equals, exact_rows, folder, k_values, open, probe, rows_of, spec};
 use crate::layer::{Layer, Log};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -25,7 +25,7 @@ async fn two_builders_at_once_both_succeed_and_nothing_is_lost() {
     assert_eq!(snapshot.indexes()[0].segments, 1);
     assert_eq!(std::fs::read_dir(folder.path().join("_lakemark/marks")).unwrap().count(), 2);
     let found = probe(&snapshot, &equals("k", 3)).await;
-    assert_eq!(certain(&found.files[2]), rows_of(&k_values(500, 250), 3));
+    assert_eq!(exact_rows(&found.files[2]), rows_of(&k_values(500, 250), 3));
     assert!(one.verify().await.unwrap().is_ok());
 }
 
@@ -106,7 +106,7 @@ async fn opening_an_indexed_table_of_1000_files_takes_two_reads_of_the_store() {
     assert_eq!(log.matching("parquet"), Vec::<String>::new());
     assert_eq!(log.count(), 3);
     let found = probe(&snapshot, &equals("k", 3)).await;
-    assert_eq!(certain(&found.files[999]), [3]);
+    assert_eq!(exact_rows(&found.files[999]), [3]);
     assert_eq!(found.report.files_pruned, 0);
 }
 

@@ -7,7 +7,7 @@ use lakemark_index::KeyRanges;
 use lakemark_table::{BuildOptions, ErrorKind, FileProbe, IndexKind, IndexSpec, ProbeOptions, Reason, Snapshot, Table};
 use tempfile::TempDir;
 
-use crate::fixture::{certain, equals, folder, int_key, is_null, k_values, leaf, open, probe, write};
+use crate::fixture::{equals, exact_rows, folder, int_key, is_null, k_values, leaf, open, probe, write};
 
 const KINDS: [&str; 2] = ["bloom_tree", "summary"];
 
@@ -39,11 +39,11 @@ async fn built(table: &Table, spec: IndexSpec) -> Arc<Snapshot> {
     table.snapshot().await.unwrap()
 }
 
-fn uncertain(file: &FileProbe) -> Vec<u32> {
+fn recheck_rows(file: &FileProbe) -> Vec<u32> {
     match file {
-        FileProbe::Known { certain, uncertain, .. } => {
-            assert!(certain.is_empty(), "{certain:?}");
-            uncertain.iter().collect()
+        FileProbe::Known { exact, recheck, .. } => {
+            assert!(exact.is_empty(), "{exact:?}");
+            recheck.iter().collect()
         }
         other => panic!("expected known rows, got {other:?}"),
     }
@@ -58,9 +58,9 @@ async fn a_key_leaves_its_zone_and_a_missing_one_leaves_nothing() {
         let info = &snapshot.indexes()[0];
         assert_eq!((info.name.as_str(), info.kind.as_str(), info.segments), (format!("id_{kind}").as_str(), kind, 1));
         let found = probe(&snapshot, &equals("id", 2 * 613)).await;
-        assert_eq!(uncertain(&found.files[2]), (110..120).collect::<Vec<u32>>(), "{kind}");
+        assert_eq!(recheck_rows(&found.files[2]), (110..120).collect::<Vec<u32>>(), "{kind}");
         for file in [0, 1, 3] {
-            assert_eq!(uncertain(&found.files[file]), Vec::<u32>::new(), "{kind}");
+            assert_eq!(recheck_rows(&found.files[file]), Vec::<u32>::new(), "{kind}");
         }
         let report = &found.report;
         assert_eq!((report.files_pruned, report.row_groups_pruned, report.rows_rechecked), (3, 11, 10), "{kind}");
@@ -74,15 +74,15 @@ async fn a_key_leaves_its_zone_and_a_missing_one_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn ranges_are_certain_inside_of_fences_and_a_summary_cannot_tell_them() {
+async fn ranges_are_exact_inside_of_fences_and_a_summary_cannot_tell_them() {
     let (_folder, table) = table_of_ids(2, true).await;
     let range = KeyRanges::greater_than(int_key(99), true).intersect(&KeyRanges::less_than(int_key(409), true));
     let snapshot = built(&table, spec("bloom_tree", "id", &[("zone_rows", "10")])).await;
     let found = probe(&snapshot, &leaf("id", range.clone())).await;
-    let FileProbe::Known { certain, uncertain, .. } = &found.files[0] else { panic!("{:?}", found.files[0]) };
+    let FileProbe::Known { exact, recheck, .. } = &found.files[0] else { panic!("{:?}", found.files[0]) };
     // Rows 50 to 199 are whole zones, 200 to 204 are half of one.
-    assert_eq!(certain.iter().collect::<Vec<_>>(), (50..200).collect::<Vec<u32>>());
-    assert_eq!(uncertain.iter().collect::<Vec<_>>(), (200..210).collect::<Vec<u32>>());
+    assert_eq!(exact.iter().collect::<Vec<_>>(), (50..200).collect::<Vec<u32>>());
+    assert_eq!(recheck.iter().collect::<Vec<_>>(), (200..210).collect::<Vec<u32>>());
     table.drop_index("id_bloom_tree", false).await.unwrap();
     let snapshot = built(&table, spec("summary", "id", &[])).await;
     let found = probe(&snapshot, &leaf("id", range)).await;
@@ -90,7 +90,7 @@ async fn ranges_are_certain_inside_of_fences_and_a_summary_cannot_tell_them() {
 }
 
 #[tokio::test]
-async fn nulls_are_certain_and_negations_keep_what_may_differ() {
+async fn nulls_are_exact_and_negations_keep_what_may_differ() {
     for kind in KINDS {
         let folder = folder(2);
         let table = open(folder.path()).await;
@@ -99,10 +99,10 @@ async fn nulls_are_certain_and_negations_keep_what_may_differ() {
             (0..).zip(k_values(first, 250)).filter(|(_, value)| value.is_none()).map(|(row, _)| row).collect()
         };
         let found = probe(&snapshot, &is_null("k")).await;
-        assert_eq!(certain(&found.files[1]), null_rows(250), "{kind}");
+        assert_eq!(exact_rows(&found.files[1]), null_rows(250), "{kind}");
         let found = probe(&snapshot, &leaf("k", KeyRanges::point(int_key(77)).complement())).await;
-        let FileProbe::Known { certain, uncertain, .. } = &found.files[0] else { panic!("{:?}", found.files[0]) };
-        let all: Vec<u32> = certain.or(uncertain).iter().collect();
+        let FileProbe::Known { exact, recheck, .. } = &found.files[0] else { panic!("{:?}", found.files[0]) };
+        let all: Vec<u32> = exact.or(recheck).iter().collect();
         let valued: Vec<u32> = (0..250).filter(|row| !null_rows(0).contains(row)).collect();
         assert_eq!(all, valued, "{kind}: NULL is not chosen, everything else may be");
     }
@@ -121,10 +121,10 @@ async fn the_index_that_knows_most_answers_for_each_file() {
     table.build(build("id_summary")).await.unwrap();
     let snapshot = table.snapshot().await.unwrap();
     let found = probe(&snapshot, &equals("id", 400)).await;
-    assert_eq!(certain(&found.files[0]), [200]);
+    assert_eq!(exact_rows(&found.files[0]), [200]);
     assert_eq!(found.report.leaves[0].index.as_deref(), Some("id_key"));
     let found = probe(&snapshot, &equals("id", 5007)).await;
-    assert_eq!(uncertain(&found.files[2]), (0..100).collect::<Vec<u32>>());
+    assert_eq!(recheck_rows(&found.files[2]), (0..100).collect::<Vec<u32>>());
     assert_eq!((found.report.files_pruned, found.report.row_groups_pruned), (2, 8));
 }
 
@@ -212,7 +212,7 @@ async fn a_summary_is_asked_before_many_segments_of_keys() {
         // Directories are remembered by then.
         probe(&snapshot, &equals("id", 1_000_001)).await;
         let found = probe(&snapshot, &equals("id", key)).await;
-        (certain(&found.files[7]), found.report.index_reads, found.report.rows_exact)
+        (exact_rows(&found.files[7]), found.report.index_reads, found.report.rows_exact)
     };
     // Every segment says that its list of NULL is empty without a read; a leaf is read where the key lies between the first keys.
     let alone = reads(2 * (7 * 250 + 123)).await;

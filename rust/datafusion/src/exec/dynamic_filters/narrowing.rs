@@ -89,9 +89,9 @@ impl PrunedScan {
         let GroupCounts { answered, parts, index_reads, index_bytes_read } = index_only.unwrap_or_default();
         let mut files = HashMap::new();
         for (place, (file, found)) in snapshot.files().iter().zip(probe.files).enumerate() {
-            if let FileProbe::Known { row_groups, certain, uncertain } = found {
+            if let FileProbe::Known { row_groups, exact, recheck } = found {
                 let is_index_only = answered.get(place) == Some(&true);
-                let read = if is_index_only { uncertain } else { certain.or(&uncertain) };
+                let read = if is_index_only { recheck } else { exact.or(&recheck) };
                 let kept = RemainingRows { place, row_groups: row_groups.into(), rows: Arc::new(read), is_index_only };
                 files.insert(file.meta.location.clone(), kept);
             }

@@ -152,7 +152,7 @@ pub(super) fn of_bounds(
 ) -> Result<RecordBatch> {
     let answered = files.iter().zip(&bounds.answered).filter(|(_, answered)| **answered);
     let rows = answered.map(|(file, _)| match file {
-        FileProbe::Known { certain, .. } => u64::from(certain.len()),
+        FileProbe::Known { exact, .. } => u64::from(exact.len()),
         FileProbe::Counted { .. } | FileProbe::Unknown => 0,
     });
     let mut states = vec![state_row(aggregate, schema, None, rows.sum())?];

@@ -12,7 +12,7 @@ use futures::future::join_all;
 use lakemark_table::{BufferedRows, ProbeReport};
 
 use super::Planner;
-use super::work::{CertainRows, ScanWork, SelectedRows};
+use super::work::{ExactRows, ScanWork, SelectedRows};
 use crate::read::access::{Pages, is_worth_cutting};
 use crate::read::statistics::{
     ScannedRows, SnapshotFile, StatisticsReader, StatisticsSource, share_of, with_buffered, without_far_dates,
@@ -78,33 +78,32 @@ impl Planner<'_> {
 
     async fn of_columns(&self, work: &ScanWork<'_>, share_left: Option<f64>) -> Result<Statistics> {
         let read = self.reading().columns;
-        let read = if work.checked.is_empty() { &self.columns } else { &read };
-        let certain =
-            work.certain.iter().map(|certain| ScannedRows { file: certain.file, rows: Some(certain.chosen.count()) });
-        let certain = self.merged(read, certain.collect()).await?;
-        let checked = work
-            .checked
+        let read = if work.recheck.is_empty() { &self.columns } else { &read };
+        let exact = work.exact.iter().map(|part| ScannedRows { file: part.file, rows: Some(part.chosen.count()) });
+        let exact = self.merged(read, exact.collect()).await?;
+        let recheck = work
+            .recheck
             .iter()
-            .map(|checked| ScannedRows { file: checked.file, rows: checked.chosen.as_ref().map(SelectedRows::count) });
-        let checked = self.merged(read, checked.collect()).await?;
-        let certain = certain.map(|statistics| {
+            .map(|part| ScannedRows { file: part.file, rows: part.chosen.as_ref().map(SelectedRows::count) });
+        let recheck = self.merged(read, recheck.collect()).await?;
+        let exact = exact.map(|statistics| {
             let mut projected = statistics.project(Some(&self.columns));
             projected.calculate_total_byte_size(&self.output);
             projected
         });
-        let all = checked.as_ref().and_then(|checked| checked.num_rows.get_value().copied());
-        let checked = checked.map(|statistics| self.estimated(read, statistics)).transpose()?;
-        let checked = checked.map(|statistics| match (all, share_left) {
+        let all = recheck.as_ref().and_then(|recheck| recheck.num_rows.get_value().copied());
+        let recheck = recheck.map(|statistics| self.estimated(read, statistics)).transpose()?;
+        let recheck = recheck.map(|statistics| match (all, share_left) {
             (Some(all), Some(share)) => with_rows(&statistics, all as f64 * share),
             _ => statistics,
         });
-        let passing = checked.as_ref().and_then(|checked| checked.num_rows.get_value().copied());
-        let pending = pending_rows(work, all, passing);
-        let pending = if self.predicate.is_none() { pending } else { pending.to_inexact() };
-        let mut of_files: Vec<Statistics> = certain.into_iter().chain(checked).collect();
+        let passing = recheck.as_ref().and_then(|recheck| recheck.num_rows.get_value().copied());
+        let buffered = buffered_rows(work, all, passing);
+        let buffered = if self.predicate.is_none() { buffered } else { buffered.to_inexact() };
+        let mut of_files: Vec<Statistics> = exact.into_iter().chain(recheck).collect();
         if of_files.is_empty() {
             let none = Statistics::new_unknown(&self.output).with_num_rows(Precision::Exact(0));
-            return Ok(with_buffered(none, pending));
+            return Ok(with_buffered(none, buffered));
         }
         let is_exact = of_files.iter().all(|statistics| matches!(statistics.num_rows, Precision::Exact(_)));
         // Bounds of no row are NULL.
@@ -113,17 +112,17 @@ impl Planner<'_> {
         }
         without_nulls(&mut of_files);
         let of_files = Statistics::try_merge_iter(&of_files, &self.output)?;
-        Ok(with_buffered(if is_exact { of_files } else { of_files.to_inexact() }, pending))
+        Ok(with_buffered(if is_exact { of_files } else { of_files.to_inexact() }, buffered))
     }
 
     /// For each column of the output whether no row of it is NULL, by what is known of the files by now. Empty if the table is not joined,
     /// or has buffered rows.
     pub(super) fn without_null(&self, work: &ScanWork<'_>) -> Result<Vec<bool>> {
-        if !self.request.is_joined || work.pending.is_some_and(|pending| pending.row_count() > 0) {
+        if !self.request.is_joined || work.buffered.is_some_and(|buffered| buffered.row_count() > 0) {
             return Ok(Vec::new());
         }
-        let certain = work.certain.iter().map(|certain| certain.file);
-        let known = self.known_statistics(certain.chain(work.checked.iter().map(|checked| checked.file)))?;
+        let exact = work.exact.iter().map(|part| part.file);
+        let known = self.known_statistics(exact.chain(work.recheck.iter().map(|part| part.file)))?;
         let is_full = |statistics: &Option<Arc<Statistics>>, column: usize| {
             let column = statistics.as_ref().and_then(|statistics| statistics.column_statistics.get(column));
             column.is_some_and(|column| column.null_count == Precision::Exact(0))
@@ -200,12 +199,12 @@ impl Planner<'_> {
             return;
         }
         let partitions = self.state.config().target_partitions().max(1) as u64;
-        let all: u64 = work.certain.iter().map(|certain| certain.chosen.count()).sum();
-        let large = work.certain.iter().filter(|CertainRows { file, chosen }| {
+        let all: u64 = work.exact.iter().map(|part| part.chosen.count()).sum();
+        let large = work.exact.iter().filter(|ExactRows { file, chosen }| {
             let rows = chosen.count();
             is_worth_cutting(rows) && rows * partitions > all && !self.known.has_pages(file.place)
         });
-        join_all(large.map(|CertainRows { file, .. }| async {
+        join_all(large.map(|ExactRows { file, .. }| async {
             if let Ok(footer) = self.footers.fetch(&file.meta).await {
                 self.known.put_pages(file.place, Pages::of(&footer));
             }
@@ -225,19 +224,19 @@ fn has_rows(statistics: &Statistics) -> bool {
 }
 
 /// How many buffered rows are in the answer, if as many of them pass the predicate as of the files: `passing` of `all`.
-fn pending_rows(work: &ScanWork<'_>, all: Option<usize>, passing: Option<usize>) -> Precision<usize> {
-    let pending = work.pending.map_or(0, BufferedRows::row_count);
-    let pending = Precision::Exact(usize::try_from(pending).unwrap_or(usize::MAX));
+fn buffered_rows(work: &ScanWork<'_>, all: Option<usize>, passing: Option<usize>) -> Precision<usize> {
+    let buffered = work.buffered.map_or(0, BufferedRows::row_count);
+    let buffered = Precision::Exact(usize::try_from(buffered).unwrap_or(usize::MAX));
     match (all, passing) {
-        (Some(all), Some(passing)) if passing < all => pending.with_estimated_selectivity(passing as f64 / all as f64),
-        _ => pending,
+        (Some(all), Some(passing)) if passing < all => buffered.with_estimated_selectivity(passing as f64 / all as f64),
+        _ => buffered,
     }
 }
 
 /// The number of rows, as far as the probe knows it.
 fn row_count(work: &ScanWork<'_>, report: &ProbeReport) -> Precision<usize> {
-    let Ok(rows) = usize::try_from(work.certain_rows()) else { return Precision::Absent };
-    match work.checked.is_empty() && work.pending.is_none() {
+    let Ok(rows) = usize::try_from(work.exact_rows()) else { return Precision::Absent };
+    match work.recheck.is_empty() && work.buffered.is_none() {
         true => Precision::Exact(rows),
         false if report.files_scanned == 0 => {
             Precision::Inexact(rows + usize::try_from(report.rows_rechecked).unwrap_or(0))

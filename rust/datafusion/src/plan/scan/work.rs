@@ -27,7 +27,7 @@ impl SelectedRows {
 }
 
 /// Rows to be read as they are.
-pub(super) struct CertainRows<'a> {
+pub(super) struct ExactRows<'a> {
     /// Where they are.
     pub(super) file: SnapshotFile<'a>,
     /// Which ones.
@@ -35,14 +35,14 @@ pub(super) struct CertainRows<'a> {
 }
 
 /// A file to be read with the predicate.
-pub(super) struct CheckedFile<'a> {
+pub(super) struct RecheckedFile<'a> {
     /// The file.
     pub(super) file: SnapshotFile<'a>,
     /// The rows to read; all where none are given.
     pub(super) chosen: Option<SelectedRows>,
 }
 
-impl CheckedFile<'_> {
+impl RecheckedFile<'_> {
     /// The rows to be read; none if that is all of them.
     pub(super) fn rows(&self) -> Option<&RowSet> {
         self.chosen.as_ref().map(|chosen| &chosen.rows)
@@ -55,31 +55,31 @@ pub(super) struct ScanWork<'a> {
     /// Rows of which only the number matters.
     pub(super) counted: u64,
     /// Rows to be read as they are.
-    pub(super) certain: Vec<CertainRows<'a>>,
+    pub(super) exact: Vec<ExactRows<'a>>,
     /// Files to be read with the predicate.
-    pub(super) checked: Vec<CheckedFile<'a>>,
+    pub(super) recheck: Vec<RecheckedFile<'a>>,
     /// Buffered rows, to be read with the predicate.
-    pub(super) pending: Option<&'a BufferedRows>,
+    pub(super) buffered: Option<&'a BufferedRows>,
 }
 
 impl ScanWork<'_> {
     /// The number of rows of data files that are in the answer for sure.
-    pub(super) fn certain_rows(&self) -> u64 {
-        self.counted + self.certain.iter().map(|certain| certain.chosen.count()).sum::<u64>()
+    pub(super) fn exact_rows(&self) -> u64 {
+        self.counted + self.exact.iter().map(|rows| rows.chosen.count()).sum::<u64>()
     }
 
     /// Any `limit` rows are an answer. Exact rows come first, and the rest of the table is left alone if they suffice.
     pub(super) fn cut(&mut self, limit: u64) {
         self.counted = self.counted.min(limit);
         let mut left = limit - self.counted;
-        for CertainRows { chosen, .. } in &mut self.certain {
+        for ExactRows { chosen, .. } in &mut self.exact {
             chosen.rows = first_rows(&chosen.rows, left);
             left -= chosen.count();
         }
-        self.certain.retain(|certain| !certain.chosen.rows.is_empty());
+        self.exact.retain(|rows| !rows.chosen.rows.is_empty());
         if left == 0 {
-            self.checked.clear();
-            self.pending = None;
+            self.recheck.clear();
+            self.buffered = None;
         }
     }
 }
@@ -89,13 +89,13 @@ impl<'a> Planner<'a> {
     pub(super) async fn sort_out<'p>(
         &self,
         probes: Vec<FileProbe>,
-        pending: Option<&'p BufferedRows>,
+        buffered: Option<&'p BufferedRows>,
     ) -> Result<ScanWork<'p>>
     where
         'a: 'p,
     {
         let count_only = self.output.fields().is_empty();
-        let mut work = ScanWork { pending, ..ScanWork::default() };
+        let mut work = ScanWork { buffered, ..ScanWork::default() };
         let mut unknown = Vec::new();
         for ((place, file), probe) in self.request.snapshot.files().iter().enumerate().zip(probes) {
             let file = SnapshotFile { place, file };
@@ -103,15 +103,15 @@ impl<'a> Planner<'a> {
                 FileProbe::Counted { rows } if count_only => work.counted += rows,
                 // Counts were not requested, so that there are none; if there were, they would be of no use.
                 FileProbe::Counted { .. } | FileProbe::Unknown => unknown.push(file),
-                FileProbe::Known { row_groups, certain, uncertain } => {
-                    if !uncertain.is_empty() {
-                        let chosen = Some(SelectedRows { row_groups: row_groups.clone(), rows: uncertain });
-                        work.checked.push(CheckedFile { file, chosen });
+                FileProbe::Known { row_groups, exact, recheck } => {
+                    if !recheck.is_empty() {
+                        let chosen = Some(SelectedRows { row_groups: row_groups.clone(), rows: recheck });
+                        work.recheck.push(RecheckedFile { file, chosen });
                     }
                     if count_only {
-                        work.counted += u64::from(certain.len());
-                    } else if !certain.is_empty() {
-                        work.certain.push(CertainRows { file, chosen: SelectedRows { row_groups, rows: certain } });
+                        work.counted += u64::from(exact.len());
+                    } else if !exact.is_empty() {
+                        work.exact.push(ExactRows { file, chosen: SelectedRows { row_groups, rows: exact } });
                     }
                 }
             }
@@ -120,14 +120,14 @@ impl<'a> Planner<'a> {
         let footers = self.footers_of(&unknown, count_whole).await?;
         for (file, row_groups) in unknown.into_iter().zip(footers) {
             let Some(row_groups) = row_groups else {
-                work.checked.push(CheckedFile { file, chosen: None });
+                work.recheck.push(RecheckedFile { file, chosen: None });
                 continue;
             };
             let live = live_rows(&file, &row_groups)?;
             if count_whole {
                 work.counted += u64::from(live.len());
             } else if !live.is_empty() {
-                work.checked.push(CheckedFile { file, chosen: Some(SelectedRows { row_groups, rows: live }) });
+                work.recheck.push(RecheckedFile { file, chosen: Some(SelectedRows { row_groups, rows: live }) });
             }
         }
         Ok(work)

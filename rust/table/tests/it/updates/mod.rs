@@ -34,7 +34,7 @@ use lakemark_table::{
 
 use self::reading::{Row, rows_of};
 use crate::delta;
-use crate::fixture::{certain, equals, leaf, open, probe, write};
+use crate::fixture::{equals, exact_rows, leaf, open, probe, write};
 
 /// Rows of the test table: k is its key.
 fn batch(rows: &[(i64, Option<i32>, Option<&str>)]) -> RecordBatch {
@@ -200,10 +200,10 @@ async fn law_3_rows_that_are_replaced_are_hidden_before_any_predicate() {
     table.build(BuildOptions::default()).await.unwrap();
     let asked = equals("a", 3);
     let before = probe(&table.snapshot().await.unwrap(), &asked).await;
-    assert_eq!((certain(&before.files[0]), before.exact_row_count()), (vec![3], Some(2)));
+    assert_eq!((exact_rows(&before.files[0]), before.exact_row_count()), (vec![3], Some(2)));
     make(&table, Operation::Upsert, batch(&[(6, Some(4), None)])).await.unwrap();
     let after = probe(&table.snapshot().await.unwrap(), &asked).await;
-    assert_eq!((certain(&after.files[0]), certain(&after.files[1])), (vec![], vec![3]));
+    assert_eq!((exact_rows(&after.files[0]), exact_rows(&after.files[1])), (vec![], vec![3]));
     assert_eq!((after.exact_row_count(), after.exact_rows_of_files(), after.buffered_row_count()), (None, Some(1), 1));
     // Where only the number is asked for, too: hidden rows leave it before it is known.
     let options = ProbeOptions { count_only: true, ..ProbeOptions::default() };
@@ -211,7 +211,7 @@ async fn law_3_rows_that_are_replaced_are_hidden_before_any_predicate() {
     let counts = [FileProbe::Counted { rows: 0 }, FileProbe::Counted { rows: 1 }];
     assert_eq!((counted.files.as_slice(), counted.exact_rows_of_files()), (counts.as_slice(), Some(1)));
     let gone = probe(&table.snapshot().await.unwrap(), &leaf("a", lakemark_index::KeyRanges::all())).await;
-    assert_eq!(certain(&gone.files[0]).len(), 149);
+    assert_eq!(exact_rows(&gone.files[0]).len(), 149);
 }
 
 #[tokio::test]

@@ -18,8 +18,8 @@ use crate::read::access::plan_of;
 
 impl Planner<'_> {
     /// The scans of buffered rows: those of runs and those in memory.
-    pub(super) fn pending_scans(&self, work: &ScanWork<'_>) -> Result<Vec<PlannedScan>> {
-        let (Some(pending), Some(store)) = (work.pending, self.request.snapshot.run_store()) else {
+    pub(super) fn buffered_scans(&self, work: &ScanWork<'_>) -> Result<Vec<PlannedScan>> {
+        let (Some(buffered), Some(store)) = (work.buffered, self.request.snapshot.run_store()) else {
             return Ok(Vec::new());
         };
         let reading = self.reading();
@@ -28,15 +28,15 @@ impl Planner<'_> {
         let schema =
             Arc::new(Schema::new(all.map(|field| field.as_ref().clone().with_nullable(true)).collect::<Vec<_>>()));
         let mut scans = Vec::new();
-        if !pending.files.is_empty() {
+        if !buffered.files.is_empty() {
             let source = FileSource {
                 footers: self.footers.of_runs(store, self.memory.clone()),
                 schema: TableSchema::builder(Arc::clone(&schema)).build(),
             };
-            scans.push(self.run_scan(source, pending, &reading)?);
+            scans.push(self.run_scan(source, buffered, &reading)?);
         }
-        if !pending.batches.is_empty() {
-            let rows = pending.batches.iter().map(|batch| in_order_of(batch, &schema)).collect::<Result<Vec<_>>>()?;
+        if !buffered.batches.is_empty() {
+            let rows = buffered.batches.iter().map(|batch| in_order_of(batch, &schema)).collect::<Result<Vec<_>>>()?;
             let read = reading.columns;
             let scan = MemorySourceConfig::try_new_exec(&[rows], Arc::clone(&schema), Some(read.clone()))?;
             let plan = self.filtered(scan, &read, self.predicate.as_ref(), None)?;
@@ -46,12 +46,12 @@ impl Planner<'_> {
     }
 
     /// The scan of the rows of runs that count. Others may stand between these (deletes, and rows that are newer elsewhere).
-    fn run_scan(&self, source: FileSource, pending: &BufferedRows, reading: &Reading) -> Result<PlannedScan> {
+    fn run_scan(&self, source: FileSource, buffered: &BufferedRows, reading: &Reading) -> Result<PlannedScan> {
         let (read, prunable, limit) = (&reading.columns, reading.prunable.as_ref(), reading.limit);
-        let chosen = pending.files.iter().map(|file| Some(&file.rows));
+        let chosen = buffered.files.iter().map(|file| Some(&file.rows));
         let closed = self.closed_gaps(&source.schema, chosen, prunable, limit)?;
-        let mut files = Vec::with_capacity(pending.files.len());
-        for (place, file) in pending.files.iter().enumerate() {
+        let mut files = Vec::with_capacity(buffered.files.len());
+        for (place, file) in buffered.files.iter().enumerate() {
             let whole = PartitionedFile::new_from_meta(file.meta.clone());
             let opened = opened(whole, place, Some(&file.rows), closed.as_ref());
             let rows = opened.rows.unwrap_or(&file.rows);
@@ -60,7 +60,7 @@ impl Planner<'_> {
             }
         }
         // Each partition keeps a row group in memory.
-        let fit = pending.memory_bytes / pending.row_group_bytes.max(1);
+        let fit = buffered.memory_bytes / buffered.row_group_bytes.max(1);
         let partitions = self.state.config().target_partitions();
         let partitions = partitions.min(usize::try_from(fit).unwrap_or(usize::MAX)).max(1);
         let groups = FileGroup::new(files).split_files(partitions);
