@@ -184,7 +184,7 @@ impl Report for PublishReport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ChangesBesideFiles {
     /// There are changes that no data file has yet.
-    pub pending: bool,
+    pub buffered: bool,
     /// Migrations wrote data files that are in the store and not yet in the folder: see [`Table::publish`](crate::Table::publish).
     pub unpublished: bool,
 }

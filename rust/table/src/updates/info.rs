@@ -24,7 +24,7 @@ pub(crate) async fn changes_beside_files(table: &BaseTable) -> Result<ChangesBes
     // A log that is not there has nothing; a reader that needs the log reports that.
     let in_log = store.length_of(&updates.log.path).await?.is_some_and(|length| length > LOG_START);
     Ok(ChangesBesideFiles {
-        pending: in_runs || in_log,
+        buffered: in_runs || in_log,
         unpublished: !updates.replaced.is_empty() || !updates.data.is_empty(),
     })
 }

@@ -107,7 +107,7 @@ async fn a_snapshot_of_the_files_alone_knows_nothing_of_changes() {
     }
     async fn missed(table: &Table) -> (bool, bool) {
         let missed = table.changes_beside_files().await.unwrap();
-        (missed.pending, missed.unpublished)
+        (missed.buffered, missed.unpublished)
     }
     let folder = folder();
     let table = keyed(folder.path()).await;

@@ -89,7 +89,7 @@ public record RowGroupSelection(
               kept));
     }
     return new RowGroupSelection(
-        root.get("missed").get("pending").asBoolean(),
+        root.get("missed").get("buffered").asBoolean(),
         root.get("missed").get("unpublished").asBoolean(),
         root.get("rowGroupsTotal").asLong(),
         root.get("rowGroupsSkipped").asLong(),

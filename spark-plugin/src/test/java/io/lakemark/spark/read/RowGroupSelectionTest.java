@@ -27,7 +27,7 @@ final class RowGroupSelectionTest {
     RowGroupSelection choice =
         RowGroupSelection.parse(
             """
-            {"missed": {"pending": true, "unpublished": false},
+            {"missed": {"buffered": true, "unpublished": false},
              "rowGroupsTotal": 20, "rowGroupsSkipped": 15,
              "files": [
                {"path": "a=1/x.parquet", "size": 1000, "modifiedMs": 1700000000123,
