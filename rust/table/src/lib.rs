@@ -13,6 +13,7 @@
     )
 )]
 
+mod aggregate;
 pub mod error;
 mod files;
 mod index_kind;
@@ -30,6 +31,7 @@ mod updates;
 mod vacuum;
 mod values;
 
+pub use aggregate::{ColumnMinMax, GroupCountRequest, GroupCounts, MinMax, MinMaxRequest, ValueCounts};
 pub use error::{Error, ErrorKind, Result, kind_of_parquet, kind_of_storage};
 pub use files::amended_reader::AmendedReader;
 pub use files::column_mapping::ColumnMapping;
@@ -43,7 +45,7 @@ pub use options::{
     BuildOptions, CancelFlag, ColumnReadCost, IndexOnlyCost, IndexSpec, MigrateOptions, ProbeOptions, Progress,
     ReadCost, TableOptions, VacuumOptions,
 };
-pub use probe::{ColumnMinMax, GroupCountRequest, GroupCounts, MinMax, MinMaxRequest, TopKRequest, ValueCounts};
+pub use probe::TopKRequest;
 pub use report::{
     BuildReport, ChangesBesideFiles, ColumnInfo, CompactReport, Description, Finding, IndexInfo, IndexVerdict,
     LeafReport, MigrateReport, ProbeReport, PublishReport, Report, RunInfo, TableInfo, UpdatesInfo, VacuumReport,

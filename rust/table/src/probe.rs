@@ -10,26 +10,17 @@
 //!
 //! Whatever goes wrong with an index makes rows unknown, never the query fail (laws 1 and 5).
 
-mod alone;
 mod answers;
-mod bounds;
 mod composite;
 mod conjunct_order;
 mod cost;
 mod directory_count;
-mod distinct;
-mod pairs;
-mod parts;
 mod recheck;
 mod segment_search;
-mod sources;
-mod sums;
-mod tally;
-mod telling;
 mod top_k;
 mod zones_first;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 use futures::future::BoxFuture;
@@ -41,23 +32,19 @@ use crate::error::{Error, Result};
 use crate::options::ProbeOptions;
 use crate::report::{LeafReport, ProbeReport};
 use crate::snapshot::{DataFile, FileProbe, Probe, Snapshot};
+use crate::store::parts::CORES;
 use crate::store::recorded::Recorded;
 use crate::store::segments::ReadCounter;
 
 pub(crate) use answers::{FileCandidates, LeafCandidates};
-pub use bounds::{ColumnMinMax, MinMax, MinMaxRequest};
 use cost::SearchPlan;
 use segment_search::ReadContext;
-pub use tally::{GroupCountRequest, GroupCounts, ValueCounts};
 pub use top_k::TopKRequest;
 
 /// Files of the algebra that one task takes.
 const FILES_PER_TASK: usize = 64;
 /// Rows from which the algebra is spread over the cores.
 const PARALLEL_ROWS: u64 = 1 << 18;
-
-/// Cores of the machine, found once: the system reads several files for the number.
-static CORES: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(2, Into::into));
 
 impl Snapshot {
     /// Finds the rows for which `predicate` is or may be true. Index files that are missing, stale or damaged never fail it.

@@ -6,6 +6,7 @@
 pub(crate) mod kind;
 pub(crate) mod locks;
 mod manifests;
+pub(crate) mod parts;
 pub(crate) mod recorded;
 pub(crate) mod segment_cursor;
 pub(crate) mod segments;

@@ -8,9 +8,9 @@ use lakemark_index::bitmap::{LeafMatches, LeafSearch, Search, SegmentRows};
 use lakemark_index::zones::ZoneSearch;
 use lakemark_index::{Candidates, Test};
 
-use super::parts::{LEAST_BLOCKS_OF_PART, in_parts};
 use crate::storage::cache::Cache;
 use crate::store::Store;
+use crate::store::parts::{LEAST_BLOCKS_OF_PART, in_parts};
 use crate::store::segments::{Damage, ReadCounter, Segment, SegmentKey, segment_key};
 
 /// Bytes of rows found that the process remembers.

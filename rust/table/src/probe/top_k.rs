@@ -20,9 +20,9 @@ use lakemark_format::segment::encoding::Encoding;
 use lakemark_index::bitmap::ValueGroups;
 use lakemark_index::{KeyRanges, Leaf, Predicate, Test};
 
+use crate::aggregate::read_values;
 use crate::error::Result;
 use crate::options::ProbeOptions;
-use crate::probe::tally::read_values;
 use crate::report::ProbeReport;
 use crate::snapshot::{FileProbe, Probe, Snapshot};
 use crate::store::segments::{ReadCounter, Segment};

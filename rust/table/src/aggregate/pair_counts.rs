@@ -14,11 +14,11 @@ use lakemark_format::column;
 use lakemark_index::bitmap::{Codes, GroupValue, MAX_CODES, Mask, each_posting, posting_ranges};
 use lakemark_index::{LiteralKey, decode_keys, is_ambiguous};
 
-use super::sources::{ChosenRows, CoveringSegment, IndexedFile, ValueSources, shared_files};
-use super::tally::{
+use super::group_counts::{
     AllowedValues, CHEAP_ROWS, GroupCountRequest, GroupCounts, ROWS_PER_VALUE, SegmentCounts, ValueCounts, batches,
     drop_opaque, exact_rows, list_range, total_of, touched_rows, values_of,
 };
+use super::sources::{ChosenRows, CoveringSegment, IndexedFile, ValueSources, shared_files};
 use crate::error::Result;
 use crate::snapshot::Snapshot;
 use crate::store::segments::{Damage, ReadCounter, Segment};

@@ -6,13 +6,13 @@ use lakemark_format::segment::encoding::Encoding;
 use lakemark_index::Predicate;
 use lakemark_index::bitmap::{DenseSlices, MAX_CODES, ValueGroups};
 
-use super::CORES;
-use super::pairs::{CHEAP_PAIRS, ROWS_PER_PAIR};
+use super::group_counts::{AllowedValues, CHEAP_VALUES, CONCURRENT_BATCHES, POSTING_BYTES, rows_per_value};
+use super::pair_counts::{CHEAP_PAIRS, ROWS_PER_PAIR};
 use super::sources::{CoveringSegment, ValueSources, shared_files};
 use super::sums::SLICES_OF_ALL_GROUPS;
-use super::tally::{AllowedValues, CHEAP_VALUES, CONCURRENT_BATCHES, POSTING_BYTES, rows_per_value};
 use crate::options::IndexOnlyCost;
 use crate::snapshot::Snapshot;
+use crate::store::parts::CORES;
 use crate::store::segments::ReadCounter;
 
 /// To look a row of a posting up among the selected ones (5 to 6 measured). And what each value takes: to decode it, to begin with its

@@ -11,14 +11,13 @@ use lakemark_format::{Encoding, column};
 use lakemark_index::bitmap::ValueGroups;
 use lakemark_index::{KeyRanges, Leaf, LiteralKey, Test, decode_keys, is_ambiguous};
 
-use super::CORES;
-use super::parts::at_once;
-use super::sources::{CoveringSegment, ValueSources};
-use super::tally::{
+use super::group_counts::{
     CHEAP_VALUES, CONCURRENT_COUNTS, GroupCounts, ROWS_PER_VALUE, SegmentCounts, ValueCounts, read_values,
 };
+use super::sources::{CoveringSegment, ValueSources};
 use crate::error::{Error, Result};
 use crate::snapshot::Snapshot;
+use crate::store::parts::{CORES, at_once};
 use crate::store::segments::{Damage, ReadCounter};
 
 /// More values are not kept in memory for a join: they take about 100 bytes each while they are read. Of texts each may have 4,096 bytes.

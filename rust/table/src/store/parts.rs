@@ -7,22 +7,24 @@ use std::sync::LazyLock;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
 
-use super::CORES;
 use crate::store::segments::{Damage, Segment};
 
 /// Blocks of a part: a leaf of a packed tree has a page.
 const BLOCKS_OF_PART: usize = 256;
 /// Fewer are not worth a task.
-pub(super) const LEAST_BLOCKS_OF_PART: usize = 64;
+pub(crate) const LEAST_BLOCKS_OF_PART: usize = 64;
 /// Parts that the process reads at once from stores that are not on this machine, where a read waits most of its time.
 const REMOTE_PARTS: usize = 16;
+
+/// Cores of the machine, found once: the system reads several files for the number.
+pub(crate) static CORES: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(2, Into::into));
 
 /// Parts that the process has in memory at once, of all segments and queries.
 static LOCAL_TURNS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(*CORES));
 static REMOTE_TURNS: Semaphore = Semaphore::const_new(REMOTE_PARTS);
 
 /// Runs something for each part of so many blocks of a segment, and gives what comes of them in their order.
-pub(super) async fn in_parts<T, F>(
+pub(crate) async fn in_parts<T, F>(
     segment: &Segment,
     blocks: usize,
     run: impl Fn(Range<usize>) -> F,
@@ -49,7 +51,7 @@ where
 }
 
 /// Does the same as [`at_once`] with jobs of one segment, of which the first that finds damage is enough.
-pub(super) async fn all_at_once<T, F>(jobs: impl Iterator<Item = F>, most: usize) -> Result<Vec<T>, Damage>
+pub(crate) async fn all_at_once<T, F>(jobs: impl Iterator<Item = F>, most: usize) -> Result<Vec<T>, Damage>
 where
     T: Send + 'static,
     F: Future<Output = Result<T, Damage>> + Send + 'static,
@@ -62,7 +64,7 @@ where
 }
 
 /// Runs jobs as tasks, so many at once, and gives what comes of them in their order. Whoever stops waiting stops them.
-pub(super) async fn at_once<F>(jobs: impl Iterator<Item = F>, most: usize) -> Result<Vec<F::Output>, JoinError>
+pub(crate) async fn at_once<F>(jobs: impl Iterator<Item = F>, most: usize) -> Result<Vec<F::Output>, JoinError>
 where
     F: Future<Output: Send> + Send + 'static,
 {

@@ -8,8 +8,8 @@ use lakemark_format::key::Key;
 use lakemark_index::bitmap::Mask;
 use lakemark_index::{LiteralKey, decode_keys, is_ambiguous};
 
+use super::group_counts::{exact_rows, has_nothing, list_range};
 use super::sources::{ConstantFile, CoveringSegment, ValueSources};
-use super::tally::{exact_rows, has_nothing, list_range};
 use crate::error::Result;
 use crate::snapshot::{FileProbe, Snapshot};
 use crate::store::segments::{Damage, ReadCounter};

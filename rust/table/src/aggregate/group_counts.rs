@@ -21,12 +21,12 @@ use lakemark_format::{Encoding, column, posting};
 use lakemark_index::bitmap::{GroupValue, Mask, ValueGroups, bitmap_ranges, posting_ranges};
 use lakemark_index::{KeyRanges, Leaf, LiteralKey, Predicate, RowSet, Test, decode_keys, is_ambiguous};
 
-use super::pairs::add_pairs;
-use super::parts::{all_at_once, at_once, in_parts};
+use super::pair_counts::add_pairs;
 use super::sources::{ChosenRows, ConstantFile, CoveringSegment, IndexedFile, ValueSources};
 use super::sums::add_sums;
 use crate::error::{Error, Result};
 use crate::snapshot::{FileProbe, Snapshot};
+use crate::store::parts::{all_at_once, at_once, in_parts};
 use crate::store::segments::{Damage, ReadCounter, Segment};
 
 /// Segments that are counted at a time.
@@ -451,7 +451,7 @@ pub(super) async fn values_of(
 }
 
 /// All values that the groups are about, ascending.
-pub(super) async fn read_values(
+pub(crate) async fn read_values(
     segment: &Segment,
     groups: ValueGroups,
     counter: &Arc<ReadCounter>,

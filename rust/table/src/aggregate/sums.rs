@@ -20,11 +20,11 @@ use lakemark_format::value_block::MAX_BLOCK_VALUES;
 use lakemark_index::bitmap::{DenseSlices, GroupValue, Mask, ValueGroups, each_posting, posting_ranges};
 use lakemark_index::{LiteralKey, decode_keys, is_ambiguous};
 
-use super::sources::{ChosenRows, IndexedFile, ValueSources, shared_files};
-use super::tally::{
+use super::group_counts::{
     AllowedValues, BITMAP_BYTES, CHEAP_ROWS, GroupCountRequest, GroupCounts, ROWS_PER_VALUE, SegmentCounts,
     ValueCounts, batches, drop_opaque, exact_rows, list_range, total_of, touched_rows, values_of,
 };
+use super::sources::{ChosenRows, IndexedFile, ValueSources, shared_files};
 use crate::error::Result;
 use crate::snapshot::Snapshot;
 use crate::store::segments::{Damage, ReadCounter, Segment};

@@ -1,0 +1,19 @@
+//! Aggregates: how often values occur, their sums and their extremes, from indexes alone, and what it costs to ask for them.
+//!
+//! Uses `snapshot` and the rooms below it; `probe` and the rooms above it may use this one. The rows are given, as what a probe found of
+//! each file.
+//!
+//! Invariant: a file is answered for all of its exact rows, with what a scan of them would give, or is left to whoever reads it.
+
+mod alone;
+mod cost;
+mod distinct;
+mod extremes;
+mod group_counts;
+mod pair_counts;
+mod sources;
+mod sums;
+
+pub use extremes::{ColumnMinMax, MinMax, MinMaxRequest};
+pub(crate) use group_counts::read_values;
+pub use group_counts::{GroupCountRequest, GroupCounts, ValueCounts};
