@@ -1,10 +1,12 @@
 //! Filters that joins learn while a query runs, asked of the index.
 
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
 use datafusion::datasource::MemTable;
 use datafusion::physical_plan::ExecutionPlan;
+use futures::StreamExt;
 use lakemark_datafusion::LakemarkSession;
 use lakemark_table::{BuildOptions, IndexKind, IndexSpec};
 
@@ -126,6 +128,48 @@ async fn without_indexes_nothing_is_asked() {
     let session = with_dimension(folder.path(), &[None], &[17]).await;
     let Ran { plan, rows: count } = ran(&session, "SELECT t.id FROM d JOIN t ON t.id = d.did").await;
     assert_eq!((count, sum(&plan, "rows_pruned_dynamic_filter"), sum(&plan, "index_reads")), (1, 0, 0));
+}
+
+/// Waits on its thread until as many others wait; false if they do not come.
+fn meets(waiting: &(Mutex<usize>, Condvar), all: usize) -> bool {
+    let (count, came) = waiting;
+    let mut count = count.lock().unwrap();
+    *count += 1;
+    came.notify_all();
+    !came.wait_timeout_while(count, Duration::from_secs(30), |count| *count < all).unwrap().1.timed_out()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn partitions_that_wait_for_the_same_search_run_side_by_side() {
+    let folder = folder(4);
+    create_indexes(folder.path(), &["id"]).await;
+    let keys: Vec<i64> = (0..4000).step_by(9).collect();
+    let session = with_dimension(folder.path(), &vec![None; keys.len()], &keys).await;
+    session.sql("SET datafusion.execution.target_partitions = 2").await.unwrap().collect().await.unwrap();
+    for round in 0..40 {
+        let query = session.sql("SELECT t.id, d.name FROM d JOIN t ON t.id = d.did").await.unwrap();
+        let (context, plan) = (Arc::new(query.task_ctx()), query.create_physical_plan().await.unwrap());
+        let mut join = plan;
+        while join.name() != "HashJoinExec" {
+            let below = Arc::clone(join.children()[0]);
+            join = below;
+        }
+        assert_eq!(join.properties().output_partitioning().partition_count(), 2);
+        // A partition that has its first rows keeps its thread until the other one has some.
+        let waiting = Arc::new((Mutex::new(0), Condvar::new()));
+        let partitions: Vec<_> = (0..2)
+            .map(|partition| {
+                let (mut rows, waiting) = (join.execute(partition, Arc::clone(&context)).unwrap(), Arc::clone(&waiting));
+                tokio::spawn(async move {
+                    assert!(rows.next().await.unwrap().unwrap().num_rows() > 0);
+                    meets(&waiting, 2)
+                })
+            })
+            .collect();
+        for partition in partitions {
+            assert!(partition.await.unwrap(), "round {round}: a partition waits for the other one to end");
+        }
+    }
 }
 
 /// Keys of a dimension that are more than the engine names in its own filter.

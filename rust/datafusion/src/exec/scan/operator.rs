@@ -22,6 +22,7 @@ use datafusion::physical_plan::{
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use lakemark_format::column;
 use lakemark_table::TopKRequest;
+use tokio::runtime::Handle;
 
 use super::LakemarkScanExec;
 use super::inside::{in_order, nodes, opened};
@@ -121,6 +122,7 @@ impl ExecutionPlan for LakemarkScanExec {
             let partitions = self.properties.output_partitioning().partition_count();
             let rows = stream::once(async move {
                 let inner = scan.narrowed.get_or_try_init(|| scan.narrow(&context)).await?;
+                let_others_begin();
                 let mut streams = opened(inner, partition, &context, &schema, &baseline)?;
                 let batch_rows = context.session_config().batch_size();
                 let share = PartitionOf { partition, partitions };
@@ -224,6 +226,15 @@ impl ExecutionPlan for LakemarkScanExec {
 
     fn fetch(&self) -> Option<usize> {
         self.parts.fetch
+    }
+}
+
+/// Lets the partitions begin that waited for the same scans. A thread of the runtime keeps the task that it woke last for itself until the
+/// one that it runs pauses, and a scan pauses after a million rows. A task that is woken later takes that place, and any thread may run the
+/// task that was there before.
+fn let_others_begin() {
+    if let Ok(runtime) = Handle::try_current() {
+        runtime.spawn(std::future::ready(()));
     }
 }
 
