@@ -14,12 +14,14 @@
     reason = "a program that is run by hand"
 )]
 
+use std::borrow::Cow;
 use std::hint::black_box;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::{ArrayRef, Int32Array};
+use bytes::Bytes;
 use lakemark_format::segment::SegmentFile;
 use lakemark_format::{Encoding, Key, KeyType, SegmentDirectory, Trailer, key_of_i64, open_tail};
 use lakemark_format::{physical_range, read_logical};
@@ -35,7 +37,7 @@ const ROUNDS: usize = 9;
 
 /// A segment as it lies in its file.
 struct Segment {
-    file: Vec<u8>,
+    file: Bytes,
     directory: SegmentDirectory,
     trailer: Trailer,
 }
@@ -73,14 +75,17 @@ impl Segment {
         .unwrap();
         let opened = open_tail(&file, file.len() as u64).unwrap();
         let directory = SegmentDirectory::decode(opened.directory.unwrap_or_default(), &opened.trailer).unwrap();
-        Self { directory, trailer: opened.trailer, file }
+        Self { directory, trailer: opened.trailer, file: file.into() }
     }
 
-    fn read(&self, ranges: &[Range<u64>]) -> Vec<Vec<u8>> {
+    fn read(&self, ranges: &[Range<u64>]) -> Vec<Bytes> {
         let one = |range: &Range<u64>| {
             let pages = physical_range(range.clone(), &self.trailer);
-            let pages = &self.file[pages.start as usize..pages.end as usize];
-            read_logical(pages, range.clone(), &self.trailer).unwrap()
+            let pages = self.file.slice(pages.start as usize..pages.end as usize);
+            match read_logical(&pages, range.clone(), &self.trailer).unwrap() {
+                Cow::Borrowed(part) => pages.slice_ref(part),
+                Cow::Owned(parts) => parts.into(),
+            }
         };
         ranges.iter().map(one).collect()
     }

@@ -19,6 +19,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, Int32Array};
+use bytes::Bytes;
 use lakemark_format::segment::SegmentFile;
 use lakemark_format::{Encoding, SegmentDirectory, open_tail, physical_range, read_logical};
 use lakemark_index::bitmap::{ChunkBuilder, ChunkSource, CountSearch, Search, SegmentMeta, merge};
@@ -106,11 +107,15 @@ fn bytes_read(file: &[u8], directory: &SegmentDirectory, ends: &[ArrayRef]) -> R
     let ranges = KeyRanges::greater_than(keys[0].clone(), true);
     let test = Test::Ranges(ranges.intersect(&KeyRanges::less_than(keys[1].clone(), true)));
     let trailer = open_tail(file, file.len() as u64)?.trailer;
-    let read = |ranges: &[Range<u64>]| -> Result<Vec<Vec<u8>>, Box<dyn Error>> {
+    let read = |ranges: &[Range<u64>]| -> Result<Vec<Bytes>, Box<dyn Error>> {
         let mut parts = Vec::with_capacity(ranges.len());
         for range in ranges {
             let pages = physical_range(range.clone(), &trailer);
-            parts.push(read_logical(&file[pages.start as usize..pages.end as usize], range.clone(), &trailer)?);
+            parts.push(
+                read_logical(&file[pages.start as usize..pages.end as usize], range.clone(), &trailer)?
+                    .into_owned()
+                    .into(),
+            );
         }
         Ok(parts)
     };

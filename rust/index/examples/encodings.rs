@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::{ArrayRef, Int32Array};
+use bytes::Bytes;
 use lakemark_format::segment::SegmentFile;
 use lakemark_format::{Encoding, Key, KeyType, SegmentDirectory, key_of_i64, open_tail, physical_range, read_logical};
 use lakemark_index::bitmap::{BuildError, ChunkBuilder, ChunkSource, Search, SegmentMeta, merge};
@@ -185,11 +186,15 @@ fn bytes_read(file: &[u8], directory: &SegmentDirectory, low: u64, high: u64) ->
     let key = |value: u64| Key::Fixed(key_of_i64(value.cast_signed()));
     let ranges = KeyRanges::greater_than(key(low), true).intersect(&KeyRanges::less_than(key(high), true));
     let trailer = open_tail(file, file.len() as u64)?.trailer;
-    let read = |ranges: &[Range<u64>]| -> Result<Vec<Vec<u8>>, Box<dyn Error>> {
+    let read = |ranges: &[Range<u64>]| -> Result<Vec<Bytes>, Box<dyn Error>> {
         let mut parts = Vec::with_capacity(ranges.len());
         for range in ranges {
             let pages = physical_range(range.clone(), &trailer);
-            parts.push(read_logical(&file[pages.start as usize..pages.end as usize], range.clone(), &trailer)?);
+            parts.push(
+                read_logical(&file[pages.start as usize..pages.end as usize], range.clone(), &trailer)?
+                    .into_owned()
+                    .into(),
+            );
         }
         Ok(parts)
     };

@@ -26,7 +26,13 @@ mod warning;
 
 use std::ffi::OsString;
 
+use mimalloc::MiMalloc;
 use pyo3::prelude::*;
+
+/// A query takes and gives back thousands of buffers of some pages each. The allocator of the C library returns such to the system, and each
+/// comes again at the price of its page faults.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Runs the shell command with its arguments and returns the exit code.
 #[pyfunction]

@@ -159,7 +159,8 @@ async fn partitions_that_wait_for_the_same_search_run_side_by_side() {
         let waiting = Arc::new((Mutex::new(0), Condvar::new()));
         let partitions: Vec<_> = (0..2)
             .map(|partition| {
-                let (mut rows, waiting) = (join.execute(partition, Arc::clone(&context)).unwrap(), Arc::clone(&waiting));
+                let (mut rows, waiting) =
+                    (join.execute(partition, Arc::clone(&context)).unwrap(), Arc::clone(&waiting));
                 tokio::spawn(async move {
                     assert!(rows.next().await.unwrap().unwrap().num_rows() > 0);
                     meets(&waiting, 2)

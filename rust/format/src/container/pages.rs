@@ -1,5 +1,6 @@
 //! Logical and physical offsets, and reading the stream back out of checked pages.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use super::{CHECKSUM_BYTES, PAGE_BYTES, PAGE_PAYLOAD, Trailer, check_checksum};
@@ -25,8 +26,8 @@ pub fn physical_range(logical: Range<u64>, trailer: &Trailer) -> Range<u64> {
 
 /// The logical bytes `logical` from `page_bytes`, the bytes of [`physical_range`] of the same range.
 ///
-/// Checks every page that the range touches.
-pub fn read_logical(page_bytes: &[u8], logical: Range<u64>, trailer: &Trailer) -> Result<Vec<u8>> {
+/// Checks every page that the range touches. Bytes of one page are not copied.
+pub fn read_logical<'a>(page_bytes: &'a [u8], logical: Range<u64>, trailer: &Trailer) -> Result<Cow<'a, [u8]>> {
     if logical.start > logical.end || logical.end > trailer.stream_length {
         return Err(FormatError::invalid(
             "a range of the stream",
@@ -39,17 +40,28 @@ pub fn read_logical(page_bytes: &[u8], logical: Range<u64>, trailer: &Trailer) -
     if page_bytes.len() as u64 != expected {
         return Err(FormatError::Truncated { what: "a range of pages", got: page_bytes.len() as u64, expected });
     }
-    let mut out = Vec::with_capacity(page_bytes.len());
     let first = logical.start / PAGE_PAYLOAD;
     let skip = (logical.start % PAGE_PAYLOAD) as usize;
-    for (number, page) in (first..).zip(page_bytes.chunks(PAGE_BYTES as usize)) {
-        let Some((payload, stored)) = page.split_last_chunk::<{ CHECKSUM_BYTES as usize }>() else {
-            return Err(FormatError::Truncated { what: "a page", got: page.len() as u64, expected: CHECKSUM_BYTES });
-        };
-        check_checksum("page", number, u32::from_le_bytes(*stored), &trailer.id, number, payload)?;
-        out.extend_from_slice(payload);
+    let length = (logical.end - logical.start) as usize;
+    let mut pages = (first..).zip(page_bytes.chunks(PAGE_BYTES as usize));
+    if page_bytes.len() as u64 <= PAGE_BYTES {
+        let payload = pages.next().map_or(Ok(&[][..]), |page| payload_of(page, trailer))?;
+        return Ok(Cow::Borrowed(payload.get(skip..).and_then(|rest| rest.get(..length)).unwrap_or_default()));
+    }
+    let mut out = Vec::with_capacity(page_bytes.len());
+    for page in pages {
+        out.extend_from_slice(payload_of(page, trailer)?);
     }
     out.drain(..skip.min(out.len()));
-    out.truncate((logical.end - logical.start) as usize);
-    Ok(out)
+    out.truncate(length);
+    Ok(Cow::Owned(out))
+}
+
+/// The bytes of a page, checked.
+fn payload_of<'a>((number, page): (u64, &'a [u8]), trailer: &Trailer) -> Result<&'a [u8]> {
+    let Some((payload, stored)) = page.split_last_chunk::<{ CHECKSUM_BYTES as usize }>() else {
+        return Err(FormatError::Truncated { what: "a page", got: page.len() as u64, expected: CHECKSUM_BYTES });
+    };
+    check_checksum("page", number, u32::from_le_bytes(*stored), &trailer.id, number, payload)?;
+    Ok(payload)
 }

@@ -45,7 +45,7 @@ pub fn container(kind: ContentKind, id: [u8; 16], stream: &[u8], directory: &[u8
 /// The logical bytes of a good file's stream.
 pub fn stream(file: &[u8]) -> Vec<u8> {
     let trailer = open_tail(file, file.len() as u64).unwrap().trailer;
-    read_logical(&file[..trailer.directory_offset as usize], 0..trailer.stream_length, &trailer).unwrap()
+    read_logical(&file[..trailer.directory_offset as usize], 0..trailer.stream_length, &trailer).unwrap().into_owned()
 }
 
 /// Bytes after their length.

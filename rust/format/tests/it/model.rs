@@ -1,5 +1,6 @@
 //! A segment as plain values: what the golden files hold. Writing and reading it touches every byte of a file.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use lakemark_format::segment::BASE_ALIGNMENT;
@@ -149,7 +150,7 @@ impl Segment {
             let physical = physical_range(logical, &trailer);
             &bytes[physical.start as usize..physical.end as usize]
         };
-        let read = |logical: Range<u64>| read_logical(pages(logical.clone()), logical, &trailer);
+        let read = |logical: Range<u64>| read_logical(pages(logical.clone()), logical, &trailer).map(Cow::into_owned);
         read(0..trailer.stream_length)?;
         trailer.check_header(pages(0..container::HEADER_BYTES))?;
         let directory = SegmentDirectory::decode(opened.directory.expect("the whole file was given"), &trailer)?;

@@ -165,7 +165,7 @@ impl File {
         };
         let (nulls, opaque) = (posting(directory.nulls)?, posting(directory.opaque)?);
         let filters = match directory.zones.as_ref().map(|zones| (zones.offset, zones.filter_bytes())) {
-            Some((offset, length)) if length > 0 => read(offset..offset + length)?,
+            Some((offset, length)) if length > 0 => read(offset..offset + length)?.into_owned(),
             _ => vec![],
         };
         Ok(Self { nulls, opaque, filters, directory })

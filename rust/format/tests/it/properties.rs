@@ -259,7 +259,7 @@ proptest! {
         let logical = 64 + start as u64..64 + end as u64;
         let physical = physical_range(logical.clone(), &opened.trailer);
         let pages = &file[physical.start as usize..physical.end as usize];
-        prop_assert_eq!(&read_logical(pages, logical, &opened.trailer).unwrap(), &payload[start..end]);
+        prop_assert_eq!(&*read_logical(pages, logical, &opened.trailer).unwrap(), &payload[start..end]);
     }
 
     #[test]

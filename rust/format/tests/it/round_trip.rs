@@ -76,7 +76,7 @@ fn a_stream_of_any_length_reads_back_in_any_range() {
                 let pages = physical_range(logical.clone(), &opened.trailer);
                 let pages = &file[pages.start as usize..pages.end as usize];
                 let got = read_logical(pages, logical, &opened.trailer).unwrap();
-                assert_eq!(got, payload[*start as usize..*end as usize]);
+                assert_eq!(*got, payload[*start as usize..*end as usize]);
             }
         }
     }

@@ -10,6 +10,7 @@
 
 use std::ops::{Bound, Range};
 
+use bytes::Bytes;
 use lakemark_format::bin_block::{self, Bin, BinEntry};
 use lakemark_format::error::{FormatError, Result};
 use lakemark_format::key::Key;
@@ -162,13 +163,13 @@ impl BinPlan {
     ///
     /// # Errors
     /// Bytes that are not what the bins say; also a row that stands in two bins.
-    pub(super) fn rows(&self, bytes: &[Vec<u8>], valued: impl FnOnce() -> RowSet, universe: u32) -> Result<RowSet> {
+    pub(super) fn rows(&self, bytes: &[Bytes], valued: impl FnOnce() -> RowSet, universe: u32) -> Result<RowSet> {
         let whole = self.reads.iter().map(|part| match part {
             BinRead::Whole(bins) => bins.iter().map(|bin| u64::from(bin.rows)).sum(),
             BinRead::Edge(_) => 0u64,
         });
         let mut rows = DisjointRows::new(universe, whole.sum());
-        let mut bytes = bytes.iter().map(Vec::as_slice);
+        let mut bytes = bytes.iter().map(Bytes::as_ref);
         let mut next = || bytes.next().ok_or_else(|| FormatError::invalid("the ranges read", "too few", "all"));
         let mut decoder = Decoder::default();
         for part in &self.reads {

@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 
+use bytes::Bytes;
 use lakemark_format::bin_block::Bin;
 use lakemark_format::error::{FormatError, Result};
 use lakemark_format::segment::SegmentDirectory;
@@ -69,7 +70,7 @@ impl<'a> CountSearch<'a> {
     ///
     /// # Errors
     /// Bytes that are not what the directory says.
-    pub fn second_ranges(&mut self, first: &[Vec<u8>]) -> Result<Vec<Range<u64>>> {
+    pub fn second_ranges(&mut self, first: &[Bytes]) -> Result<Vec<Range<u64>>> {
         let mut wanted = Vec::new();
         let mut keys = self.ranges.cursor();
         for (bytes, &number) in first.iter().zip(&self.blocks) {
@@ -103,7 +104,7 @@ impl<'a> CountSearch<'a> {
     ///
     /// # Errors
     /// Bytes that are not what the blocks say.
-    pub fn finish(self, second: &[Vec<u8>]) -> Result<u64> {
+    pub fn finish(self, second: &[Bytes]) -> Result<u64> {
         if second.len() != self.bins.len() {
             return Err(FormatError::invalid("the ranges read", second.len(), self.bins.len()));
         }

@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use bytes::Bytes;
 use lakemark_format::bin_block::Bin;
 use lakemark_format::segment::encoding::Encoding;
 use lakemark_format::segment::{SegmentDirectory, ValueBlockRef};
@@ -222,7 +223,7 @@ impl<'a> Estimate<'a> {
 
     /// What passes, by the bytes of the edge blocks; a block that cannot be decoded counts as a whole.
     #[must_use]
-    pub fn exactly(&self, bytes: &[Vec<u8>]) -> Weight {
+    pub fn exactly(&self, bytes: &[Bytes]) -> Weight {
         let mut found = self.inside;
         let mut keys = self.ranges.cursor();
         for ((bytes, block), edge) in bytes.iter().zip(self.edge_blocks()).zip(&self.edges) {

@@ -19,6 +19,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use lakemark_format::error::{FormatError, Result};
 use lakemark_format::key::Key;
 use lakemark_format::leaf::KeyCount;
@@ -124,7 +125,7 @@ impl ValueGroups {
     ///
     /// # Errors
     /// Bytes that are not what the directory says.
-    pub fn values(&self, part: Range<usize>, bytes: &[Vec<u8>]) -> Result<Vec<GroupValue>> {
+    pub fn values(&self, part: Range<usize>, bytes: &[Bytes]) -> Result<Vec<GroupValue>> {
         let blocks = self.blocks.get(part.clone()).unwrap_or_default();
         if bytes.len() != blocks.len() || bytes.len() != part.len() {
             return Err(FormatError::invalid("the ranges read", bytes.len(), part.len()));
@@ -192,10 +193,10 @@ pub fn posting_ranges(values: &[GroupValue]) -> Vec<Range<u64>> {
 /// Bytes that are too few, and whatever `take` gives.
 pub fn each_posting(
     values: &[GroupValue],
-    bytes: &[Vec<u8>],
+    bytes: &[Bytes],
     mut take: impl FnMut(&GroupValue, &[u8]) -> Result<()>,
 ) -> Result<()> {
-    let mut parts = bytes.iter().map(Vec::as_slice);
+    let mut parts = bytes.iter().map(Bytes::as_ref);
     let mut rest: &[u8] = &[];
     let mut end = None;
     for value in values {
@@ -310,7 +311,7 @@ impl Mask {
     ///
     /// # Errors
     /// Bytes that are not the postings of these values.
-    pub fn count_each(&self, values: &[GroupValue], bytes: &[Vec<u8>]) -> Result<Vec<u64>> {
+    pub fn count_each(&self, values: &[GroupValue], bytes: &[Bytes]) -> Result<Vec<u64>> {
         let mut counts = Vec::with_capacity(values.len());
         each_posting(values, bytes, |value, posting| {
             counts.push(self.count_posting(posting, value.rows)?);

@@ -12,6 +12,7 @@
 
 use std::ops::Range;
 
+use bytes::Bytes;
 use lakemark_format::error::{FormatError, Result};
 use lakemark_format::key::Key;
 use lakemark_format::leaf::{CountedRows, KeyCount, KeyRows, PackedLeaf};
@@ -83,7 +84,7 @@ impl LeafSearch {
     ///
     /// # Errors
     /// Bytes that are not what the directory says.
-    pub fn find(&self, directory: &SegmentDirectory, part: Range<usize>, bytes: &[Vec<u8>]) -> Result<LeafMatches> {
+    pub fn find(&self, directory: &SegmentDirectory, part: Range<usize>, bytes: &[Bytes]) -> Result<LeafMatches> {
         let mut found = LeafMatches::default();
         let (mut keys, mut decoder, mut taken) = (None, Decoder::default(), 0);
         for (block, bytes) in self.part(directory, part.clone()).zip(bytes) {
@@ -160,7 +161,7 @@ impl LeafMatches {
     ///
     /// # Errors
     /// Bytes that are not the postings; also a row that has two keys.
-    pub fn take_long(&mut self, bytes: &[Vec<u8>], universe: u32) -> Result<()> {
+    pub fn take_long(&mut self, bytes: &[Bytes], universe: u32) -> Result<()> {
         if bytes.len() != self.long.len() {
             return Err(FormatError::invalid("the ranges read", bytes.len(), self.long.len()));
         }

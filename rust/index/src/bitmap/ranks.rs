@@ -9,6 +9,7 @@
 
 use std::ops::Range;
 
+use bytes::Bytes;
 use lakemark_format::error::{FormatError, Result};
 use lakemark_format::segment::encoding::CoarseLevel;
 use lakemark_format::segment::{PostingRef, SegmentDirectory};
@@ -41,7 +42,7 @@ impl Mask {
     ///
     /// # Errors
     /// Bytes that are not the bitmaps of this directory; an encoding with postings.
-    pub fn count_ranks(&self, directory: &SegmentDirectory, bytes: &[Vec<u8>]) -> Result<Vec<u64>> {
+    pub fn count_ranks(&self, directory: &SegmentDirectory, bytes: &[Bytes]) -> Result<Vec<u64>> {
         let wanted = directory.bitmaps.len();
         if bytes.len() != wanted {
             return Err(FormatError::invalid("the ranges read", bytes.len(), wanted));

@@ -14,6 +14,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use bytes::Bytes;
 use lakemark_format::error::{FormatError, Result};
 use lakemark_format::posting::Decoder;
 use lakemark_format::segment::encoding::Encoding;
@@ -109,7 +110,7 @@ impl<'a> Search<'a> {
     ///
     /// # Errors
     /// Bytes that are not what the directory says.
-    pub fn second_ranges(&mut self, first: &[Vec<u8>]) -> Result<Vec<Range<u64>>> {
+    pub fn second_ranges(&mut self, first: &[Bytes]) -> Result<Vec<Range<u64>>> {
         let lists: Vec<PostingRef> = self.lists().collect();
         let wanted = lists.len() + self.blocks.len() + self.leaves.as_ref().map_or(0, LeafSearch::leaf_count);
         if first.len() != wanted {
@@ -163,7 +164,7 @@ impl<'a> Search<'a> {
     /// # Errors
     /// Bytes that are not what the directory says; also a row with two values, or bitmaps that hold more or fewer rows of the
     /// answer than the value blocks count.
-    pub fn finish(mut self, second: &[Vec<u8>]) -> Result<SegmentRows> {
+    pub fn finish(mut self, second: &[Bytes]) -> Result<SegmentRows> {
         if let Some(plan) = &self.bins {
             let t = plan.rows(second, || self.valued_rows(), self.directory.universe)?;
             return Ok(SegmentRows { t, n: self.nulls, opaque: self.opaque });
@@ -212,14 +213,14 @@ impl<'a> Search<'a> {
     }
 
     /// The rows of the postings that are added, or of those that are taken away.
-    fn postings(&self, bytes: &[Vec<u8>], removed: bool) -> Result<RowSet> {
+    fn postings(&self, bytes: &[Bytes], removed: bool) -> Result<RowSet> {
         let pieces = || self.plan.postings.iter().zip(bytes).filter(|(piece, _)| piece.removed == removed);
         let expected: u64 = pieces().flat_map(|(piece, _)| &piece.values).map(|value| u64::from(value.rows)).sum();
         let universe = self.directory.universe;
         let mut rows = PostingCollector(RowSetBuilder::with_capacity(universe, expected));
         let mut decoder = Decoder::default();
         for (piece, bytes) in pieces() {
-            let mut rest = bytes.as_slice();
+            let mut rest = bytes.as_ref();
             for value in &piece.values {
                 let length = value.posting_length as usize;
                 let Some((posting, later)) = rest.split_at_checked(length) else {
@@ -241,7 +242,7 @@ impl<'a> Search<'a> {
     }
 
     /// What the coarse level gives; none where it has no part in the answer.
-    fn base(&self, numbers: &[usize], bytes: &[Vec<u8>]) -> Result<Option<RowSet>> {
+    fn base(&self, numbers: &[usize], bytes: &[Bytes]) -> Result<Option<RowSet>> {
         let bitmaps = numbers.iter().zip(bytes).map(|(number, bytes)| {
             let bitmap = self.directory.bitmaps.get(*number).copied().unwrap_or_default();
             (*number, bitmap, bytes)

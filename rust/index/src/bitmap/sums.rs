@@ -10,6 +10,7 @@
 
 use std::ops::Range;
 
+use bytes::Bytes;
 use lakemark_format::error::{FormatError, Result};
 use lakemark_format::key::{Key, KeyType};
 use lakemark_format::segment::encoding::CoarseLevel;
@@ -81,7 +82,7 @@ impl<'a> DenseSlices<'a> {
     ///
     /// # Errors
     /// Bytes that are not the slices of this segment.
-    pub fn sum(&self, chosen: &Mask, bytes: &[Vec<u8>]) -> Result<u128> {
+    pub fn sum(&self, chosen: &Mask, bytes: &[Bytes]) -> Result<u128> {
         if bytes.len() != self.slices().len() {
             return Err(FormatError::invalid("the ranges read", bytes.len(), self.slices().len()));
         }

@@ -9,6 +9,7 @@
 
 use std::ops::{Bound, Range};
 
+use bytes::Bytes;
 use lakemark_format::error::{FormatError, Result};
 use lakemark_format::filter::{self, Density, FilterShape};
 use lakemark_format::key::Key;
@@ -132,7 +133,7 @@ impl<'a> ZoneSearch<'a> {
     ///
     /// # Errors
     /// Bytes that are not what the directory says.
-    pub fn finish(self, read: &[Vec<u8>]) -> Result<SegmentRows> {
+    pub fn finish(self, read: &[Bytes]) -> Result<SegmentRows> {
         let lists: Vec<PostingRef> = self.lists().collect();
         let expected = self.ranges().len();
         if read.len() != expected {
@@ -178,12 +179,12 @@ enum ZoneRows {
 
 impl FenceVerdict {
     /// Takes the blocks of the zone's filter.
-    fn found<'b>(&self, bytes: &mut impl Iterator<Item = &'b Vec<u8>>) -> ZoneRows {
+    fn found<'b>(&self, bytes: &mut impl Iterator<Item = &'b Bytes>) -> ZoneRows {
         match self {
             Self::Inside => ZoneRows::All,
             Self::Maybe => ZoneRows::Some,
             Self::Probe { shape, hashes, blocks } => {
-                let read: Vec<&Vec<u8>> = bytes.take(blocks.len()).collect();
+                let read: Vec<&Bytes> = bytes.take(blocks.len()).collect();
                 let may_hold = |hash: &u64| {
                     let number = shape.block(*hash);
                     let found = blocks.binary_search_by_key(&number, |block| block.number).ok();
@@ -256,9 +257,9 @@ fn sliced(shape: FilterShape, ranges: &KeyRanges) -> ZoneTest {
 }
 
 /// The zones that may hold one of the keys, a bit for each.
-fn zones_of_slices(test: &SliceTest, bytes: &[Vec<u8>]) -> Vec<u8> {
+fn zones_of_slices(test: &SliceTest, bytes: &[Bytes]) -> Vec<u8> {
     let SliceTest { shape, hashes, slices } = test;
-    let mut found = vec![0u8; bytes.first().map_or(0, Vec::len)];
+    let mut found = vec![0u8; bytes.first().map_or(0, Bytes::len)];
     let slice = |position: u64| slices.binary_search(&position).ok().and_then(|place| bytes.get(place));
     for hash in hashes {
         let mut zones = vec![u8::MAX; found.len()];

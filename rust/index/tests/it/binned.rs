@@ -6,6 +6,7 @@ use arrow::array::{
     ArrayRef, Date32Array, Decimal64Array, Float32Array, Float64Array, Int32Array, Int64Array, StringArray,
 };
 use arrow::array::{TimestampMicrosecondArray, UInt64Array};
+use bytes::Bytes;
 use lakemark_format::key::Key;
 use lakemark_format::{Encoding, bin_block};
 use lakemark_index::bitmap::{BuildError, Search, ValueGroups};
@@ -204,11 +205,13 @@ fn damaged_bins_are_found_or_did_not_matter() {
     for _ in 0..2000 {
         let mut search = Search::new(directory, &test);
         let mut first = segment.read(&search.first_ranges());
-        let damage = |parts: &mut Vec<Vec<u8>>, rng: &mut StdRng| {
+        let damage = |parts: &mut Vec<Bytes>, rng: &mut StdRng| {
             let part = rng.random_range(0..parts.len());
             if !parts[part].is_empty() {
-                let at = rng.random_range(0..parts[part].len());
-                parts[part][at] ^= 1 << rng.random_range(0..8);
+                let mut bytes = parts[part].to_vec();
+                let at = rng.random_range(0..bytes.len());
+                bytes[at] ^= 1 << rng.random_range(0..8);
+                parts[part] = bytes.into();
             }
         };
         if rng.random_bool(0.3) {

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, Float64Array, Int32Array, StringArray};
+use bytes::Bytes;
 use lakemark_format::container::{open_tail, physical_range, read_logical};
 use lakemark_format::key::Key;
 use lakemark_format::segment::encoding::Encoding;
@@ -114,13 +115,14 @@ pub fn build_zoned(
 }
 
 impl Segment {
-    pub fn read(&self, ranges: &[Range<u64>]) -> Vec<Vec<u8>> {
+    pub fn read(&self, ranges: &[Range<u64>]) -> Vec<Bytes> {
         let trailer = open_tail(&self.bytes, self.bytes.len() as u64).unwrap().trailer;
         ranges
             .iter()
             .map(|range| {
                 let pages = physical_range(range.clone(), &trailer);
-                read_logical(&self.bytes[pages.start as usize..pages.end as usize], range.clone(), &trailer).unwrap()
+                let pages = &self.bytes[pages.start as usize..pages.end as usize];
+                read_logical(pages, range.clone(), &trailer).unwrap().into_owned().into()
             })
             .collect()
     }

@@ -127,7 +127,7 @@ fn bytes_of_another_question_are_errors() {
     assert!(mask.count_each(&values, &[]).is_err());
     let mut short = segment.read(&posting_ranges(&values));
     assert_eq!(short.len(), all.len(), "the postings of a block lie together");
-    short[0].pop();
+    short[0] = short[0].slice(1..);
     assert!(mask.count_each(&values, &short).is_err());
 }
 

@@ -177,7 +177,7 @@ fn rows_that_are_null_and_have_keys_are_an_error() {
     let test = Test::Elements(KeyRanges::point(key(2)));
     let mut search = Search::new(&directory, &test);
     let mut first = segment.read(&Search::new(&segment.directory, &test).first_ranges());
-    first[0] = bytes;
+    first[0] = bytes.into();
     let second = search.second_ranges(&first).unwrap();
     assert!(search.finish(&segment.read(&second)).is_err());
 }

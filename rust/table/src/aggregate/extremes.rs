@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, new_null_array};
 use arrow::datatypes::DataType;
+use bytes::Bytes;
 use lakemark_format::key::Key;
 use lakemark_index::bitmap::Mask;
 use lakemark_index::{LiteralKey, decode_keys, is_ambiguous};
@@ -140,7 +141,7 @@ async fn of_cover(
         let bytes = cover.segment.read(&[list_range(list)], counter).await?;
         let mut mask = Mask::new(directory.universe);
         chosen.iter().for_each(|(covered, rows)| mask.insert(covered.base, rows));
-        mask.count(bytes.first().map_or(&[], Vec::as_slice), list).map_err(Damage::corrupt)?
+        mask.count(bytes.first().map_or(&[][..], Bytes::as_ref), list).map_err(Damage::corrupt)?
     };
     let ends = [directory.blocks.first().map(|block| &block.first_key), directory.max_key.as_ref()];
     let unclear = |key: &&Key| is_ambiguous(key, &directory.key_type);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, UInt32Array};
 use arrow::compute::{concat, take};
 use arrow::datatypes::DataType;
+use bytes::Bytes;
 use lakemark_format::column;
 use lakemark_index::bitmap::{Codes, GroupValue, MAX_CODES, Mask, each_posting, posting_ranges};
 use lakemark_index::{LiteralKey, decode_keys, is_ambiguous};
@@ -161,7 +162,7 @@ impl PairJob {
             let list = segment.directory.opaque;
             if list.rows > 0 {
                 let bytes = segment.read(&[list_range(list)], counter).await?;
-                drop_opaque(&mut self.chosen, bytes.first().map_or(&[], Vec::as_slice), list, &segment.directory)?;
+                drop_opaque(&mut self.chosen, bytes.first().map_or(&[][..], Bytes::as_ref), list, &segment.directory)?;
             }
         }
         if self.chosen.len() < before && matches!(self.numbered, Numbered::Constants(_)) {
@@ -237,7 +238,7 @@ impl PairJob {
         }
         if self.counted.allowed.nulls && directory.nulls.rows > 0 {
             let bytes = self.counted.segment.read(&[list_range(directory.nulls)], counter).await?;
-            let bytes = bytes.first().map_or(&[][..], Vec::as_slice);
+            let bytes = bytes.first().map_or(&[][..], Bytes::as_ref);
             numbers.codes.count(bytes, directory.nulls.rows, &mut counts).map_err(Damage::corrupt)?;
             pairs.take(&LiteralKey::Null, &mut counts);
         }
@@ -274,7 +275,7 @@ impl SegmentColumn {
         let nulls = self.segment.directory.nulls;
         if self.allowed.nulls && nulls.rows > 0 {
             let bytes = self.segment.read(&[list_range(nulls)], counter).await?;
-            codes.assign(bytes.first().map_or(&[], Vec::as_slice), nulls.rows, number).map_err(Damage::corrupt)?;
+            codes.assign(bytes.first().map_or(&[][..], Bytes::as_ref), nulls.rows, number).map_err(Damage::corrupt)?;
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, UInt32Array};
 use arrow::compute::{concat, take};
 use arrow::datatypes::DataType;
+use bytes::Bytes;
 use lakemark_format::column;
 use lakemark_format::value_block::MAX_BLOCK_VALUES;
 use lakemark_index::bitmap::{DenseSlices, GroupValue, Mask, ValueGroups, each_posting, posting_ranges};
@@ -166,7 +167,7 @@ struct SelectedSlices<'a> {
     dense: &'a DenseSlices<'a>,
     valued: Mask,
     nulls: Mask,
-    bytes: Vec<Vec<u8>>,
+    bytes: Vec<Bytes>,
 }
 
 impl SelectedSlices<'_> {
@@ -197,7 +198,7 @@ impl SumJob {
             let list = segment.directory.opaque;
             if list.rows > 0 {
                 let bytes = segment.read(&[list_range(list)], counter).await?;
-                drop_opaque(&mut self.chosen, bytes.first().map_or(&[], Vec::as_slice), list, &segment.directory)?;
+                drop_opaque(&mut self.chosen, bytes.first().map_or(&[][..], Bytes::as_ref), list, &segment.directory)?;
             }
         }
         if !self.is_worth_it(&dense) {
@@ -290,7 +291,7 @@ impl SumJob {
                 let nulls = segment.directory.nulls;
                 if allowed.nulls && nulls.rows > 0 {
                     let bytes = segment.read(&[list_range(nulls)], counter).await?;
-                    let posting = bytes.first().map_or(&[][..], Vec::as_slice);
+                    let posting = bytes.first().map_or(&[][..], Bytes::as_ref);
                     slices.add(sums, group, |rows| rows.among(posting, nulls.rows).map_err(Damage::corrupt))?;
                 }
                 if let Some(damage) = damage {

@@ -109,7 +109,7 @@ impl SegmentCursor {
             }
             let values = value_block::decode(&head, &block.first_key, &self.segment.directory.key_type)
                 .map_err(Damage::corrupt)?;
-            let mut rest = postings.as_slice();
+            let mut rest = postings.as_ref();
             for value in values {
                 let split = rest.split_at_checked(value.posting_length as usize);
                 let (posting, later) =

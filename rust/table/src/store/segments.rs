@@ -1,5 +1,6 @@
 //! Opening and reading segments: one read of the tail opens a segment, and searches make coalesced reads.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -160,7 +161,7 @@ impl Segment {
     }
 
     /// Reads logical ranges, checking every page; neighbours are read at once.
-    pub(crate) async fn read(&self, ranges: &[Range<u64>], counter: &ReadCounter) -> Result<Vec<Vec<u8>>, Damage> {
+    pub(crate) async fn read(&self, ranges: &[Range<u64>], counter: &ReadCounter) -> Result<Vec<Bytes>, Damage> {
         let physical: Vec<Range<u64>> =
             ranges.iter().map(|range| physical_range(range.clone(), &self.trailer)).collect();
         let gap = if self.is_local() { LOCAL_GAP_BYTES } else { GAP_BYTES };
@@ -179,7 +180,11 @@ impl Segment {
         for (range, place) in ranges.iter().zip(&physical) {
             let pages =
                 slice_of(&parts, place).ok_or_else(|| Damage::corrupt("the segment is shorter than it should be"))?;
-            logical.push(read_logical(pages, range.clone(), &self.trailer).map_err(Damage::corrupt)?);
+            // Most ranges are within a page, of which they are a part.
+            logical.push(match read_logical(&pages, range.clone(), &self.trailer).map_err(Damage::corrupt)? {
+                Cow::Borrowed(part) => pages.slice_ref(part),
+                Cow::Owned(parts) => parts.into(),
+            });
         }
         Ok(logical)
     }
@@ -192,14 +197,14 @@ struct ReadPart {
 }
 
 /// The bytes of `place` among the parts that were read.
-fn slice_of<'a>(parts: &'a [ReadPart], place: &Range<u64>) -> Option<&'a [u8]> {
+fn slice_of(parts: &[ReadPart], place: &Range<u64>) -> Option<Bytes> {
     if place.is_empty() {
-        return Some(&[]);
+        return Some(Bytes::new());
     }
     let part = parts.get(parts.partition_point(|part| part.start <= place.start).checked_sub(1)?)?;
     let from = usize::try_from(place.start - part.start).ok()?;
     let to = usize::try_from(place.end - part.start).ok()?;
-    part.bytes.get(from..to)
+    (from <= to && to <= part.bytes.len()).then(|| part.bytes.slice(from..to))
 }
 
 /// The ranges in their order; ranges that are within so many bytes of each other become one.

@@ -1,5 +1,6 @@
 //! Zones against the data: the zone of each row must have the row's value, and a zone has as many values as it says.
 
+use bytes::Bytes;
 use lakemark_index::bitmap::ValueRows;
 use lakemark_index::zones::LoadedZones;
 
@@ -16,7 +17,7 @@ pub(super) async fn compare_zones(
 ) -> Result<(), Damage> {
     let Some(zones) = &stored.directory.zones else { return Err(Damage::corrupt("the zones are missing")) };
     let read = stored.read(std::slice::from_ref(&(zones.offset..zones.offset + zones.filter_bytes())), counter).await?;
-    let held = LoadedZones::new(zones, read.first().map_or(&[], Vec::as_slice));
+    let held = LoadedZones::new(zones, read.first().map_or(&[][..], Bytes::as_ref));
     let ends = derived_ends(stored, &zones.rows, places);
     let mut counts = vec![0u32; zones.rows.len()];
     let mut values = SegmentCursor::new(derived, counter).await?;

@@ -2,6 +2,7 @@
 
 use std::vec::IntoIter;
 
+use bytes::Bytes;
 use lakemark_format::bin_block::Bin;
 use lakemark_format::{Key, SegmentDirectory, bin_block};
 use lakemark_index::bitmap::{ValueRows, entries_of_bin};
@@ -18,8 +19,8 @@ struct BinOffsets {
 /// The bins of a block that are still to be taken apart, and the bytes of all of them.
 pub(super) struct SegmentBinCursor {
     bins: IntoIter<Bin>,
-    postings: Vec<u8>,
-    orders: Vec<u8>,
+    postings: Bytes,
+    orders: Bytes,
     /// Where the next bin begins.
     next: BinOffsets,
     universe: u32,
@@ -31,8 +32,8 @@ impl SegmentBinCursor {
         directory: &SegmentDirectory,
         number: usize,
         head: &[u8],
-        postings: Vec<u8>,
-        orders: Vec<u8>,
+        postings: Bytes,
+        orders: Bytes,
     ) -> Result<Self, Damage> {
         let bins = match directory.blocks.get(number) {
             Some(block) => bin_block::decode(head, &block.first_key, &directory.key_type).map_err(Damage::corrupt)?,
