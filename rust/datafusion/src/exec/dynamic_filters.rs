@@ -11,7 +11,7 @@
 mod narrowing;
 mod superset;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
@@ -25,7 +25,7 @@ use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use lakemark_format::column;
 use lakemark_index::{KeyRanges, Leaf, Predicate, Test, Truth, encode_literals};
 use lakemark_table::{
-    GroupCountRequest, GroupCounts, Probe, ProbeOptions, ProbeReport, ReadCost, Snapshot, TopKRequest,
+    GroupCountRequest, GroupCounts, Probe, ProbeOptions, ProbeReport, ReadCost, Snapshot, TopKRequest, ValueCount,
 };
 
 use crate::error::to_engine;
@@ -69,6 +69,15 @@ enum Asked {
     Filter { enough: Option<usize> },
 }
 
+/// One of the keys of a join's filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct KeyOfFilter {
+    /// The identity of the filter.
+    filter: u64,
+    /// The place of the key in it.
+    place: usize,
+}
+
 /// A column that has an index.
 struct IndexedColumn<'a> {
     /// Its whole name.
@@ -87,11 +96,12 @@ impl DynamicProber {
         output: &Schema,
         most_bytes: u64,
     ) -> Result<Option<PrunedScan>> {
+        let needless = self.needless(filters, keys, output).await?;
         let (mut keyed, mut known, mut enough) = (Vec::new(), Vec::new(), None);
         for filter in filters {
             let keys = filter.expression_id().and_then(|filter| keys.get(&filter));
             let asked = match keys {
-                Some(keys) => self.keyed(filter, keys, output, filters.len() == 1).await?,
+                Some(keys) => self.keyed(filter, keys, output, &needless).await?,
                 None => Asked::Filter { enough: None },
             };
             keys.iter().for_each(|keys| keys.remove_reader());
@@ -172,22 +182,58 @@ impl DynamicProber {
         Ok(cut.and_then(|cut| PrunedScan::to(&self.snapshot, cut, None)))
     }
 
-    /// The condition that the columns of a join's filter have one of the keys. Beside other filters, keys that save nothing alone are
-    /// probed, too.
+    /// The keys that are so many that to sort and to search them would save nothing beside the keys of the other filters, by their number
+    /// alone. Few keys are judged by the directories of segments when they are encoded.
+    async fn needless(
+        &self,
+        filters: &[Arc<dyn PhysicalExpr>],
+        keys: &HashMap<u64, Arc<BuildKeys>>,
+        output: &Schema,
+    ) -> Result<HashSet<KeyOfFilter>> {
+        let (mut known, mut are_many) = (Vec::new(), Vec::new());
+        for filter in filters {
+            let Some(id) = filter.expression_id() else { continue };
+            let Some(keys) = keys.get(&id) else { continue };
+            for (place, child) in filter.children().into_iter().enumerate() {
+                let Some(column) = self.column(child, output) else { continue };
+                let Some(KeySample { values, rows }) = keys.sample(place)? else { continue };
+                are_many.push(rows >= MANY_KEYS);
+                known.push((KeyOfFilter { filter: id, place }, column.name, different(&values, rows)?));
+            }
+        }
+        // Index-only values are worth a search for any keys.
+        if !are_many.contains(&true) || self.is_index_only(output) {
+            return Ok(HashSet::new());
+        }
+        let counts: Vec<ValueCount<'_>> =
+            known.iter().map(|(_, column, values)| ValueCount { column, values: *values }).collect();
+        // What is wrong with a segment the search will report.
+        let Ok(worth) = self.snapshot.worth_searching(&counts, &self.reading).await else { return Ok(HashSet::new()) };
+        let judged = known.into_iter().zip(are_many.into_iter().zip(worth));
+        let needless = judged.filter(|(_, (are_many, is_worth))| *are_many && !is_worth);
+        Ok(needless.map(|((key, ..), _)| key).collect())
+    }
+
+    /// The condition that the columns of a join's filter have one of the keys.
     async fn keyed(
         &self,
         filter: &Arc<dyn PhysicalExpr>,
         keys: &BuildKeys,
         output: &Schema,
-        is_alone: bool,
+        needless: &HashSet<KeyOfFilter>,
     ) -> Result<Asked> {
         let enough = self.reads_little(filter, keys, output).await?;
         if enough.is_some() {
             return Ok(Asked::Filter { enough });
         }
+        let id = filter.expression_id().unwrap_or_default();
+        let is_needless = |place: usize| needless.contains(&KeyOfFilter { filter: id, place });
+        let columns: Vec<_> = filter.children().into_iter().map(|child| self.column(child, output)).collect();
+        if columns.iter().enumerate().all(|(place, column)| column.is_none() || is_needless(place)) {
+            return Ok(Asked::Filter { enough });
+        }
         let Some(all) = keys.all()? else { return Ok(Asked::Filter { enough }) };
-        let columns = filter.children().into_iter().map(|child| self.column(child, output));
-        let known = columns.zip(&all).enumerate();
+        let known = columns.into_iter().zip(&all).enumerate();
         let known = known.filter_map(|(place, (column, keys))| Some((place, column?, keys)));
         let (mut names, mut values, mut places) = (Vec::new(), Vec::new(), Vec::new());
         for (place, IndexedColumn { name, data_type }, keys) in known {
@@ -204,7 +250,7 @@ impl DynamicProber {
         let mut each = Vec::new();
         for ((name, held), place) in names.iter().zip(&values).zip(places) {
             // Index-only values are worth a search for any keys.
-            if !self.is_index_only(output) && self.leave_too_much(name, keys, place, is_alone).await? {
+            if is_needless(place) || !self.is_index_only(output) && self.leave_too_much(name, keys, place).await? {
                 continue;
             }
             let Some(points) = encode_literals(&sorted(held)?) else { continue };
@@ -236,20 +282,12 @@ impl DynamicProber {
         Ok(None)
     }
 
-    /// Whether the keys leave so many rows, by their number alone, that sorting and searching them would save nothing.
-    async fn leave_too_much(&self, column: &str, keys: &BuildKeys, place: usize, is_alone: bool) -> Result<bool> {
+    /// Whether the keys are nearly all values of a column.
+    async fn leave_too_much(&self, column: &str, keys: &BuildKeys, place: usize) -> Result<bool> {
         let Ok(Some(values)) = self.snapshot.distinct_values(column).await else { return Ok(false) };
         let nearly_all = values as f64 * NEARLY_ALL;
         let Some(KeySample { values: sample, rows }) = keys.sample(place)? else { return Ok(false) };
-        let are_many = is_alone && rows >= MANY_KEYS;
-        if !are_many && (rows as f64) < nearly_all {
-            return Ok(false);
-        }
-        let different = different(&sample, rows)?;
-        if different >= nearly_all {
-            return Ok(true);
-        }
-        Ok(are_many && matches!(self.snapshot.may_be_worth(column, different, &self.reading).await, Ok(false)))
+        Ok((rows as f64) >= nearly_all && different(&sample, rows)? >= nearly_all)
     }
 
     /// Whether a column of a filter has an index.

@@ -48,7 +48,7 @@ fn columns(output: f64, filter: f64) -> ReadCost {
 }
 
 fn left_out(predicate: &Predicate, guesses: &[Option<LeafEstimate>], reading: &ReadCost) -> Vec<bool> {
-    CostModel { predicate, guesses, reading, cores: 2.0 }.searches_to_skip()
+    CostModel { predicate, guesses, reading, cores: 2.0, unencoded: &[] }.searches_to_skip()
 }
 
 #[test]
@@ -82,7 +82,8 @@ fn stepping_from_row_to_row_is_paid_for_in_each_column() {
     let (share, runs) = (0.001, 9_990.0);
     let read = |count: f64| {
         let (guesses, reading) = ([spread(share)], columns(4.0 * count, 4.0));
-        let question = CostModel { predicate: &leaf("a"), guesses: &guesses, reading: &reading, cores: 1.0 };
+        let question =
+            CostModel { predicate: &leaf("a"), guesses: &guesses, reading: &reading, cores: 1.0, unencoded: &[] };
         let (parts, found) = (question.parts(), question.guesses[0].unwrap().search_cost(1.0));
         question.cost(&parts, 1, ROWS) - found - runs * PLAN_RUN
     };
@@ -126,6 +127,24 @@ fn values_of_one_run_each_follow_each_other() {
     // Rows that lie together need no second search for the columns that are tested in them.
     let both = Predicate::And(vec![leaf("a"), leaf("b")]);
     assert_eq!(left_out(&both, &[sorted(0.005), spread(0.4)], &columns(4.0, 8.0)), [false, true]);
+}
+
+#[test]
+fn rows_in_runs_are_stepped_over_in_as_many_steps() {
+    // 870 rows a value in runs of twelve, each of four bytes: rows anywhere would take twice as many bytes or more.
+    let runs_of = |rows_of_run: f64| {
+        let found = guess(0.026, |rows| Weight { rows, bytes: rows / rows_of_run * 4.0, postings: rows / 870.0 });
+        found.map_or(0.0, |found| found.runs())
+    };
+    let rows = 0.026 * ROWS;
+    assert!((rows / 16.0..rows / 8.0).contains(&runs_of(12.0)), "{}", runs_of(12.0));
+    assert!(runs_of(1.0) >= rows, "{}", runs_of(1.0));
+    // Rows of a tenth of the keys in so few runs need no second search, which would step over fewer of them.
+    let both = Predicate::And(vec![leaf("a"), leaf("b")]);
+    let in_runs = |share: f64| guess(share, |rows| Weight { rows, bytes: rows / 3.0, postings: rows / 870.0 });
+    let keys = guess(0.1, |rows| Weight { rows, bytes: rows * 8.0, postings: rows / 28.0 });
+    let keys = keys.map(|keys| LeafEstimate { packed: true, all: keys.passing.times(10.0), ..keys });
+    assert_eq!(left_out(&both, &[in_runs(0.026), keys], &columns(8.0, 0.0)), [false, true]);
 }
 
 #[test]

@@ -54,9 +54,13 @@ const DECODE_POSTING: f64 = 120.0;
 const BEGIN_SEGMENT: f64 = 2_000.0;
 /// To find the rows of a key of a packed tree, whose leaves are decoded as a whole and mostly without their keys.
 const DECODE_KEY: f64 = 30.0;
+/// The leaves of so many bytes are searched by all cores: twice those of a part.
+const MANY_LEAVES: f64 = 2.0 * (64 << 12) as f64;
 /// Postings of at least so many rows and no more bytes than this are runs. Values that are one run each are in the order of the
 /// rows, so that the runs of neighbouring values are one.
 const RUN_POSTING: f64 = 8.0;
+/// Postings of fewer bytes than this share of what rows anywhere would take are mostly runs.
+const RUNS_SHARE: f64 = 0.6;
 /// What a row that is stepped over costs of decoding it, as the page is decompressed for the others: 0.3 where values are from a
 /// dictionary, 0.8 where they are plain numbers.
 const UNPACK_SHARE: f64 = 0.7;
@@ -157,18 +161,32 @@ impl LeafEstimate {
         let gaps = if self.is_opposite() { self.nulls.bytes.min(self.nulls.rows) } else { 0.0 };
         // Keys in the order of rows take a bit or two each, rows anywhere a byte at least.
         let in_order = self.packed && bytes * 4.0 < rows;
-        let are_runs = in_order || rows >= postings * RUN_POSTING && bytes <= postings * RUN_POSTING;
-        gaps + if are_runs { bytes.min(self.segments as f64) } else { bytes }
+        if in_order || rows >= postings * RUN_POSTING && bytes <= postings * RUN_POSTING {
+            return gaps + bytes.min(self.segments as f64);
+        }
+        // Any row of a leaf counts with all of its bytes.
+        let own = if self.packed { bytes.min(self.all.bytes * rows / self.all.rows.max(1.0)) } else { bytes };
+        let rows_of_segment = self.rows / self.segments.max(1) as f64;
+        // Rows anywhere take as many bits each (Elias and Fano).
+        let apart = (rows_of_segment * postings / rows.max(1.0)).max(1.0).log2() + 2.0;
+        // A posting of one row is no run of several.
+        if rows < postings * 2.0 || own * 8.0 > rows * apart * RUNS_SHARE {
+            return gaps + bytes;
+        }
+        // A run takes a byte for its length, and for the gap before it as many as a number of that size.
+        let gap = (rows_of_segment * postings / (own / 3.0).max(1.0)).max(2.0);
+        gaps + own / (1.0 + (gap.log2() / 7.0).ceil())
     }
 
-    /// A segment is searched by one core.
+    /// A segment is searched by one core, and the leaves of a packed tree by all.
     fn search_cost(&self, cores: f64) -> f64 {
         // Rows without a value are taken away as well.
         let decoded = if self.is_opposite() { self.decoded().plus(self.nulls) } else { self.decoded() };
         let decode = (decoded.rows * DECODE_ROW).min(decoded.bytes * DECODE_BYTE);
         let find = decoded.postings * if self.packed { DECODE_KEY } else { DECODE_POSTING };
         let begin = self.segments as f64 * BEGIN_SEGMENT;
-        (begin + find + decode + decoded.bytes * READ_BYTE) / cores.min(self.segments.max(1) as f64)
+        let shared_by = if self.packed && decoded.bytes > MANY_LEAVES { cores } else { self.segments.max(1) as f64 };
+        (begin + find + decode + decoded.bytes * READ_BYTE) / cores.min(shared_by)
     }
 }
 
@@ -184,27 +202,46 @@ pub(crate) struct SearchPlan {
 }
 
 impl Snapshot {
-    /// Whether a search for so many different values of a column may be cheaper than to read all rows, whichever the values are. Each value
-    /// counts as if it was there and had as many rows as the others. So nothing is known of values that no row has. True if no index knows
-    /// the column.
+    /// For each of several conditions of an AND whether a search for its values is worth what it costs to sort and to encode them as well,
+    /// whichever the values are. Each value counts as if it was there and had as many rows as the others. So nothing is known of values
+    /// that no row has. True where no index knows the column.
     ///
     /// # Errors
     /// A segment cannot be read.
-    pub async fn may_be_worth(&self, column: &str, values: f64, reading: &ReadCost) -> Result<bool> {
-        let Some(known) = self.distinct_values(column).await? else { return Ok(true) };
-        let leaf = Leaf { column: column.to_owned(), test: Test::Ranges(KeyRanges::none()), text: String::new() };
-        let Some(bounds) = guess(self, &searched(self, &leaf), &ReadCounter::default(), false).await else {
-            return Ok(true);
+    pub async fn worth_searching(&self, wanted: &[ValueCount<'_>], reading: &ReadCost) -> Result<Vec<bool>> {
+        let (mut leaves, mut guesses) = (Vec::with_capacity(wanted.len()), Vec::with_capacity(wanted.len()));
+        for ValueCount { column, values } in wanted {
+            let test = Test::Ranges(KeyRanges::none());
+            let leaf = Leaf { column: (*column).to_owned(), test, text: String::new() };
+            let bounds = guess(self, &searched(self, &leaf), &ReadCounter::default(), false).await;
+            let known = self.distinct_values(column).await?;
+            guesses.push(bounds.zip(known).map(|(EstimateBounds { least: none, .. }, known)| {
+                let share = (values / (known as f64).max(1.0)).min(1.0);
+                LeafEstimate { passing: none.all.times(share), ..none }
+            }));
+            leaves.push(Predicate::Leaf(leaf));
+        }
+        let unencoded: Vec<f64> = wanted.iter().map(|wanted| wanted.values).collect();
+        let predicate = Predicate::And(leaves);
+        let model = CostModel {
+            predicate: &predicate,
+            guesses: &guesses,
+            reading,
+            cores: *CORES as f64,
+            unencoded: &unencoded,
         };
-        let none = bounds.least;
-        let share = (values / (known as f64).max(1.0)).min(1.0);
-        let guesses = [Some(LeafEstimate { passing: none.all.times(share), ..none })];
-        let predicate = Predicate::Leaf(leaf);
-        let question = CostModel { predicate: &predicate, guesses: &guesses, reading, cores: *CORES as f64 };
-        let (parts, cost) =
-            (question.parts(), |searched, parts: &[ConjunctCost]| question.cost(parts, searched, none.rows));
-        Ok(values * ENCODE_VALUE + cost(1, &parts) < cost(0, &parts))
+        let skipped = model.searches_to_skip().into_iter().zip(&guesses);
+        Ok(skipped.map(|(skipped, guess)| !skipped || guess.is_none()).collect())
     }
+}
+
+/// How many different values of a column are searched for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ValueCount<'a> {
+    /// The column.
+    pub column: &'a str,
+    /// About how many values.
+    pub values: f64,
 }
 
 /// Weighs the searches of a predicate's leaves.
@@ -227,10 +264,11 @@ pub(super) async fn choose(
         bounds.push(known.or(guess(snapshot, segments, counter, false).await));
     }
     let cores = *CORES as f64;
-    let left_out =
-        |guesses: &[Option<LeafEstimate>]| CostModel { predicate, guesses, reading, cores }.searches_to_skip();
+    let left_out = |guesses: &[Option<LeafEstimate>]| {
+        CostModel { predicate, guesses, reading, cores, unencoded: &[] }.searches_to_skip()
+    };
     let choice = |left_out: Vec<bool>, shares: Vec<Option<f64>>, guesses: &[Option<LeafEstimate>]| {
-        let share_left = CostModel { predicate, guesses, reading, cores }.share_left(&left_out);
+        let share_left = CostModel { predicate, guesses, reading, cores, unencoded: &[] }.share_left(&left_out);
         SearchPlan { skipped: left_out, shares, share_left }
     };
     if let Some(left_out) = decided(&bounds, left_out) {
@@ -346,6 +384,8 @@ pub(super) struct CostModel<'a> {
     pub guesses: &'a [Option<LeafEstimate>],
     pub reading: &'a ReadCost,
     pub cores: f64,
+    /// For each leaf the number of values that have still to be sorted and encoded; nothing where all are.
+    pub unencoded: &'a [f64],
 }
 
 /// A conjunct with its leaves.
@@ -365,9 +405,10 @@ impl CostModel<'_> {
         let rows = self.guesses.iter().flatten().map(|guess| guess.rows).fold(0.0, f64::max);
         if rows < MIN_ROWS {
             // A search for thousands of keys takes longer than reading so few rows.
-            let is_long =
-                |guess: &Option<LeafEstimate>| guess.is_some_and(|guess| guess.search_cost(1.0) > MIN_NANOSECONDS);
-            return self.guesses.iter().map(is_long).collect();
+            let is_long = |(leaf, guess): (usize, &Option<LeafEstimate>)| {
+                guess.is_some_and(|guess| guess.search_cost(1.0) + self.encode_cost(leaf) > MIN_NANOSECONDS)
+            };
+            return self.guesses.iter().enumerate().map(is_long).collect();
         }
         let mut parts = self.parts();
         parts.sort_by(|one, other| one.share.total_cmp(&other.share));
@@ -383,6 +424,11 @@ impl CostModel<'_> {
             }
         }
         skip
+    }
+
+    /// What it takes to sort and to encode the values of a leaf, on one core.
+    fn encode_cost(&self, leaf: usize) -> f64 {
+        self.unencoded.get(leaf).map_or(0.0, |values| values * ENCODE_VALUE)
     }
 
     /// The share of rows that the conjuncts left out are true of; none if nothing is left out, or if the share of a conjunct is unknown.
@@ -408,7 +454,8 @@ impl CostModel<'_> {
             let known = guesses.iter().flatten();
             ConjunctCost {
                 share: share(conjunct, &mut guesses.iter()),
-                search_cost: known.clone().map(|guess| guess.search_cost(self.cores)).sum(),
+                search_cost: known.clone().map(|guess| guess.search_cost(self.cores)).sum::<f64>()
+                    + leaves.clone().map(|leaf| self.encode_cost(leaf)).sum::<f64>(),
                 runs: known.map(LeafEstimate::runs).sum(),
                 certain: conjunct.unknowns().is_empty() && guesses.iter().all(Option::is_some),
                 leaves,
