@@ -1,7 +1,7 @@
 """Measuring engines side by side: interleaved rounds, wall and CPU seconds, bytes read, medians.
 
 All engines run in one process and in turn, so that a noisy minute of the machine falls on all of them. The order
-rotates with the round, and a first round that is not counted warms caches and checks that the answers are equal.
+changes with the round, and a first round that is not counted warms caches and checks that the answers are equal.
 """
 
 from __future__ import annotations
@@ -84,9 +84,16 @@ def measure(run: Callable[[], Any]) -> tuple[Any, Cost]:
 
 
 def in_turn(names: Sequence[str], turn: int) -> list[str]:
-    """The names in the order of a round: each round begins with another one."""
-    first = turn % len(names)
-    return [*names[first:], *names[:first]]
+    """The names in the order of a round, in which each runs behind another one than before (Williams 1949).
+
+    In a circle each would always run behind the same one, which leaves the caches of the processor warm or cold:
+    the engine behind DuckDB took 5% longer than behind itself.
+    """
+    count = len(names)
+    zigzag = [(place + 1) // 2 if place % 2 else -place // 2 for place in range(count)]
+    order = [names[(place + turn) % count] for place in zigzag]
+    # Of an odd number each runs behind half of the others, and behind the other half in the next rounds.
+    return order[::-1] if turn // count % 2 else order
 
 
 def interleave(

@@ -141,6 +141,12 @@ impl<'a> Estimate<'a> {
         }
     }
 
+    /// How many of the requested ranges may hold a key of the segment.
+    #[must_use]
+    pub fn ranges(&self) -> usize {
+        self.asked
+    }
+
     /// Rows of the segment.
     #[must_use]
     pub fn rows(&self) -> f64 {

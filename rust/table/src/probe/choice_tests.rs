@@ -22,6 +22,7 @@ fn guess(share: f64, weight: impl Fn(f64) -> Weight) -> Option<LeafEstimate> {
         nulls,
         rows: ROWS,
         segments: 8,
+        ranges: 1.0,
         packed: false,
     })
 }
@@ -127,6 +128,19 @@ fn values_of_one_run_each_follow_each_other() {
     // Rows that lie together need no second search for the columns that are tested in them.
     let both = Predicate::And(vec![leaf("a"), leaf("b")]);
     assert_eq!(left_out(&both, &[sorted(0.005), spread(0.4)], &columns(4.0, 8.0)), [false, true]);
+}
+
+#[test]
+fn keys_anywhere_are_as_many_runs_though_keys_are_in_the_order_of_rows() {
+    // Four rows a key, in the order of rows: a tenth of the keys is one range, or as many ranges as keys.
+    let keys = |ranges: f64| {
+        let found = guess(0.1, |rows| Weight { rows, bytes: rows * 0.03, postings: rows / 4.0 });
+        found.map(|found| LeafEstimate { packed: true, ranges, ..found })
+    };
+    let runs = |ranges: f64| keys(ranges).map_or(0.0, |keys| keys.runs());
+    assert_eq!([runs(1.0), runs(250_000.0)], [8.0, 250_000.0]);
+    let of = |ranges: f64| left_out(&leaf("a"), &[keys(ranges)], &columns(16.0, 0.0));
+    assert_eq!([of(1.0), of(250_000.0)], [[false], [true]]);
 }
 
 #[test]

@@ -104,6 +104,8 @@ pub(super) struct LeafEstimate {
     pub rows: f64,
     /// Segments that would be searched.
     pub segments: usize,
+    /// Ranges of keys that are requested, in all segments.
+    pub ranges: f64,
     /// Whether all of the segments are packed trees.
     pub packed: bool,
 }
@@ -162,7 +164,8 @@ impl LeafEstimate {
         // Keys in the order of rows take a bit or two each, rows anywhere a byte at least.
         let in_order = self.packed && bytes * 4.0 < rows;
         if in_order || rows >= postings * RUN_POSTING && bytes <= postings * RUN_POSTING {
-            return gaps + bytes.min(self.segments as f64);
+            // Rows of a range follow each other, and those of another one are elsewhere.
+            return gaps + self.ranges.max(self.segments as f64).min(bytes.max(postings));
         }
         // Any row of a leaf counts with all of its bytes.
         let own = if self.packed { bytes.min(self.all.bytes * rows / self.all.rows.max(1.0)) } else { bytes };
@@ -217,7 +220,7 @@ impl Snapshot {
             let known = self.distinct_values(column).await?;
             guesses.push(bounds.zip(known).map(|(EstimateBounds { least: none, .. }, known)| {
                 let share = (values / (known as f64).max(1.0)).min(1.0);
-                LeafEstimate { passing: none.all.times(share), ..none }
+                LeafEstimate { passing: none.all.times(share), ranges: *values, ..none }
             }));
             leaves.push(Predicate::Leaf(leaf));
         }
@@ -358,7 +361,8 @@ async fn guess(
             };
             let packed = opened.directory.encoding == Encoding::Packed;
             let (all, nulls, rows) = (estimate.all(), estimate.nulls(), estimate.rows());
-            let guess = |passing| LeafEstimate { passing, all, nulls, rows, segments: 1, packed };
+            let ranges = estimate.ranges() as f64;
+            let guess = |passing| LeafEstimate { passing, all, nulls, rows, segments: 1, ranges, packed };
             Some(EstimateBounds { least: guess(least), most: guess(most) })
         })
         .buffer_unordered(CONCURRENT_SEGMENTS)
@@ -371,6 +375,7 @@ async fn guess(
         nulls: one.nulls.plus(other.nulls),
         rows: one.rows + other.rows,
         segments: one.segments + other.segments,
+        ranges: one.ranges + other.ranges,
         packed: one.packed && other.packed,
     };
     found
