@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import types as t
 
 import lakemark
-from spark_tables import add_file, create_indexes, plan_of, same_rows, write_folder
+from spark_tables import add_file, create_indexes, plan_of, same_rows, settings, write_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 INDEXED = ("id", "k", "city", "price", "day", "at", "paid")
 
@@ -61,6 +61,24 @@ def test_a_field_of_a_struct_can_be_asked_for(spark: SparkSession, folder: Path)
 def test_sql_reads_a_view_of_the_table(spark: SparkSession, folder: Path) -> None:
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v USING lakemark OPTIONS (path '{folder}')")
     assert spark.sql("SELECT sum(id), count(city) FROM v WHERE k = 7").collect() == [(66_733, 75)]
+
+
+def test_equal_parts_of_a_query_are_computed_once(spark: SparkSession, folder: Path) -> None:
+    spark.read.format("lakemark").load(str(folder)).createOrReplaceTempView("ours")
+    spark.read.parquet(str(folder)).createOrReplaceTempView("theirs")
+
+    def joined(table: str, least: int) -> DataFrame:
+        one, other = (
+            f"(SELECT city, max(amount * id) AS most FROM {table} WHERE k > {bound} GROUP BY city)"
+            for bound in (3, least)
+        )
+        return spark.sql(f"SELECT a.city, a.most, b.most FROM {one} a JOIN {other} b ON a.city = b.city")
+
+    with settings(spark, adaptive_enabled="false"):
+        for least, is_reused in ((3, True), (4, False)):
+            ours, theirs = joined("ours", least), joined("theirs", least)
+            assert ("ReusedExchange" in plan_of(ours)) == ("ReusedExchange" in plan_of(theirs)) == is_reused
+            assert same_rows(ours, theirs)
 
 
 def test_a_glob_with_a_store_elsewhere(spark: SparkSession, tmp_path: Path) -> None:

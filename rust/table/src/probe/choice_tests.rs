@@ -257,7 +257,9 @@ fn a_search_that_finds_all_values_is_left_out_where_many_rows_have_none() {
     // A twentieth of the rows have no value: to leave them out takes a mask over all others.
     let all = Weight { rows: ROWS * 0.95, bytes: ROWS * 0.95, postings: 12.0 };
     let nulls = Weight { rows: ROWS * 0.05, bytes: ROWS * 0.05, postings: 1.0 };
-    let guess = |nulls: Weight| Some(LeafEstimate { passing: all, all, nulls, rows: ROWS, segments: 1, packed: false });
+    let guess = |nulls: Weight| {
+        Some(LeafEstimate { passing: all, all, nulls, rows: ROWS, segments: 1, ranges: 1.0, packed: false })
+    };
     assert_eq!(left_out(&leaf("a"), &[guess(nulls)], &columns(8.0, 0.0)), [true]);
     // In one run they are stepped over.
     assert_eq!(left_out(&leaf("a"), &[guess(Weight { bytes: 8.0, ..nulls })], &columns(8.0, 0.0)), [false]);

@@ -1,6 +1,7 @@
 package io.lakemark.spark.read;
 
 import java.io.Serializable;
+import java.util.Arrays;
 import java.util.List;
 import org.apache.spark.sql.connector.read.InputPartition;
 
@@ -20,6 +21,18 @@ record LakemarkInputPartition(List<Input> inputs, long rows, long bytes) impleme
    * @param body the input as the native side wrote it
    * @param attachment the rows that are sent with the task, as the native side wrote them
    */
-  @SuppressWarnings("ArrayRecordComponent") // Nobody compares these.
-  record Input(String body, byte[] attachment) implements Serializable {}
+  @SuppressWarnings("ArrayRecordComponent") // Compared by content.
+  record Input(String body, byte[] attachment) implements Serializable {
+    @Override
+    public boolean equals(Object other) {
+      return other instanceof Input input
+          && body.equals(input.body)
+          && Arrays.equals(attachment, input.attachment);
+    }
+
+    @Override
+    public int hashCode() {
+      return 31 * body.hashCode() + Arrays.hashCode(attachment);
+    }
+  }
 }

@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.function.Function;
@@ -171,6 +172,23 @@ public final class LakemarkScan
   /** Bytes of a row as Spark guesses them of its own tables, by the types alone. */
   private static double width(StructType columns) {
     return 8.0 + columns.defaultSize();
+  }
+
+  /**
+   * Scans of the same tasks give the same rows, so that Spark computes what is above them once and
+   * reuses its exchange. What Spark learns while a query runs it compares by itself.
+   */
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof LakemarkScan scan
+        && pushed.equals(scan.pushed)
+        && columns.equals(scan.columns)
+        && planned.hasTasksOf(scan.planned);
+  }
+
+  @Override
+  public int hashCode() {
+    return Objects.hash(pushed, columns, planned.scan());
   }
 
   @Override

@@ -66,6 +66,11 @@ record ScanPlan(
         root.get("reportText").asText());
   }
 
+  /** Whether its tasks read the same rows. What it cost to plan them may differ. */
+  boolean hasTasksOf(ScanPlan other) {
+    return scan.equals(other.scan) && splits.equals(other.splits);
+  }
+
   /** Row groups of the files that the indexes know. */
   long rowGroupsTotal() {
     return report.get("row_groups_total").asLong();

@@ -4,13 +4,17 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 import static java.util.stream.Collectors.joining;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.lakemark.spark.read.LakemarkInputPartition.Input;
 import java.nio.ByteBuffer;
 import java.util.List;
+import java.util.Map;
+import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.Set;
+import org.apache.spark.sql.types.StructType;
 import org.junit.jupiter.api.Test;
 
 class ScanPlanTest {
@@ -32,13 +36,23 @@ class ScanPlanTest {
        "bufferedRows": 7}""";
 
   private static ScanPlan parse(String json) {
+    return parse(json, new byte[] {7, 8, 9});
+  }
+
+  private static ScanPlan parse(String json, byte[] attached) {
     byte[] text = json.getBytes(UTF_8);
     return ScanPlan.parse(
-        ByteBuffer.allocate(Integer.BYTES + text.length + 3)
+        ByteBuffer.allocate(Integer.BYTES + text.length + attached.length)
             .putInt(text.length)
             .put(text)
-            .put(new byte[] {7, 8, 9})
+            .put(attached)
             .array());
+  }
+
+  private static LakemarkScan scan(String filter, StructType columns, ScanPlan plan) {
+    PushedDown pushed = new PushedDown("t", List.of(filter), List.of(), -1, "");
+    return new LakemarkScan(
+        pushed, columns, columns, plan, Map.of(), List.of(), keys -> Optional.empty());
   }
 
   private static List<String> bodies(ScanPlan plan) {
@@ -71,6 +85,27 @@ class ScanPlanTest {
     assertArrayEquals(new byte[] {7, 8}, attachment(plan, 1, 0));
     assertArrayEquals(new byte[0], attachment(plan, 1, 1));
     assertArrayEquals(new byte[] {9}, attachment(plan, 2, 0));
+  }
+
+  @Test
+  void scansOfTheSameTasksAreEqualWhateverTheyCostToPlan() {
+    String text = PLAN.formatted("10");
+    StructType columns = new StructType().add("k", "int");
+    LakemarkScan scan = scan("k = 7", columns, parse(text));
+    String cheaper = text.replace("\"index_bytes_read\": 99", "\"index_bytes_read\": 0");
+    LakemarkScan again = scan("k = 7", new StructType().add("k", "int"), parse(cheaper));
+    assertEquals(scan, again);
+    assertEquals(scan.hashCode(), again.hashCode());
+    for (LakemarkScan other :
+        List.of(
+            scan("k = 8", columns, parse(text)),
+            scan("k = 7", columns.add("s", "string"), parse(text)),
+            scan("k = 7", columns, parse(text.replace("\"b\"", "\"B\""))),
+            scan("k = 7", columns, parse(text.replace("\"S\"", "\"T\""))),
+            scan("k = 7", columns, parse(text, new byte[] {7, 8, 0})),
+            scan("k = 7", columns, parse(text).limited(10)))) {
+      assertNotEquals(scan, other);
+    }
   }
 
   @Test
