@@ -22,7 +22,7 @@ use crate::error::Result;
 /// assert_eq!(opened.directory, Some(b"directory".as_slice()));
 /// let pages = physical_range(start..end, &opened.trailer);
 /// let pages = &file[pages.start as usize..pages.end as usize];
-/// assert_eq!(read_logical(pages, start..end, &opened.trailer)?, b"payload");
+/// assert_eq!(&*read_logical(pages, start..end, &opened.trailer)?, b"payload");
 /// # Ok::<(), lakemark_format::FormatError>(())
 /// ```
 #[derive(Debug)]
