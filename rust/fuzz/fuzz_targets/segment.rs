@@ -2,6 +2,8 @@
 //! random bytes would hardly ever pass those.
 #![no_main]
 
+use std::borrow::Cow;
+
 use libfuzzer_sys::fuzz_target;
 
 use lakemark_format::leaf::{KeyRows, PackedLeaf};
@@ -218,4 +220,5 @@ fn logical(bytes: &[u8], trailer: &Trailer, offset: u64, length: u64) -> Result<
         range,
         trailer,
     )
+    .map(Cow::into_owned)
 }
