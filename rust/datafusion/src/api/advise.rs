@@ -21,9 +21,9 @@ use crate::sql::session::LakemarkSession;
 use crate::sql::statement::Statement;
 
 /// Aggregates that indexes answer without a row being read.
-const TOLD: [&str; 3] = ["count", "min", "max"];
+const INDEX_ONLY: [&str; 3] = ["count", "min", "max"];
 /// Those that they answer for exact numbers.
-const TOLD_EXACT: [&str; 2] = ["sum", "avg"];
+const INDEX_ONLY_IF_EXACT: [&str; 2] = ["sum", "avg"];
 
 /// Joins with more rows than these are not looked at for advice.
 const MOST_JOINED_ROWS: usize = 10_000_000;
@@ -224,7 +224,11 @@ fn collect<'p>(plan: &'p LogicalPlan, above: ScanParents<'p>, scans: &mut Vec<Fo
             collect(&alias.input, ScanParents { joined, ..above }, scans);
         }
         LogicalPlan::Aggregate(aggregate) => {
-            collect(&aggregate.input, ScanParents { aggregated: is_told(aggregate), ..ScanParents::default() }, scans);
+            collect(
+                &aggregate.input,
+                ScanParents { aggregated: is_index_only(aggregate), ..ScanParents::default() },
+                scans,
+            );
         }
         LogicalPlan::Join(join) => {
             for Side { plan, joined } in sides(join, &above.joined) {
@@ -324,19 +328,19 @@ fn single(plan: &LogicalPlan) -> Option<SingleScan<'_>> {
     }
 }
 
-fn is_told(aggregate: &Aggregate) -> bool {
+fn is_index_only(aggregate: &Aggregate) -> bool {
     let columns_only = aggregate.group_expr.iter().all(|expr| matches!(expr, Expr::Column(_)));
     let is_exact =
         |expr: &Expr| expr.get_type(aggregate.input.schema()).is_ok_and(|kind| kind.is_integer() || kind.is_decimal());
-    let is_told = |expr: &Expr| match expr.clone().unalias() {
+    let is_index_only = |expr: &Expr| match expr.clone().unalias() {
         Expr::AggregateFunction(function) => {
             let name = function.func.name();
-            let exact = TOLD_EXACT.contains(&name) && function.params.args.iter().all(is_exact);
-            (exact || TOLD.contains(&name)) && function.params.filter.is_none()
+            let exact = INDEX_ONLY_IF_EXACT.contains(&name) && function.params.args.iter().all(is_exact);
+            (exact || INDEX_ONLY.contains(&name)) && function.params.filter.is_none()
         }
         _ => false,
     };
-    columns_only && aggregate.aggr_expr.iter().all(is_told)
+    columns_only && aggregate.aggr_expr.iter().all(is_index_only)
 }
 
 fn use_of(scan: &TableScan, above: &ScanParents<'_>, snapshot: &Snapshot) -> QueryUse {

@@ -8,7 +8,7 @@
 //! translated is left out of an AND. Filters only get narrower, so that an old one gives a superset, too. And nothing waits for a filter to
 //! be finished. A join whose other side is read ahead of time has no filter yet, and the scan then reads what was planned.
 
-mod narrowing;
+mod pruned_scan;
 mod superset;
 
 use std::collections::{HashMap, HashSet};
@@ -33,7 +33,7 @@ use crate::exec::build_keys::{BuildKeys, KeySample, different, without_nulls};
 use crate::expr::fields::type_of;
 use crate::expr::translate::translate;
 
-use narrowing::PrunedScan;
+use pruned_scan::PrunedScan;
 use superset::{lists_keys, superset};
 
 /// If keys have this share of the values of a column, they leave out too few rows to be worth their search.
@@ -122,7 +122,7 @@ impl DynamicProber {
         if matches!(predicate, Predicate::Const(Truth::True)) || predicate.leaves().is_empty() {
             return Ok(None);
         }
-        if let Some(pruned) = self.told_alone(&predicate, output, most_bytes).await? {
+        if let Some(pruned) = self.index_only_alone(&predicate, output, most_bytes).await? {
             return Ok(Some(pruned));
         }
         // No later query is likely to probe the same thousands of keys.
@@ -130,8 +130,8 @@ impl DynamicProber {
         let reading = ReadCost { limit: enough.map(|rows| rows as f64), ..self.reading };
         let options = ProbeOptions { reading: Some(reading), selection_cache, ..ProbeOptions::default() };
         let probe = self.snapshot.probe(&predicate, &options).await.map_err(to_engine)?;
-        let told = self.told(&predicate, &probe, output).await?;
-        Ok(PrunedScan::to(&self.snapshot, probe, told))
+        let index_only = self.index_only_values(&predicate, &probe, output).await?;
+        Ok(PrunedScan::to(&self.snapshot, probe, index_only))
     }
 
     /// Whether a scan gives one column alone of all rows, so that its values may be index-only.
@@ -140,25 +140,35 @@ impl DynamicProber {
     }
 
     /// The test of the only column that a scan gives, if its values may be index-only for the rows that have the keys of a join.
-    fn told_test<'a>(&self, asked: &'a Predicate, output: &Schema) -> Option<&'a Leaf> {
+    fn index_only_test<'a>(&self, asked: &'a Predicate, output: &Schema) -> Option<&'a Leaf> {
         let (Predicate::Leaf(leaf), [field]) = (asked, output.fields().as_ref()) else { return None };
         (leaf.column == *field.name() && self.is_index_only(output)).then_some(leaf)
     }
 
     /// Index-only values of all rows, so that nothing is left to read; none where the index cannot give them.
-    async fn told_alone(&self, asked: &Predicate, output: &Schema, most_bytes: u64) -> Result<Option<PrunedScan>> {
-        let Some(leaf) = self.told_test(asked, output) else { return Ok(None) };
+    async fn index_only_alone(
+        &self,
+        asked: &Predicate,
+        output: &Schema,
+        most_bytes: u64,
+    ) -> Result<Option<PrunedScan>> {
+        let Some(leaf) = self.index_only_test(asked, output) else { return Ok(None) };
         let Some(nothing) = PrunedScan::to_nothing(&self.snapshot) else { return Ok(None) };
-        let tally = self.snapshot.tally_alone(leaf, most_bytes).await.map_err(to_engine)?;
-        Ok(tally.map(|GroupCounts { parts, index_reads, index_bytes_read, .. }| {
+        let counts = self.snapshot.group_counts_alone(leaf, most_bytes).await.map_err(to_engine)?;
+        Ok(counts.map(|GroupCounts { parts, index_reads, index_bytes_read, .. }| {
             let report = ProbeReport { index_reads, index_bytes_read, ..ProbeReport::default() };
-            nothing.telling(parts, report)
+            nothing.with_index_only(parts, report)
         }))
     }
 
     /// Index-only values of the rows that have the keys of a join, if a scan gives nothing but these keys. No data is read for these rows.
-    async fn told(&self, asked: &Predicate, probe: &Probe, output: &Schema) -> Result<Option<GroupCounts>> {
-        let Some(leaf) = self.told_test(asked, output) else { return Ok(None) };
+    async fn index_only_values(
+        &self,
+        asked: &Predicate,
+        probe: &Probe,
+        output: &Schema,
+    ) -> Result<Option<GroupCounts>> {
+        let Some(leaf) = self.index_only_test(asked, output) else { return Ok(None) };
         let columns = std::slice::from_ref(&leaf.column);
         let request = GroupCountRequest {
             columns,

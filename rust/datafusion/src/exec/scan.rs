@@ -2,7 +2,7 @@
 //!
 //! It has no child that an optimizer could see. Row positions are only valid for the scan that they were computed for, and nothing may come
 //! between. Limits and dynamic filters (of joins and top-k) are handed on to the scans inside, which prune by statistics. What the index
-//! knows of dynamic filters narrows those scans when they begin (see [`crate::exec::dynamic_filters`]). Filters come by the rule of
+//! knows of dynamic filters prunes those scans when they begin (see [`crate::exec::dynamic_filters`]). Filters come by the rule of
 //! [`PositionalPushdown`](crate::PositionalPushdown) and by no other way. DataFusion's own rule may hand a scan the filter of another
 //! table.
 
@@ -94,7 +94,7 @@ pub struct LakemarkScanExec {
     first_rows: Option<TopKRequest>,
     /// The scans inside, as the filters left them when the first partition was asked for a row. All partitions take the same ones, since
     /// the partitions of a scan may share its files.
-    narrowed: Arc<OnceCell<InnerScans>>,
+    pruned: Arc<OnceCell<InnerScans>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -124,7 +124,7 @@ impl LakemarkScanExec {
             filters: Vec::new(),
             keys: HashMap::new(),
             first_rows: None,
-            narrowed: Arc::default(),
+            pruned: Arc::default(),
             properties,
             metrics,
         }
@@ -153,7 +153,7 @@ impl LakemarkScanExec {
 
     /// The scans inside, cut down to the rows that the filters let through as they are now. If only the first rows in an order are needed,
     /// the scans are cut down to these, too.
-    async fn narrow(&self, context: &TaskContext) -> Result<InnerScans> {
+    async fn prune(&self, context: &TaskContext) -> Result<InnerScans> {
         let mut inner = self.planned();
         let Some(prober) = &self.parts.prober else { return Ok(inner) };
         let mut pruned_scans = Vec::new();
@@ -186,7 +186,7 @@ impl LakemarkScanExec {
         mut change: impl FnMut(&Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>,
     ) -> Result<Self> {
         let mut changed = self.clone();
-        changed.narrowed = Arc::default();
+        changed.pruned = Arc::default();
         changed.parts.exact = self.parts.exact.as_ref().map(&mut change).transpose()?;
         changed.parts.recheck = self.parts.recheck.as_ref().map(&mut change).transpose()?;
         changed.parts.buffered = self.parts.buffered.iter().map(&mut change).collect::<Result<_>>()?;
@@ -216,7 +216,7 @@ impl LakemarkScanExec {
         let is_known = self.parts.prober.as_ref().is_some_and(|prober| prober.snapshot.is_indexed(&column));
         let SortOptions { descending, nulls_first } = order;
         let first_rows = Some(TopKRequest { column, descending, nulls_first, rows });
-        (is_known && self.parts.fetch.is_none()).then(|| Self { first_rows, narrowed: Arc::default(), ..self.clone() })
+        (is_known && self.parts.fetch.is_none()).then(|| Self { first_rows, pruned: Arc::default(), ..self.clone() })
     }
 
     /// The same scan with filters whose values are known when the query runs: those that operators above learn, and conditions on what a
@@ -236,10 +236,10 @@ impl LakemarkScanExec {
         if filters.is_empty() || self.parts.fetch.is_some() {
             return Ok(None);
         }
-        let mut narrowed = self.with_inner(|plan| hand_on(plan, &filters, phase, config))?;
-        narrowed.filters.extend(filters);
-        narrowed.filtered = true;
-        Ok(Some(narrowed))
+        let mut changed = self.with_inner(|plan| hand_on(plan, &filters, phase, config))?;
+        changed.filters.extend(filters);
+        changed.filtered = true;
+        Ok(Some(changed))
     }
 
     /// An expression over the output's columns with the names that these have in the table.

@@ -65,9 +65,9 @@ impl ScanProbe {
     pub(crate) async fn for_index_only(
         &self,
         options: ProbeOptions,
-        told: IndexOnlyCost,
+        index_only: IndexOnlyCost,
     ) -> lakemark_table::Result<Reprobed> {
-        let reading = options.reading.map(|reading| ReadCost { index_only: Some(told), ..reading });
+        let reading = options.reading.map(|reading| ReadCost { index_only: Some(index_only), ..reading });
         let probe = self.snapshot.probe(&self.predicate, &ProbeOptions { reading, ..options }).await?;
         let files: Vec<FileProbe> = probe.files.into_iter().map(exact_or_unknown).collect();
         let (snapshot, schema) = (Arc::clone(&self.snapshot), Arc::clone(&self.schema));

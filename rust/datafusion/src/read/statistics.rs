@@ -258,12 +258,12 @@ fn believed(mut statistics: Statistics, footer: &ParquetMetaData, columns: &Sche
         column.distinct_count = column.distinct_count.to_inexact();
         let mut has_bounds = true;
         if let Some(leaf) = leaves.get(field.name().as_str()) {
-            let told: Vec<_> = footer.row_groups().iter().map(|group| group.column(*leaf)).collect();
-            if !told.iter().all(|group| nulls_of(group).is_some()) {
+            let chunks: Vec<_> = footer.row_groups().iter().map(|group| group.column(*leaf)).collect();
+            if !chunks.iter().all(|group| nulls_of(group).is_some()) {
                 column.null_count = Precision::Absent;
             }
             has_bounds = described.column(*leaf).physical_type() != PhysicalType::INT96
-                && told.iter().all(|group| has_bounds_or_nulls(group));
+                && chunks.iter().all(|group| has_bounds_or_nulls(group));
         }
         let value_type = value_type(field.data_type());
         for bound in [&mut column.min_value, &mut column.max_value] {
@@ -291,7 +291,7 @@ fn nulls_of(group: &ColumnChunkMetaData) -> Option<u64> {
 }
 
 fn has_bounds_or_nulls(group: &ColumnChunkMetaData) -> bool {
-    let has_bounds = |told: &ParquetStatistics| told.min_bytes_opt().is_some() && told.max_bytes_opt().is_some();
+    let has_bounds = |of: &ParquetStatistics| of.min_bytes_opt().is_some() && of.max_bytes_opt().is_some();
     group.statistics().is_some_and(has_bounds)
         || nulls_of(group).is_some_and(|nulls| nulls as i64 == group.num_values())
 }

@@ -6,10 +6,10 @@ use lakemark_datafusion::LakemarkSession;
 use tempfile::TempDir;
 
 use crate::fixture::{
-    FILE_ROWS, Ran, answering, batch, both, create_indexes, folder, metric, ran, rows, scans, told, write,
+    FILE_ROWS, Ran, answering, answering_metric, batch, both, create_indexes, folder, metric, ran, rows, scans, write,
 };
 
-/// A session that does not look into footers, which tell bounds and counts, too.
+/// A session that does not look into footers, which have bounds and counts, too.
 async fn session(folder: &Path) -> LakemarkSession {
     let session = crate::fixture::session(folder).await;
     session.sql("SET datafusion.execution.collect_statistics = false").await.unwrap().collect().await.unwrap();
@@ -19,7 +19,7 @@ async fn session(folder: &Path) -> LakemarkSession {
 /// Runs a statement that the index has to answer on its own, and checks it against a scan.
 async fn from_the_index_alone(session: &LakemarkSession, sql: &str) -> Vec<String> {
     let plan = ran(session, sql).await.plan;
-    assert!(told(&plan, "files_index_only") > 0, "{sql}");
+    assert!(answering_metric(&plan, "files_index_only") > 0, "{sql}");
     assert_eq!(metric(&plan, "bytes_scanned"), 0, "{sql}");
     let (with, without) = both(session, sql).await;
     assert_eq!(with, without, "{sql}");
@@ -50,8 +50,8 @@ async fn extremes_and_counts_come_from_directories() {
         assert_eq!(from_the_index_alone(&session, sql).await, [expected], "{sql}");
     }
     let plan = ran(&session, "SELECT min(k), max(k) FROM t").await.plan;
-    assert_eq!(told(&plan, "values"), 0, "directories alone");
-    assert_eq!(told(&plan, "index_reads"), 0, "directories are remembered");
+    assert_eq!(answering_metric(&plan, "values"), 0, "directories alone");
+    assert_eq!(answering_metric(&plan, "index_reads"), 0, "directories are remembered");
 }
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn planning_asks_the_index_nothing() {
     let frame = session.sql("SELECT k, count(*) FROM t GROUP BY k").await.unwrap();
     let plan = frame.create_physical_plan().await.unwrap();
     assert_eq!(answering(&plan).len(), 1);
-    assert_eq!((told(&plan, "index_reads"), metric(&plan, "index_reads")), (0, 0));
+    assert_eq!((answering_metric(&plan, "index_reads"), metric(&plan, "index_reads")), (0, 0));
 }
 
 #[tokio::test]
@@ -95,8 +95,8 @@ async fn groups_are_counted_by_value() {
         }
     }
     let plan = ran(&session, "SELECT k, count(*) FROM t GROUP BY k").await.plan;
-    assert_eq!(told(&plan, "values"), 11, "10 values and NULL");
-    assert!(told(&plan, "index_bytes_read") > 0);
+    assert_eq!(answering_metric(&plan, "values"), 11, "10 values and NULL");
+    assert!(answering_metric(&plan, "index_bytes_read") > 0);
 }
 
 #[tokio::test]
@@ -152,7 +152,7 @@ async fn groups_of_two_columns_are_counted_by_posting() {
     for sql in ["SELECT id, \"Mixed Case\", count(*) FROM t GROUP BY 1, 2", "SELECT id + k, count(*) FROM t GROUP BY 1"]
     {
         let plan = ran(&session, sql).await.plan;
-        assert_eq!(told(&plan, "files_index_only"), 0, "{sql}");
+        assert_eq!(answering_metric(&plan, "files_index_only"), 0, "{sql}");
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without, "{sql}");
     }
@@ -171,7 +171,7 @@ async fn what_the_index_does_not_know_is_read_and_added() {
         "SELECT k % 2, count(*) FROM t WHERE b GROUP BY k % 2",
     ] {
         let plan = ran(&session, sql).await.plan;
-        assert_eq!(told(&plan, "files_index_only"), 2, "{sql}");
+        assert_eq!(answering_metric(&plan, "files_index_only"), 2, "{sql}");
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without, "{sql}");
     }
@@ -345,14 +345,14 @@ async fn explain_analyze_shows_that_the_index_answered() {
 }
 
 #[tokio::test]
-async fn groups_by_a_cast_are_told_whatever_the_session_remembers() {
+async fn groups_by_a_cast_are_index_only_whatever_the_session_remembers() {
     let folder = folder(2);
     create_indexes(folder.path(), &["k"]).await;
     let session = crate::fixture::session(folder.path()).await;
     let sql = "SELECT s, count(*) FROM (SELECT CAST(k AS VARCHAR) AS s FROM t) AS u GROUP BY s";
     for _ in 0..2 {
         let Ran { plan, rows: count } = ran(&session, sql).await;
-        assert_eq!((told(&plan, "files_index_only"), count), (2, 11));
+        assert_eq!((answering_metric(&plan, "files_index_only"), count), (2, 11));
         // From now on the session knows the bounds of every column.
         rows(&session, "SELECT sum(id) FROM t WHERE id > 5").await;
         rows(&session, "SELECT a.id FROM t AS a JOIN t AS b ON a.id = b.id WHERE a.k > 3 AND b.s <> 'x'").await;

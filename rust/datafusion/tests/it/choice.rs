@@ -12,7 +12,7 @@ use lakemark_table::Reason;
 use parquet::arrow::ArrowWriter;
 use tempfile::TempDir;
 
-use crate::fixture::{Opened, Ran, both, create_indexes, metric, open, ran, rows, scans, session, told};
+use crate::fixture::{Opened, Ran, answering_metric, both, create_indexes, metric, open, ran, rows, scans, session};
 
 const ROWS: usize = 400_000;
 
@@ -98,7 +98,7 @@ async fn a_count_is_made_of_the_indexes_whatever_its_share() {
     assert!(report.leaves.iter().all(|leaf| leaf.reason.is_none() && leaf.rows.is_some()), "{report}");
 }
 
-/// A scan leaves these searches out; values that indexes tell need no reading, so that they are worth it.
+/// A scan leaves these searches out; index-only values need no reading, so that they are worth it.
 #[tokio::test]
 async fn groups_and_sums_are_made_of_the_indexes_where_a_scan_would_read() {
     let Opened { folder, session } = indexed().await;
@@ -111,11 +111,11 @@ async fn groups_and_sums_are_made_of_the_indexes_where_a_scan_would_read() {
     for sql in by_indexes {
         assert!(!left_out(&session, sql).await.is_empty(), "{sql}");
         let plan = ran(&session, sql).await.plan;
-        assert_eq!((told(&plan, "files_index_only"), metric(&plan, "bytes_scanned")), (1, 0), "{sql}");
+        assert_eq!((answering_metric(&plan, "files_index_only"), metric(&plan, "bytes_scanned")), (1, 0), "{sql}");
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without, "{sql}");
     }
-    // A thousand values are told by one core more slowly than two of them read the rows, `id` has no index, and the other condition has to be evaluated for each row.
+    // A thousand values are given by one core more slowly than two of them read the rows, `id` has no index, and the other condition has to be evaluated for each row.
     for sql in [
         "SELECT sum(spread) FROM t WHERE half = 1",
         "SELECT sum(id), sum(spread) FROM t WHERE half = 1",
@@ -130,16 +130,16 @@ async fn groups_and_sums_are_made_of_the_indexes_where_a_scan_would_read() {
     std::fs::copy(folder.path().join("a.parquet"), folder.path().join("b.parquet")).unwrap();
     for sql in by_indexes {
         let plan = ran(&session, sql).await.plan;
-        assert_eq!(told(&plan, "files_index_only"), 1, "{sql}");
+        assert_eq!(answering_metric(&plan, "files_index_only"), 1, "{sql}");
         assert!(metric(&plan, "bytes_scanned") > 0, "{sql}");
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without, "{sql}");
     }
 }
 
-/// Adding a row up takes a twentieth of telling a value, and grouping it a quarter.
+/// Adding a row up takes a twentieth of giving a value, and grouping it a quarter.
 #[tokio::test]
-async fn many_values_are_told_for_groups_and_read_for_sums() {
+async fn many_values_are_index_only_for_groups_and_read_for_sums() {
     let folder = TempDir::new().unwrap();
     write(folder.path());
     create_indexes(folder.path(), &["spread", "tens"]).await;
@@ -153,20 +153,20 @@ async fn many_values_are_told_for_groups_and_read_for_sums() {
         ("SELECT tens, sum(tens) FROM t GROUP BY tens", 1),
     ] {
         let plan = ran(&session, sql).await.plan;
-        assert_eq!(told(&plan, "files_index_only"), files, "{sql}");
+        assert_eq!(answering_metric(&plan, "files_index_only"), files, "{sql}");
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without, "{sql}");
     }
 }
 
-/// The engine ends with the first groups that it finds; the index tells all of them, if they are few.
+/// The engine ends with the first groups that it finds; the index gives all of them, if they are few.
 #[tokio::test]
 async fn the_first_of_many_groups_are_left_to_the_engine() {
     let folder = TempDir::new().unwrap();
     write(folder.path());
     create_indexes(folder.path(), &["half", "tens", "spread"]).await;
     let session = session(folder.path()).await;
-    for (sql, is_told, count) in [
+    for (sql, is_index_only, count) in [
         ("SELECT DISTINCT half FROM t LIMIT 5", true, 2),
         ("SELECT DISTINCT spread FROM t LIMIT 5", true, 5),
         ("SELECT DISTINCT tens FROM t LIMIT 5", false, 5),
@@ -175,7 +175,7 @@ async fn the_first_of_many_groups_are_left_to_the_engine() {
     ] {
         let Ran { plan, rows: found } = ran(&session, sql).await;
         let shown = displayable(plan.as_ref()).indent(false).to_string();
-        assert_eq!((metric(&plan, "bytes_scanned") == 0, found), (is_told, count), "{sql}: {shown}");
+        assert_eq!((metric(&plan, "bytes_scanned") == 0, found), (is_index_only, count), "{sql}: {shown}");
         assert_eq!(shown.contains("lim=[5]"), sql.contains("LIMIT"), "{sql}: {shown}");
     }
     // Rows enough for ten times as many groups are not read.
@@ -232,7 +232,7 @@ async fn groups_for_which_the_session_has_no_memory_are_left_to_the_engine() {
         let set = format!("SET datafusion.runtime.memory_limit = '{limit}'");
         session.sql(&set).await.unwrap().collect().await.unwrap();
         let Ran { plan, rows: count } = ran(&session, SQL).await;
-        assert_eq!((told(&plan, "files_index_only"), count), (answered, 10), "{limit}");
+        assert_eq!((answering_metric(&plan, "files_index_only"), count), (answered, 10), "{limit}");
         drop(plan);
         assert_eq!(session.context().runtime_env().memory_pool.reserved(), 0, "{limit}");
     }

@@ -217,13 +217,13 @@ async fn law_1_bounds_that_a_build_has_seen_to_be_false_are_used_by_nobody() {
     let names: Vec<String> = table.snapshot().await.unwrap().indexes().iter().map(|index| index.name.clone()).collect();
     let [b, a] = names.as_slice() else { panic!("{names:?}") };
     assert_eq!(build(b).await, []);
-    let told = build(a).await;
-    let [finding] = told.as_slice() else { panic!("{told:?}") };
+    let found = build(a).await;
+    let [finding] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!(finding.path, "part.parquet");
     assert!(finding.problem.contains("statistics of a in its footer"), "{}", finding.problem);
     let verified = table.verify().await.unwrap();
     assert!(verified.is_ok());
-    assert_eq!(verified.false_statistics, told);
+    assert_eq!(verified.false_statistics, found);
     // The index on `b` is still there, and neither index is asked for `a * 1`.
     assert_eq!(table.snapshot().await.unwrap().indexes().iter().map(|index| index.files_covered).sum::<u64>(), 2);
     let check = async || {
@@ -345,10 +345,10 @@ async fn damaged_files_are_answers_or_errors_that_name_them() {
         for sql in ["SELECT * FROM t", "SELECT s FROM t WHERE i < 500 AND l > 3"] {
             let Err(error) = answer(folder.path(), sql).await else { continue };
             errors += 1;
-            let is_told =
+            let is_reported =
                 matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Unsupported | ErrorKind::SchemaMismatch);
             assert!(
-                is_told && error.to_string().contains("part.parquet"),
+                is_reported && error.to_string().contains("part.parquet"),
                 "round {round}, {sql}: {:?} {error}",
                 error.kind()
             );

@@ -72,7 +72,7 @@ async fn joins_of_every_kind_answer_as_without_indexes() {
     let folder = folder(3);
     create_indexes(folder.path(), &["id", "k", "f", "s", "Mixed Case"]).await;
     let session = with_dimension(folder.path(), &[Some(3), None, Some(99)], &[11, 1500, -4]).await;
-    let mut narrowed = 0;
+    let mut pruned = 0;
     for partitions in [1, 3] {
         for threshold in [0, 1 << 20] {
             for statement in [
@@ -103,11 +103,11 @@ async fn joins_of_every_kind_answer_as_without_indexes() {
                 let (with, without) = both(&session, sql).await;
                 assert_eq!(with, without, "{sql} with {partitions} partitions, threshold {threshold}");
                 let plan = ran(&session, sql).await.plan;
-                narrowed += usize::from(sum(&plan, "rows_pruned_dynamic_filter") > 0);
+                pruned += usize::from(sum(&plan, "rows_pruned_dynamic_filter") > 0);
             }
         }
     }
-    assert!(narrowed >= 20, "{narrowed} of 64 scans were narrowed");
+    assert!(pruned >= 20, "{pruned} of 64 scans were pruned");
 }
 
 #[tokio::test]
@@ -289,14 +289,14 @@ async fn indexed(folder: &std::path::Path, kind: &str, columns: &[&str]) {
 }
 
 #[tokio::test]
-async fn keys_alone_are_told_by_the_index() {
+async fn keys_alone_are_index_only() {
     for kind in ["bitmap", "key", "summary", "bloom_tree"] {
         let folder = folder(4);
         indexed(folder.path(), kind, &["id", "k"]).await;
         let is_exact = ["bitmap", "key"].contains(&kind);
         let keys: Vec<i64> = (-100..3_000).filter(|key| key % 3 == 1).collect();
         let session = with_dimension(folder.path(), &vec![Some(1); keys.len()], &keys).await;
-        for (sql, told) in [
+        for (sql, index_only) in [
             ("SELECT count(*) FROM d JOIN t ON t.id = d.did", 1_000),
             ("SELECT t.id, count(*) FROM d JOIN t ON t.id = d.did GROUP BY t.id", 1_000),
             ("SELECT count(*) FROM t WHERE id IN (SELECT did FROM d)", 1_000),
@@ -307,20 +307,20 @@ async fn keys_alone_are_told_by_the_index() {
         ] {
             let plan = ran(&session, sql).await.plan;
             // What is to be rechecked is read: a filter of keys does not know which rows have them.
-            assert_eq!(sum(&plan, "rows_index_only"), if is_exact { told } else { 0 }, "{kind}: {sql}");
+            assert_eq!(sum(&plan, "rows_index_only"), if is_exact { index_only } else { 0 }, "{kind}: {sql}");
             let (with, without) = both(&session, sql).await;
             assert_eq!(with, without, "{kind}: {sql}");
         }
-        // What is told takes no search for the rows.
-        let told = ran(&session, "SELECT count(*) FROM d JOIN t ON t.id = d.did").await.plan;
+        // Index-only values take no search for the rows.
+        let index_only = ran(&session, "SELECT count(*) FROM d JOIN t ON t.id = d.did").await.plan;
         let searched = ran(&session, "SELECT count(t.s) FROM d JOIN t ON t.id = d.did").await.plan;
-        assert!(sum(&told, "index_bytes_read") <= sum(&searched, "index_bytes_read"), "{kind}");
+        assert!(sum(&index_only, "index_bytes_read") <= sum(&searched, "index_bytes_read"), "{kind}");
     }
 }
 
 #[tokio::test]
-async fn what_an_index_does_not_know_of_a_file_is_read_beside_what_it_tells() {
-    // Nothing is told of the first file, which has them, and all of the second one.
+async fn what_an_index_does_not_know_of_a_file_is_read_beside_index_only_values() {
+    // No value of the first file, which has them, is index-only, and all of the second one are.
     let long = |row: usize| {
         if row < 1_000 && row % 400 == 7 { "long ".repeat(1_000) + &row.to_string() } else { format!("s{row}") }
     };
@@ -337,7 +337,7 @@ async fn what_an_index_does_not_know_of_a_file_is_read_beside_what_it_tells() {
     }
     let session = session(folder.path()).await;
     // The engine names few keys in a filter, of which all rows are read; keys that are too long for an index have no place in it.
-    for (keys, first, is_told) in [(3, 2, false), (300, 2, false), (300, 3, true)] {
+    for (keys, first, is_index_only) in [(3, 2, false), (300, 2, false), (300, 3, true)] {
         let texts = StringArray::from_iter_values((0..keys).map(|key| long(key * 5 + first)));
         let batch = RecordBatch::try_from_iter([("ds", Arc::new(texts) as ArrayRef)]).unwrap();
         let table = MemTable::try_new(batch.schema(), vec![vec![batch]]).unwrap();
@@ -347,7 +347,7 @@ async fn what_an_index_does_not_know_of_a_file_is_read_beside_what_it_tells() {
             let (with, without) = both(&session, sql).await;
             assert_eq!(with, without, "{keys} keys: {sql}");
             let plan = ran(&session, sql).await.plan;
-            assert_eq!(sum(&plan, "rows_index_only") > 0, is_told, "{keys} keys: {sql}");
+            assert_eq!(sum(&plan, "rows_index_only") > 0, is_index_only, "{keys} keys: {sql}");
         }
     }
     // A second index of another kind changes no answer.
@@ -374,7 +374,7 @@ async fn keys_that_nearly_every_row_has_are_not_searched_for() {
         assert_eq!(sum(&plan, "rows_pruned_dynamic_filter"), pruned);
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without);
-        // What the index tells is no row that is read.
+        // Index-only values are no rows that are read.
         let plan = ran(&session, "SELECT count(*) FROM d JOIN t ON t.id = d.did").await.plan;
         assert!(sum(&plan, "rows_index_only") > 0);
     }

@@ -189,8 +189,8 @@ pub fn answering(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn ExecutionPlan>> {
     own.into_iter().chain(plan.children().into_iter().flat_map(answering)).collect()
 }
 
-/// What the only one of them says of itself.
-pub fn told(plan: &Arc<dyn ExecutionPlan>, name: &str) -> usize {
+/// A metric of the only one of them.
+pub fn answering_metric(plan: &Arc<dyn ExecutionPlan>, name: &str) -> usize {
     let found = answering(plan);
     assert_eq!(found.len(), 1, "{}", displayable(plan.as_ref()).indent(false));
     found[0].metrics().unwrap().sum_by_name(name).map_or(0, |value| value.as_usize())

@@ -164,8 +164,8 @@ async fn a_join_of_columns_of_one_name_narrows_the_scan_of_the_right_table() {
         "SELECT a.k, c.k FROM {c} JOIN (SELECT a.k, b.k AS o FROM {b} JOIN {a} ON a.k = b.k) a ON a.k = c.k",
         "SELECT s.k FROM {c} JOIN (SELECT a.k, avg(a.y) FROM {a} GROUP BY a.j, a.k) s ON s.k = c.k",
     ] {
-        let found = narrowed(&session, &of(sql, "")).await;
-        assert_eq!(found, Narrowed { left_out: vec![Some(2_960)], rows: 40 }, "{sql}");
+        let found = pruned_scans(&session, &of(sql, "")).await;
+        assert_eq!(found, PrunedScans { left_out: vec![Some(2_960)], rows: 40 }, "{sql}");
     }
 }
 
@@ -180,29 +180,29 @@ async fn what_an_outer_join_finds_out_passes_a_barrier() {
     let plan = session.sql(&sql).await.unwrap().create_physical_plan().await.unwrap();
     let text = displayable(plan.as_ref()).indent(false).to_string();
     assert!(text.contains("BarrierExec"), "{text}");
-    assert_eq!(narrowed(&session, &sql).await, Narrowed { left_out: vec![Some(2_960)], rows: 40 });
+    assert_eq!(pruned_scans(&session, &sql).await, PrunedScans { left_out: vec![Some(2_960)], rows: 40 });
 }
 
 /// A statement whose joins found something out.
 #[derive(Debug, PartialEq)]
-struct Narrowed {
+struct PrunedScans {
     /// For each scan of `a` how many of its rows were left out for that.
     left_out: Vec<Option<usize>>,
     /// How many rows the statement has.
     rows: usize,
 }
 
-async fn narrowed(session: &LakemarkSession, sql: &str) -> Narrowed {
+async fn pruned_scans(session: &LakemarkSession, sql: &str) -> PrunedScans {
     let Ran { plan, rows: count } = ran(session, sql).await;
     let of_a = |scan: &LakemarkScanExec| scan.report().row_groups_total == 12;
     let metric = |plan: &Arc<dyn ExecutionPlan>, name| Some(plan.metrics()?.sum_by_name(name)?.as_usize());
-    // Rows that the index tells pass, though they are not read.
+    // Rows whose values are index-only pass, though they are not read.
     let pruned = |plan: &Arc<dyn ExecutionPlan>| {
         Some(metric(plan, "rows_pruned_dynamic_filter")? - metric(plan, "rows_index_only").unwrap_or(0))
     };
     let scans = scans(&plan);
     let scans = scans.iter().filter(|plan| plan.downcast_ref::<LakemarkScanExec>().is_some_and(of_a));
-    Narrowed { left_out: scans.map(pruned).collect(), rows: count }
+    PrunedScans { left_out: scans.map(pruned).collect(), rows: count }
 }
 
 /// While this holds DataFusion needs our rule, and `docs/limits.md` has it.

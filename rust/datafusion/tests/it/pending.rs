@@ -155,9 +155,9 @@ async fn ranges_of_keys_read_few_pages_of_runs_and_give_the_same_rows() {
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without, "{sql}");
         let plan = rows(&session, &format!("EXPLAIN {sql}")).await.join("\n");
-        let told = plan.split("rows_buffered=").nth(1).expect(&plan);
-        let told: u64 = told.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap();
-        assert!(told <= most && (told > 0) == (most > 0), "{sql}: {told}\n{plan}");
+        let reported = plan.split("rows_buffered=").nth(1).expect(&plan);
+        let reported: u64 = reported.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap();
+        assert!(reported <= most && (reported > 0) == (most > 0), "{sql}: {reported}\n{plan}");
     }
     let options = QueryOptions::default();
     let counted = |filter: &'static str| lakemark_datafusion::count(&table, Some(filter), &options);

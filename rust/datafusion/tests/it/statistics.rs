@@ -83,7 +83,7 @@ const COLUMNS: [&str; 6] = ["id", "k", "f", "s", "b", "\"Mixed Case\""];
 async fn check(session: &LakemarkSession, columns: &[&str], filter: &str) -> usize {
     let mut exact = 0;
     for column in columns {
-        let told = ours(session, &format!("SELECT {column} FROM t {filter}")).await;
+        let given = ours(session, &format!("SELECT {column} FROM t {filter}")).await;
         let context = SessionContext::new();
         let frame = session.sql(&format!("SELECT {column} AS c FROM t {filter}")).await.unwrap();
         let schema = Arc::new(frame.schema().as_arrow().clone());
@@ -94,26 +94,26 @@ async fn check(session: &LakemarkSession, columns: &[&str], filter: &str) -> usi
         let seen = context.sql(sql).await.unwrap().collect().await.unwrap().remove(0);
         let seen: Vec<ScalarValue> =
             seen.columns().iter().map(|column| ScalarValue::try_from_array(column, 0).unwrap()).collect();
-        let number = |told: Precision<usize>| match told {
+        let number = |given: Precision<usize>| match given {
             Precision::Exact(number) => Some(ScalarValue::Int64(Some(number as i64))),
             _ => None,
         };
-        let value = |told: Precision<ScalarValue>| match told {
+        let value = |given: Precision<ScalarValue>| match given {
             Precision::Exact(value) => Some(value),
             _ => None,
         };
-        let of = told.column_statistics[0].clone();
-        let told = [
-            number(told.num_rows),
+        let of = given.column_statistics[0].clone();
+        let given = [
+            number(given.num_rows),
             number(of.null_count),
             value(of.min_value),
             value(of.max_value),
             number(of.distinct_count),
         ];
-        for (place, told) in told.into_iter().enumerate() {
-            if let Some(told) = told {
+        for (place, given) in given.into_iter().enumerate() {
+            if let Some(given) = given {
                 exact += 1;
-                assert_eq!(told, seen[place], "{column} {filter}, place {place}");
+                assert_eq!(given, seen[place], "{column} {filter}, place {place}");
             }
         }
     }
@@ -176,7 +176,7 @@ async fn of_join(session: &LakemarkSession, sql: &str) -> Vec<Statistics> {
 }
 
 #[tokio::test]
-async fn the_next_plan_of_the_same_files_is_told_the_same() {
+async fn the_next_plan_of_the_same_files_gets_the_same() {
     let folder = folder(3);
     create_indexes(folder.path(), &["k", "id"]).await;
     let session = session(folder.path()).await;
@@ -194,9 +194,9 @@ async fn the_next_plan_of_the_same_files_is_told_the_same() {
         }
     }
     // Other columns than those of the first plans.
-    let told = of_join(&session, "SELECT t.b, u.\"Mixed Case\" FROM t JOIN t u ON t.id = u.id + 1").await;
-    assert_eq!(told[0].num_rows, Precision::Exact(3 * FILE_ROWS));
-    assert!(told.iter().all(|side| side.column_statistics.iter().all(|column| column.min_value != Precision::Absent)));
+    let given = of_join(&session, "SELECT t.b, u.\"Mixed Case\" FROM t JOIN t u ON t.id = u.id + 1").await;
+    assert_eq!(given[0].num_rows, Precision::Exact(3 * FILE_ROWS));
+    assert!(given.iter().all(|side| side.column_statistics.iter().all(|column| column.min_value != Precision::Absent)));
 }
 
 #[tokio::test]
@@ -294,7 +294,7 @@ async fn nothing_exact_of_the_files_of_others_is_wrong() {
 }
 
 #[tokio::test]
-async fn an_index_tells_how_many_different_values_there_are() {
+async fn an_index_knows_how_many_different_values_there_are() {
     let folder = folder(3);
     create_indexes(folder.path(), &["k", "id"]).await;
     let session = session(folder.path()).await;
@@ -307,7 +307,7 @@ async fn an_index_tells_how_many_different_values_there_are() {
     let join = |condition: &str| format!("SELECT t.id, t.k FROM t JOIN t u ON t.id = u.id + 1 WHERE {condition}");
     assert_eq!(distinct(&join("true"), 1).await, Precision::Inexact(10));
     assert_eq!(distinct(&join("t.k > 6 AND t.id < 5"), 0).await.get_value().map(|count| *count <= 5), Some(true));
-    // Indexes that are not asked tell nothing.
+    // Indexes that are not asked give nothing.
     session.sql("SET lakemark.use_index = false").await.unwrap().collect().await.unwrap();
     assert_eq!(distinct(&join("true"), 1).await, Precision::Absent);
 }
@@ -315,17 +315,17 @@ async fn an_index_tells_how_many_different_values_there_are() {
 #[tokio::test]
 async fn a_table_says_how_many_rows_it_has_before_it_is_scanned() {
     let folder = folder(3);
-    let told = async || {
+    let given = async || {
         let session = session(folder.path()).await;
         session.context().table_provider("t").await.unwrap().statistics().map(|statistics| statistics.num_rows)
     };
-    // The footers told, which were read for the schema; then the index does.
-    assert_eq!(told().await, Some(Precision::Inexact(3 * FILE_ROWS)));
+    // The footers give it, which were read for the schema; then the index does.
+    assert_eq!(given().await, Some(Precision::Inexact(3 * FILE_ROWS)));
     create_indexes(folder.path(), &["k"]).await;
-    assert_eq!(told().await, Some(Precision::Inexact(3 * FILE_ROWS)));
+    assert_eq!(given().await, Some(Precision::Inexact(3 * FILE_ROWS)));
 }
 
-/// A scan that tells so many times as many rows as it has.
+/// A scan that claims so many times as many rows as it has.
 #[derive(Debug)]
 struct Misjudged {
     input: Arc<dyn ExecutionPlan>,

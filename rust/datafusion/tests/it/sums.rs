@@ -10,7 +10,7 @@ use lakemark_datafusion::LakemarkSession;
 use lakemark_table::{BuildOptions, IndexKind, IndexSpec};
 use tempfile::TempDir;
 
-use crate::fixture::{answering, both, metric, open, ran, rows, session, told, write};
+use crate::fixture::{answering, answering_metric, both, metric, open, ran, rows, session, write};
 
 const ROWS: i64 = 1_000;
 
@@ -159,11 +159,11 @@ async fn uncovered_files_are_added_to_sums() {
     ] {
         check(&session, sql, true).await;
         let plan = ran(&session, sql).await.plan;
-        assert_eq!(told(&plan, "files_index_only"), 2, "{sql}");
+        assert_eq!(answering_metric(&plan, "files_index_only"), 2, "{sql}");
     }
 }
 
-/// Sums of slices take no look at values and rows, also where values are too many to be told one by one.
+/// Sums of slices take no look at values and rows, also where values are too many to be given one by one.
 #[tokio::test]
 async fn slices_are_summed_by_their_bits() {
     let folder = TempDir::new().unwrap();
@@ -194,7 +194,7 @@ async fn slices_are_summed_by_their_bits() {
         "SELECT sum(id) FROM t WHERE id BETWEEN -5 AND 120000 AND v = 3",
         "SELECT g, sum(id), avg(id), count(*), count(id) FROM t GROUP BY g",
         "SELECT g % 2, sum(price), avg(price) FROM t GROUP BY 1",
-        // A scan would find these rows faster than indexes do, which tell their sums without reading them.
+        // A scan would find these rows faster than indexes do, which give their sums without reading them.
         "SELECT sum(v), count(*) FROM t WHERE g = 2 AND h = 0",
         "SELECT sum(v), count(v), count(*) FROM t WHERE g = 2 AND h = 1",
     ] {

@@ -322,7 +322,7 @@ async fn nothing_is_changed_at_a_version_and_what_has_none_says_so() {
     let TwoVersions { folder: _folder, session, before } = two_versions().await;
     session.sql("CREATE TABLE other AS SELECT 1 AS id").await.unwrap();
     let at = format!("VERSION AS OF {before}");
-    for (sql, told) in [
+    for (sql, problem) in [
         (format!("CREATE INDEX i ON t {at} (k)"), "before its alias"),
         (format!("INSERT INTO t {at} SELECT * FROM t"), "before its alias"),
         (format!("SELECT count(*) FROM t x {at}"), "before its alias"),
@@ -337,7 +337,7 @@ async fn nothing_is_changed_at_a_version_and_what_has_none_says_so() {
             Ok(_) => panic!("{sql} is done"),
             Err(error) => error.to_string(),
         };
-        assert!(error.contains(told), "{sql}: {error}");
+        assert!(error.contains(problem), "{sql}: {error}");
     }
     for sql in [format!("DELETE FROM t {at} WHERE id = 20"), format!("UPDATE t {at} SET k = 1 WHERE id = 20")] {
         assert!(session.sql(&sql).await.is_err(), "{sql}");
@@ -366,10 +366,10 @@ async fn the_first_rows_of_an_order_are_those_of_now() {
         let plan = ran(&session, sql).await.plan;
         let shown = displayable(plan.as_ref()).indent(false).to_string();
         assert!(shown.contains("first_rows="), "{shown}");
-        let told = ask(&session, sql).await;
+        let found = ask(&session, sql).await;
         session.sql("SET lakemark.use_index = false").await.unwrap().collect().await.unwrap();
-        assert_eq!(told, ask(&session, sql).await, "{sql}");
+        assert_eq!(found, ask(&session, sql).await, "{sql}");
         session.sql("SET lakemark.use_index = true").await.unwrap().collect().await.unwrap();
-        assert_eq!(told, expected, "{sql}");
+        assert_eq!(found, expected, "{sql}");
     }
 }

@@ -86,9 +86,9 @@ async fn statements_over_views_give_what_they_give_over_declared_types() {
     create_indexes(folder.path(), &["s", "k"]).await;
     let (ours, judge) = (session(folder.path()).await, in_memory().await);
     for sql in GATHERING {
-        let (told, right) = (answer(&ours, sql).await, answer(&judge, sql).await);
-        assert_eq!(types(&told.schema), types(&right.schema), "{sql}");
-        assert_eq!(told.rows, right.rows, "{sql}");
+        let (given, right) = (answer(&ours, sql).await, answer(&judge, sql).await);
+        assert_eq!(types(&given.schema), types(&right.schema), "{sql}");
+        assert_eq!(given.rows, right.rows, "{sql}");
         let (with, without) = both(&ours, sql).await;
         assert_eq!(with, without, "{sql}");
     }
@@ -129,8 +129,8 @@ async fn pending_rows_are_views_as_well() {
         }
         let (with, without) = both(&session, "SELECT s, count(*), max(id) FROM t GROUP BY s").await;
         assert_eq!(with, without);
-        let told = answer(&session, "SELECT max(s), count(s) FROM t WHERE id > 3000").await;
-        assert_eq!((told.schema.field(0).data_type(), told.rows), (&DataType::Utf8, vec!["größe 2|4".to_owned()]));
+        let given = answer(&session, "SELECT max(s), count(s) FROM t WHERE id > 3000").await;
+        assert_eq!((given.schema.field(0).data_type(), given.rows), (&DataType::Utf8, vec!["größe 2|4".to_owned()]));
     }
 }
 
@@ -223,9 +223,9 @@ async fn rows_that_are_written_elsewhere_have_their_declared_types() {
         session.sql(sql).await.unwrap().collect().await.unwrap();
     }
     for table in ["m", "n"] {
-        let told = answer(&session, &format!("SELECT s FROM {table} WHERE s > 'ab'")).await;
+        let given = answer(&session, &format!("SELECT s FROM {table} WHERE s > 'ab'")).await;
         assert_eq!(
-            told.schema.field(0).data_type(),
+            given.schema.field(0).data_type(),
             session.sql("SELECT s FROM t").await.unwrap().schema().field(0).data_type()
         );
     }

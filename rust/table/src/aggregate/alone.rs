@@ -40,12 +40,16 @@ impl Snapshot {
     ///
     /// # Errors
     /// A task failed. What is wrong with a segment is logged, and there are no counts then.
-    pub fn tally_alone<'a>(&'a self, leaf: &'a Leaf, most_bytes: u64) -> BoxFuture<'a, Result<Option<GroupCounts>>> {
-        Box::pin(tally_alone(self, leaf, most_bytes))
+    pub fn group_counts_alone<'a>(
+        &'a self,
+        leaf: &'a Leaf,
+        most_bytes: u64,
+    ) -> BoxFuture<'a, Result<Option<GroupCounts>>> {
+        Box::pin(group_counts_alone(self, leaf, most_bytes))
     }
 }
 
-async fn tally_alone(snapshot: &Snapshot, leaf: &Leaf, most_bytes: u64) -> Result<Option<GroupCounts>> {
+async fn group_counts_alone(snapshot: &Snapshot, leaf: &Leaf, most_bytes: u64) -> Result<Option<GroupCounts>> {
     let Test::Ranges(ranges) = &leaf.test else { return Ok(None) };
     if snapshot.files().iter().any(|file| file.deleted.is_some()) {
         return Ok(None);
@@ -65,11 +69,11 @@ async fn tally_alone(snapshot: &Snapshot, leaf: &Leaf, most_bytes: u64) -> Resul
         let (data_type, counter) = (data_type.clone(), Arc::clone(&counter));
         async move { count(cover, groups, &data_type, &counter).await }
     });
-    let mut tally = GroupCounts { answered: vec![false; wanted.len()], ..GroupCounts::default() };
-    tally.gather(jobs.collect(), &column::display(&leaf.column)).await?;
+    let mut counts = GroupCounts { answered: vec![false; wanted.len()], ..GroupCounts::default() };
+    counts.gather(jobs.collect(), &column::display(&leaf.column)).await?;
     let totals = counter.totals();
-    (tally.index_reads, tally.index_bytes_read) = (totals.reads, totals.bytes);
-    Ok(Some(tally).filter(|tally| !tally.answered.contains(&false)))
+    (counts.index_reads, counts.index_bytes_read) = (totals.reads, totals.bytes);
+    Ok(Some(counts).filter(|counts| !counts.answered.contains(&false)))
 }
 
 /// Whether a segment is about just these files, and knows all values in them.
@@ -128,9 +132,9 @@ async fn count(
         return Ok(None);
     }
     let rows: Vec<u64> = values.iter().map(|value| u64::from(value.rows)).collect();
-    let (told, held) = (rows.iter().sum::<u64>(), directory.rows().saturating_sub(directory.nulls.rows.into()));
-    if told > held {
-        return Err(Damage::corrupt(format_args!("{told} rows have a value where {held} do")));
+    let (counted, held) = (rows.iter().sum::<u64>(), directory.rows().saturating_sub(directory.nulls.rows.into()));
+    if counted > held {
+        return Err(Damage::corrupt(format_args!("{counted} rows have a value where {held} do")));
     }
     let keys: Vec<LiteralKey> = values.into_iter().map(|value| LiteralKey::Key(value.key)).collect();
     let values = decode_keys(&keys, data_type).map_err(Damage::corrupt)?;

@@ -90,12 +90,12 @@ fn test_of(ranges: KeyRanges) -> Leaf {
 }
 
 async fn alone(snapshot: &Snapshot, ranges: &KeyRanges) -> Option<BTreeMap<i64, u64>> {
-    snapshot.tally_alone(&test_of(ranges.clone()), u64::MAX).await.unwrap().map(|tally| counts(&tally))
+    snapshot.group_counts_alone(&test_of(ranges.clone()), u64::MAX).await.unwrap().map(|found| counts(&found))
 }
 
-fn counts(tally: &GroupCounts) -> BTreeMap<i64, u64> {
+fn counts(found: &GroupCounts) -> BTreeMap<i64, u64> {
     let mut counts = BTreeMap::new();
-    for part in &tally.parts {
+    for part in &found.parts {
         let [values] = part.values.as_slice() else { panic!("one column") };
         for (value, rows) in values.as_primitive::<Int64Type>().iter().zip(&part.rows) {
             *counts.entry(value.unwrap()).or_default() += rows;
@@ -153,27 +153,27 @@ async fn law_5_a_leaf_that_is_damaged_in_any_part_makes_rows_unknown() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn values_are_told_alone_as_a_loop_counts_them() {
+async fn values_are_counted_alone_as_a_loop_counts_them() {
     for (kind, keys, expected) in
         [("key", repeated as Keys, 4), ("bitmap", repeated, 7), ("key", key, 1), ("bitmap", key, 1)]
     {
         let folder = tempfile::tempdir().unwrap();
         let table = indexed(folder.path(), kind, keys).await;
         let snapshot = table.snapshot().await.unwrap();
-        let mut told = 0;
+        let mut answered = 0;
         for ranges in tests(keys) {
             if let Some(found) = alone(&snapshot, &ranges).await {
                 assert!(found == counted(0..2 * ROWS, keys, &ranges), "{kind}");
-                told += 1;
+                answered += 1;
             }
         }
         // A tree does not list the keys of a range. Of a column of as many values as rows, rows are as quickly read: but for no value.
-        assert_eq!(told, expected, "{kind}");
+        assert_eq!(answered, expected, "{kind}");
     }
 }
 
 #[tokio::test]
-async fn nothing_is_told_alone_of_rows_that_are_gone_or_that_no_index_knows() {
+async fn nothing_is_counted_alone_of_rows_that_are_gone_or_that_no_index_knows() {
     let few = points(0..60);
     // A file that is not indexed.
     let folder = tempfile::tempdir().unwrap();
@@ -200,7 +200,7 @@ async fn nothing_is_told_alone_of_rows_that_are_gone_or_that_no_index_knows() {
 }
 
 #[tokio::test]
-async fn nothing_is_told_alone_where_a_deletion_vector_hides_a_row() {
+async fn nothing_is_counted_alone_where_a_deletion_vector_hides_a_row() {
     let mut lake = Lake::new(&[("key", "key", "long"), ("n", "n", "integer")], false);
     let files = [0, 1].map(|file| {
         let name = format!("f{file}.parquet");

@@ -127,7 +127,7 @@ impl IndexAggregator {
         for columns in self.asked() {
             let summed = self.request.summed(columns, &scan_probe.snapshot.schema());
             match scan_probe.snapshot.index_only_cost(columns, summed, &scan_probe.predicate).await {
-                Some(told) => all = all.and(told),
+                Some(cost) => all = all.and(cost),
                 None => return Ok(None),
             }
         }
@@ -145,8 +145,8 @@ impl IndexAggregator {
     }
 
     async fn ask_index(&self, scan_probe: &ScanProbe, memory: &MemoryReservation) -> Result<AnsweredStates> {
-        let told = self.ask_bounds(scan_probe).await?;
-        if told.states.is_empty() { self.ask_values(scan_probe, memory).await } else { Ok(told) }
+        let found = self.ask_bounds(scan_probe).await?;
+        if found.states.is_empty() { self.ask_values(scan_probe, memory).await } else { Ok(found) }
     }
 
     /// The states of the files that were answered, and the plan for what is left.
@@ -196,30 +196,30 @@ impl IndexAggregator {
                 sum_column: summed,
                 only_few_values: few,
             };
-            let tally = scan_probe.snapshot.group_counts(&request).await.map_err(to_engine)?;
-            self.count("index_reads", tally.index_reads);
-            self.count("index_bytes_read", tally.index_bytes_read);
+            let counts = scan_probe.snapshot.group_counts(&request).await.map_err(to_engine)?;
+            self.count("index_reads", counts.index_reads);
+            self.count("index_bytes_read", counts.index_bytes_read);
             // Rows that are answered for some columns only have to be read for the others. A part does not say which files it is of.
-            if answered.as_ref().is_some_and(|answered| *answered != tally.answered) {
-                return Ok(nothing_told(memory));
+            if answered.as_ref().is_some_and(|answered| *answered != counts.answered) {
+                return Ok(nothing_answered(memory));
             }
-            let told = tally.parts.iter().map(bytes_of).sum();
-            if memory.try_grow(told).is_err() {
-                return Ok(nothing_told(memory));
+            let bytes = counts.parts.iter().map(bytes_of).sum();
+            if memory.try_grow(bytes).is_err() {
+                return Ok(nothing_answered(memory));
             }
-            for part in &tally.parts {
+            for part in &counts.parts {
                 self.count("values", part.rows.len() as u64);
                 let schemas = StateSchemas { table: &scan_probe.schema, states: &schema };
                 let states_of_part = of_values(&self.request, schemas, columns, part, &mut magnitudes)?;
                 let Some(all) = states_of_part.filter(|all| memory.try_grow(all.get_array_memory_size()).is_ok())
                 else {
-                    return Ok(nothing_told(memory));
+                    return Ok(nothing_answered(memory));
                 };
                 let cuts = (0..all.num_rows()).step_by(self.batch_rows);
                 states.extend(cuts.map(|first| all.slice(first, self.batch_rows.min(all.num_rows() - first))));
             }
-            memory.shrink(told);
-            answered = Some(tally.answered);
+            memory.shrink(bytes);
+            answered = Some(counts.answered);
         }
         Ok(AnsweredStates { states, answered: answered.unwrap_or_default() })
     }
@@ -231,7 +231,7 @@ impl IndexAggregator {
 }
 
 /// No states, which take no memory.
-fn nothing_told(memory: &MemoryReservation) -> AnsweredStates {
+fn nothing_answered(memory: &MemoryReservation) -> AnsweredStates {
     memory.free();
     AnsweredStates::default()
 }

@@ -51,13 +51,13 @@ pub(super) fn of_values(
             true => columns.first() == aggregate.columns.first(),
             false => read.iter().all(|column| columns.contains(column)),
         };
-        let told = if own {
+        let measured = if own {
             states_of(measure, &values, &rows, &fields, magnitude)?
         } else {
             Some(empty_states(measure, &rows, &fields)?)
         };
-        let Some(told) = told else { return Ok(None) };
-        states.extend(told);
+        let Some(measured) = measured else { return Ok(None) };
+        states.extend(measured);
     }
     batch(schema, states).map(Some)
 }
@@ -194,7 +194,7 @@ fn state_row(
             (Measure::Least(_), Some(part)) => Ok(Arc::clone(&part.least)),
             (Measure::Greatest(_), Some(part)) => Ok(Arc::clone(&part.greatest)),
             (Measure::Distinct(_) | Measure::Sum(_) | Measure::Mean(_), Some(_)) => {
-                Err(internal_datafusion_err!("bounds tell extremes and counts only"))
+                Err(internal_datafusion_err!("bounds give extremes and counts only"))
             }
         }
     });

@@ -121,7 +121,7 @@ impl ExecutionPlan for LakemarkScanExec {
             let (scan, schema) = (self.clone(), Arc::clone(&schema));
             let partitions = self.properties.output_partitioning().partition_count();
             let rows = stream::once(async move {
-                let inner = scan.narrowed.get_or_try_init(|| scan.narrow(&context)).await?;
+                let inner = scan.pruned.get_or_try_init(|| scan.prune(&context)).await?;
                 let_others_begin();
                 let mut streams = opened(inner, partition, &context, &schema, &baseline)?;
                 let batch_rows = context.session_config().batch_size();
@@ -147,7 +147,7 @@ impl ExecutionPlan for LakemarkScanExec {
     fn metrics(&self) -> Option<MetricsSet> {
         let mut all = self.metrics.clone_inner();
         let planned = self.planned();
-        for plan in self.narrowed.get().unwrap_or(&planned).plans() {
+        for plan in self.pruned.get().unwrap_or(&planned).plans() {
             for node in nodes(plan) {
                 let Some(inner) = node.metrics() else { continue };
                 for metric in inner.iter().filter(|metric| !OWN_METRICS.contains(&metric.value().name())) {

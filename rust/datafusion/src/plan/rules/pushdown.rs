@@ -7,7 +7,7 @@
 //! [`PositionalPushdown`] stands in the place of DataFusion's rule. Operators go on saying *whether* a filter may pass
 //! (outer joins, limits and grouping sets stop some); *which* column below it is about is read from the operator itself, and
 //! filters through operators that this module does not know stay above them. Our own scan takes filters from this rule alone,
-//! so that in a session without it a scan is never narrowed by a filter that may be another table's.
+//! so that in a session without it a scan is never pruned by a filter that may be another table's.
 
 use std::sync::Arc;
 
@@ -92,8 +92,8 @@ struct Pushed {
 /// `from_above` is volatile.
 fn push(node: &PlanRef, from_above: &[Filter], phase: FilterPushdownPhase, config: &ConfigOptions) -> Result<Pushed> {
     if let Some(scan) = node.downcast_ref::<LakemarkScanExec>() {
-        let narrowed = scan.with_filters(from_above, phase, config)?;
-        let node = narrowed.map_or_else(|| Arc::clone(node), |scan| Arc::new(scan) as PlanRef);
+        let filtered = scan.with_filters(from_above, phase, config)?;
+        let node = filtered.map_or_else(|| Arc::clone(node), |scan| Arc::new(scan) as PlanRef);
         return Ok(Pushed { node, taken: vec![PushedDown::No; from_above.len()] });
     }
     let offered = if merges_by_name(node, phase) { &[] } else { from_above };

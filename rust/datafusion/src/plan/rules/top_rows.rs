@@ -34,13 +34,13 @@ impl PhysicalOptimizerRule for TopRows {
             return Ok(plan);
         }
         plan.transform_down(|node| {
-            let told = node.downcast_ref::<SortExec>().and_then(|sort| {
+            let changed = node.downcast_ref::<SortExec>().and_then(|sort| {
                 let first = sort.expr().first();
                 let rows = u64::try_from(sort.fetch()?).ok()?;
-                let below = told(sort.input(), &first.expr, first.options, rows).transpose()?;
+                let below = with_first_rows(sort.input(), &first.expr, first.options, rows).transpose()?;
                 Some(below.and_then(|below| replace_children_if_necessary(Arc::clone(&node), vec![below])))
             });
-            Ok(told.transpose()?.map_or_else(|| Transformed::no(node), Transformed::yes))
+            Ok(changed.transpose()?.map_or_else(|| Transformed::no(node), Transformed::yes))
         })
         .data()
     }
@@ -55,7 +55,12 @@ impl PhysicalOptimizerRule for TopRows {
 }
 
 /// The plan whose scan knows that only its first `rows` rows are needed, in an order of a column; none if there is no such scan.
-fn told(plan: &PlanRef, key: &Arc<dyn PhysicalExpr>, order: SortOptions, rows: u64) -> Result<Option<PlanRef>> {
+fn with_first_rows(
+    plan: &PlanRef,
+    key: &Arc<dyn PhysicalExpr>,
+    order: SortOptions,
+    rows: u64,
+) -> Result<Option<PlanRef>> {
     let Some(column) = key.downcast_ref::<Column>() else { return Ok(None) };
     if let Some(scan) = plan.downcast_ref::<LakemarkScanExec>() {
         return Ok(scan.with_first_rows(column.index(), order, rows).map(|scan| Arc::new(scan) as PlanRef));
@@ -66,7 +71,7 @@ fn told(plan: &PlanRef, key: &Arc<dyn PhysicalExpr>, order: SortOptions, rows: u
     };
     let inputs = plan.children();
     let (Some(key), [input]) = (below, inputs.as_slice()) else { return Ok(None) };
-    let Some(input) = told(input, key, order, rows)? else { return Ok(None) };
+    let Some(input) = with_first_rows(input, key, order, rows)? else { return Ok(None) };
     replace_children_if_necessary(Arc::clone(plan), vec![input]).map(Some)
 }
 

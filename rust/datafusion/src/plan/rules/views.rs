@@ -67,8 +67,8 @@ impl AnalyzerRule for Views {
 /// The query over views, whose rows have the types that they had. `is_cut` says that a sort above keeps a few of them.
 fn of_query(query: LogicalPlan, config: &ConfigOptions, is_cut: bool) -> Result<LogicalPlan> {
     if !LakemarkOptions::of(config).use_views {
-        let told = |node| of_scan(node, TextTypes::Declared, true);
-        return if joins(&query)? { query.transform_up_with_subqueries(told).data() } else { Ok(query) };
+        let declared = |node| of_scan(node, TextTypes::Declared, true);
+        return if joins(&query)? { query.transform_up_with_subqueries(declared).data() } else { Ok(query) };
     }
     if is_sorted(&query) {
         let is_cut = cuts(&query, is_cut)?;
@@ -129,7 +129,7 @@ fn gathers(plan: &LogicalPlan, cut: bool) -> Result<bool> {
         // A lateral join reads columns of its other side.
         is_known &= !node.inputs().iter().any(|input| matches!(input, LogicalPlan::Subquery(_)));
         node.apply_expressions(|expr| {
-            is_known &= !expr.exists(|part| Ok(tells_types(part, node)))?;
+            is_known &= !expr.exists(|part| Ok(depends_on_types(part, node)))?;
             Ok(TreeNodeRecursion::Continue)
         })?;
         Ok(if is_known { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
@@ -150,7 +150,7 @@ fn joins(plan: &LogicalPlan) -> Result<bool> {
 /// Whether an expression gives the type of a text, turns a text into one of another type, or knows one by heart: around a view it would be
 /// another expression. The variable of a lambda, and the key by which a value of a map is looked up, keep the types that they were written
 /// with.
-fn tells_types(expr: &Expr, node: &LogicalPlan) -> bool {
+fn depends_on_types(expr: &Expr, node: &LogicalPlan) -> bool {
     match expr {
         Expr::LambdaVariable(_) => true,
         Expr::ScalarFunction(call) => {
@@ -190,9 +190,9 @@ fn coerced(mut plan: LogicalPlan, config: &ConfigOptions) -> Result<Option<Logic
         if !has_columns_around(&plan)? {
             return Ok(Some(plan));
         }
-        let told = with_types_around(plan, &[])?;
-        plan = told.data;
-        if !told.transformed {
+        let typed = with_types_around(plan, &[])?;
+        plan = typed.data;
+        if !typed.transformed {
             return Ok(Some(plan));
         }
     }
@@ -216,17 +216,17 @@ fn has_columns_around(plan: &LogicalPlan) -> Result<bool> {
 fn with_types_around(plan: LogicalPlan, around: &[DFSchemaRef]) -> Result<Transformed<LogicalPlan>> {
     let mut changed = false;
     let mut go_on = |plan: LogicalPlan, around: &[DFSchemaRef]| {
-        let told = with_types_around(plan, around)?;
-        changed |= told.transformed;
-        Ok(told)
+        let typed = with_types_around(plan, around)?;
+        changed |= typed.transformed;
+        Ok(typed)
     };
     let plan = plan.map_children(|input| go_on(input, around)).data()?;
     let mut within = around.to_vec();
     within.push(Arc::new(merge_schema(&plan.inputs())));
     let plan = plan.map_subqueries(|query| go_on(query, &within)).data()?;
-    let told = plan.map_expressions(|expr| expr.transform(|part| of_column_around(part, around)))?;
-    changed |= told.transformed;
-    let plan = match told.data {
+    let typed = plan.map_expressions(|expr| expr.transform(|part| of_column_around(part, around)))?;
+    changed |= typed.transformed;
+    let plan = match typed.data {
         LogicalPlan::Subquery(query) => {
             let columns = query.outer_ref_columns.into_iter();
             let columns = columns.map(|column| column.transform(|part| of_column_around(part, around)).data());

@@ -126,8 +126,8 @@ impl Trial {
     async fn make(&mut self, sql: String, after: Option<Changed>) -> String {
         match (self.session.sql(&sql).await, after) {
             (Ok(frame), Some(Changed { count, rows })) => {
-                let told: Vec<String> = frame.collect().await.unwrap().iter().flat_map(text).collect();
-                assert_eq!(told, [count.to_string()], "{sql}");
+                let reported: Vec<String> = frame.collect().await.unwrap().iter().flat_map(text).collect();
+                assert_eq!(reported, [count.to_string()], "{sql}");
                 self.rows = rows;
             }
             (Err(error), None) => {

@@ -54,7 +54,7 @@ struct PlannedFile {
 }
 
 /// What is left of a file's plan.
-struct NarrowedPlan {
+struct PrunedPlan {
     /// What is read.
     plan: ParquetAccessPlan,
     /// Rows and row groups that were planned and are not read.
@@ -64,7 +64,7 @@ struct NarrowedPlan {
 
 /// What is left of a row group's plan.
 #[derive(Debug, PartialEq)]
-struct NarrowedGroup {
+struct PrunedGroup {
     /// What is read.
     access: RowGroupAccess,
     /// Rows that were planned and are not read.
@@ -84,7 +84,7 @@ impl PrunedScan {
     }
 
     /// A scan pruned to the rows that a probe leaves; none if the probe knows no file. Exact rows whose values are index-only are not read.
-    /// A tally says nothing of rows to be rechecked.
+    /// Counts say nothing of rows to be rechecked.
     pub(super) fn to(snapshot: &Snapshot, probe: Probe, index_only: Option<GroupCounts>) -> Option<Self> {
         let GroupCounts { answered, parts, index_reads, index_bytes_read } = index_only.unwrap_or_default();
         let mut files = HashMap::new();
@@ -104,7 +104,7 @@ impl PrunedScan {
     }
 
     /// The same with index-only values in place of rows, and the report of what they took to read.
-    pub(super) fn telling(self, index_only: Vec<ValueCounts>, report: ProbeReport) -> Self {
+    pub(super) fn with_index_only(self, index_only: Vec<ValueCounts>, report: ProbeReport) -> Self {
         Self { report, index_only, ..self }
     }
 
@@ -119,9 +119,9 @@ impl PrunedScan {
             .downcast_ref::<DataSourceExec>()
             .and_then(DataSourceExec::downcast_to_file_source::<ParquetSource>)
             .ok_or_else(|| internal_datafusion_err!("{} is no scan of Parquet files", plan.name()))?;
-        let mut narrowed = config.clone();
-        narrowed.file_groups = self.groups(std::mem::take(&mut narrowed.file_groups), footers);
-        Ok(DataSourceExec::from_data_source(narrowed))
+        let mut pruned = config.clone();
+        pruned.file_groups = self.groups(std::mem::take(&mut pruned.file_groups), footers);
+        Ok(DataSourceExec::from_data_source(pruned))
     }
 
     /// What is left of files, in as many groups. Files of which nothing is known stay in theirs.
@@ -137,11 +137,11 @@ impl PrunedScan {
                 };
                 // A file that is cut into byte ranges comes once for each of them, with the same rows.
                 if file.range.take().is_none() || ranged.insert(file.object_meta.location.clone()) {
-                    let narrowed = narrowed(plan, &kept);
-                    self.rows += narrowed.rows;
-                    self.row_groups += narrowed.row_groups;
+                    let pruned = pruned(plan, &kept);
+                    self.rows += pruned.rows;
+                    self.row_groups += pruned.row_groups;
                     let pages = self.known.pages_of(kept.place, &file.object_meta, &kept.row_groups, footers);
-                    let access = FileAccess { plan: narrowed.plan, row_groups: kept.row_groups, pages };
+                    let access = FileAccess { plan: pruned.plan, row_groups: kept.row_groups, pages };
                     left.push(ReadFile { file, access });
                 }
             }
@@ -167,7 +167,7 @@ impl PrunedScan {
 }
 
 /// What is left of a plan by these rows.
-fn narrowed(planned: ParquetAccessPlan, kept: &RemainingRows) -> NarrowedPlan {
+fn pruned(planned: ParquetAccessPlan, kept: &RemainingRows) -> PrunedPlan {
     let mut left = Vec::with_capacity(kept.row_groups.len());
     let (mut rows, mut groups, mut start) = (0, 0, 0u32);
     for (access, length) in planned.into_inner().into_iter().zip(kept.row_groups.iter()) {
@@ -175,28 +175,28 @@ fn narrowed(planned: ParquetAccessPlan, kept: &RemainingRows) -> NarrowedPlan {
         let of_group = kept.rows.slice(start, end);
         // Nobody has to leave these rows out: whoever has the filter does.
         let is_worth = kept.is_index_only || (*length - of_group.len()) as f64 >= f64::from(*length) * LEAST_DROPPED;
-        let part = if is_worth { intersect(access, &of_group) } else { NarrowedGroup { access, dropped: 0 } };
+        let part = if is_worth { intersect(access, &of_group) } else { PrunedGroup { access, dropped: 0 } };
         rows += part.dropped;
         groups += u64::from(part.access == RowGroupAccess::Skip && part.dropped > 0);
         left.push(part.access);
         start = end;
     }
-    NarrowedPlan { plan: ParquetAccessPlan::new(left), rows, row_groups: groups }
+    PrunedPlan { plan: ParquetAccessPlan::new(left), rows, row_groups: groups }
 }
 
 /// What is left of a row group.
-fn intersect(access: RowGroupAccess, kept: &RowSet) -> NarrowedGroup {
+fn intersect(access: RowGroupAccess, kept: &RowSet) -> PrunedGroup {
     let (planned, left) = match access {
-        RowGroupAccess::Skip => return NarrowedGroup { access: RowGroupAccess::Skip, dropped: 0 },
+        RowGroupAccess::Skip => return PrunedGroup { access: RowGroupAccess::Skip, dropped: 0 },
         RowGroupAccess::Scan if kept.is_full() => {
-            return NarrowedGroup { access: RowGroupAccess::Scan, dropped: 0 };
+            return PrunedGroup { access: RowGroupAccess::Scan, dropped: 0 };
         }
         RowGroupAccess::Scan => (kept.universe() as usize, selection(kept)),
         RowGroupAccess::Selection(rows) => (rows.row_count(), rows.intersection(&selection(kept))),
     };
     let dropped = (planned - left.row_count()) as u64;
     let access = if left.selects_any() { RowGroupAccess::Selection(left) } else { RowGroupAccess::Skip };
-    NarrowedGroup { access, dropped }
+    PrunedGroup { access, dropped }
 }
 
 #[cfg(test)]
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn planned_rows_and_kept_rows_meet() {
         let kept = RowSet::from_rows(vec![1, 2, 8], 10);
-        let left = |access, dropped| NarrowedGroup { access, dropped };
+        let left = |access, dropped| PrunedGroup { access, dropped };
         let selected = |rows: Vec<u32>| RowGroupAccess::Selection(selection(&RowSet::from_rows(rows, 10)));
         assert_eq!(intersect(selected(vec![2, 3, 4, 8]), &kept), left(selected(vec![2, 8]), 2));
         assert_eq!(intersect(RowGroupAccess::Scan, &kept), left(RowGroupAccess::Selection(selection(&kept)), 7));
