@@ -205,12 +205,12 @@ impl<'a> GroupStates<'a> {
             sum_column: summed,
             only_few_values: false,
         };
-        let tally = pinned.snapshot.group_counts(&request).await?;
-        let values: usize = tally.parts.iter().map(|part| part.rows.len()).sum();
-        if values > MAX_VALUES || !tally.answered.iter().all(|answered| *answered) {
+        let counts = pinned.snapshot.group_counts(&request).await?;
+        let values: usize = counts.parts.iter().map(|part| part.rows.len()).sum();
+        if values > MAX_VALUES || !counts.answered.iter().all(|answered| *answered) {
             return Ok(false);
         }
-        for part in &tally.parts {
+        for part in &counts.parts {
             let column = |name: &String| {
                 let place = columns.iter().position(|column| column == name);
                 place.and_then(|place| part.values.get(place)).cloned()

@@ -67,11 +67,11 @@ struct Process {
     counts: Counts,
 }
 
-/// What a process did, in the order in which it tells it.
+/// What a process did, in the order in which it reports it.
 #[derive(Default)]
 struct Counts([AtomicU64; 6]);
 
-const TOLD: [&str; 6] = ["transfers", "conflicts", "snapshots", "flushes", "migrations", "caches full"];
+const COUNTED: [&str; 6] = ["transfers", "conflicts", "snapshots", "flushes", "migrations", "caches full"];
 const TRANSFERS: usize = 0;
 const CONFLICTS: usize = 1;
 const SNAPSHOTS: usize = 2;
@@ -84,7 +84,7 @@ impl Counts {
         self.0[what].fetch_add(1, Ordering::Relaxed);
     }
 
-    fn tell(&self) -> String {
+    fn line(&self) -> String {
         self.0.iter().map(|count| count.load(Ordering::Relaxed).to_string()).collect::<Vec<_>>().join(" ")
     }
 }
@@ -284,7 +284,7 @@ async fn process(folder: &Path) {
     while let Some(done) = tasks.join_next().await {
         done.unwrap();
     }
-    println!("\ndone {}", process.counts.tell());
+    println!("\ndone {}", process.counts.line());
 }
 
 fn start(folder: &Path, number: u64, seconds: f64) -> Child {
@@ -302,10 +302,10 @@ async fn run(processes: u64, is_delta: bool, seconds: f64) -> [u64; 6] {
     let mut sums = [0; 6];
     let outputs: Vec<_> = started.into_iter().map(|child| child.wait_with_output().unwrap()).collect();
     for (number, output) in outputs.iter().enumerate() {
-        let told = String::from_utf8_lossy(&output.stdout);
+        let printed = String::from_utf8_lossy(&output.stdout);
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "process {number} of {processes}, delta {is_delta}:\n{told}\n{said}");
-        let counts = told.lines().find_map(|line| line.strip_prefix("done ")).unwrap();
+        assert!(output.status.success(), "process {number} of {processes}, delta {is_delta}:\n{printed}\n{said}");
+        let counts = printed.lines().find_map(|line| line.strip_prefix("done ")).unwrap();
         for (sum, count) in sums.iter_mut().zip(counts.split(' ')) {
             *sum += count.parse::<u64>().unwrap();
         }
@@ -325,9 +325,9 @@ async fn processes_that_write_at_once_lose_nothing_and_see_whole_changes_only() 
     let seconds: f64 = std::env::var(SECONDS).map_or(6.0, |text| text.parse().unwrap());
     for (processes, is_delta) in [(2, false), (2, true), (4, false), (4, true)] {
         let sums = run(processes, is_delta, seconds / 4.0).await;
-        let rates = TOLD.iter().zip(sums).map(|(what, sum)| format!("{:.1} {what}", sum as f64 / (seconds / 4.0)));
+        let rates = COUNTED.iter().zip(sums).map(|(what, sum)| format!("{:.1} {what}", sum as f64 / (seconds / 4.0)));
         let format = if is_delta { "Delta" } else { "folder" };
-        let totals = TOLD.iter().zip(sums).map(|(what, sum)| format!("{sum} {what}"));
+        let totals = COUNTED.iter().zip(sums).map(|(what, sum)| format!("{sum} {what}"));
         println!(
             "{processes} processes, {format}, {:.0} s: {}; per second {}",
             seconds / 4.0,

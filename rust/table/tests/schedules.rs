@@ -84,9 +84,9 @@ fn play(templates: &Templates, scene: &Scene, decider: Box<dyn Decider>, outside
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
     let checked = runtime.block_on(check(template, &root, &records, scene.allowed, scene.is_thorough));
-    let told =
+    let with_records =
         |problem| format!("{problem}\n{}", records.iter().map(|record| format!("  {record:?}\n")).collect::<String>());
-    Played { trace, problem: checked.err().map(told) }
+    Played { trace, problem: checked.err().map(with_records) }
 }
 
 /// The fewest choices that still give a problem: one after the other is left out.
@@ -124,7 +124,7 @@ fn smallest(
 }
 
 /// The problem, and how to see it again.
-fn told(templates: &Templates, scene: &Scene, trace: &[Decided], problem: &str, outside: &Outside) -> String {
+fn report(templates: &Templates, scene: &Scene, trace: &[Decided], problem: &str, outside: &Outside) -> String {
     let (choices, again) = smallest(templates, scene, Choices::of(trace), outside);
     let note = if again.is_some() { "" } else { " (not seen again with these choices)" };
     let played = play(templates, scene, Box::new(Listed(choices.clone())), outside);
@@ -194,7 +194,8 @@ fn whoever_goes_first_and_whatever_fails_rows_are_right() {
             steps.fetch_add(played.trace.len(), Ordering::SeqCst);
             if let Some(problem) = played.problem {
                 let is_first = problems.lock().unwrap().len() < 5;
-                let text = if is_first { told(&templates, &scene, &played.trace, &problem, outside) } else { problem };
+                let text =
+                    if is_first { report(&templates, &scene, &played.trace, &problem, outside) } else { problem };
                 problems.lock().unwrap().insert(seed, text);
             }
         },
@@ -251,7 +252,7 @@ fn walk(
         let decider = Walked { listed: Listed(choices.clone()), places: Arc::clone(&places) };
         let found = play(templates, scene, Box::new(decider), outside);
         if let Some(problem) = found.problem {
-            let text = told(templates, scene, &found.trace, &problem, outside);
+            let text = report(templates, scene, &found.trace, &problem, outside);
             return (played, false, Some((played, text)));
         }
         let switches = choices.0.keys().filter(|at| **at > 0).count();

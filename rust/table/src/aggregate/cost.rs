@@ -18,11 +18,11 @@ use crate::store::segments::ReadCounter;
 /// To look a row of a posting up among the selected ones (5 to 6 measured). And what each value takes: to decode it, to begin with its
 /// posting, and to hand it on (some 400).
 const COUNT_ROW: f64 = 6.0;
-const TELL_VALUE: f64 = 400.0;
+const READ_VALUE: f64 = 400.0;
 /// To read a byte of a posting that is a bitmap or runs, which stands for many rows.
-const TELL_POSTING_BYTE: f64 = 5.0;
+const READ_POSTING_BYTE: f64 = 5.0;
 /// To read a byte of slices and to count its bits among the selected rows.
-const TELL_BYTE: f64 = 2.0;
+const READ_SLICE_BYTE: f64 = 2.0;
 
 /// What a segment of a column, or two over the same rows, could give.
 #[derive(Clone, Copy)]
@@ -106,8 +106,9 @@ impl Limits {
         let directory = &cover.segment.directory;
         let slices = DenseSlices::of(directory).filter(|_| is_summed);
         // Leaves of a packed tree have no postings by value, so that no other condition may select among their rows.
-        let tells = allowed.sole_condition || directory.encoding != Encoding::Packed;
-        let values = if tells { ValueGroups::new(directory, allowed.ranges.clone()).value_limit() } else { u64::MAX };
+        let is_known = allowed.sole_condition || directory.encoding != Encoding::Packed;
+        let values =
+            if is_known { ValueGroups::new(directory, allowed.ranges.clone()).value_limit() } else { u64::MAX };
         Self {
             rows: directory.rows() as f64,
             values: values as f64,
@@ -121,7 +122,12 @@ impl Limits {
     /// The cost of the values of so many files.
     fn alone(self, files: usize) -> Option<SegmentCost> {
         if let Some(slices) = self.slices {
-            return Some(SegmentCost { files, least_share: 0.0, work: slices.bytes as f64 * TELL_BYTE, cores: 1.0 });
+            return Some(SegmentCost {
+                files,
+                least_share: 0.0,
+                work: slices.bytes as f64 * READ_SLICE_BYTE,
+                cores: 1.0,
+            });
         }
         let is_cheap = self.values <= CHEAP_VALUES as f64;
         let least_share = if is_cheap { 0.0 } else { self.values * self.rows_per_value / self.rows.max(1.0) };
@@ -135,7 +141,7 @@ impl Limits {
         let by_slices = |slices: Option<SliceLimits>, groups: Self| {
             let SliceLimits { count, bytes } = slices.filter(|_| groups.has_postings)?;
             let few = (groups.values + 1.0) * count as f64 <= SLICES_OF_ALL_GROUPS as f64;
-            let work = groups.work() + (groups.values + 1.0) * bytes as f64 * TELL_BYTE;
+            let work = groups.work() + (groups.values + 1.0) * bytes as f64 * READ_SLICE_BYTE;
             few.then_some(SegmentCost { files, least_share: 0.0, work, cores: 1.0 })
         };
         if let Some(part) = by_slices(self.slices, other).or_else(|| by_slices(other.slices, self)) {
@@ -144,14 +150,14 @@ impl Limits {
         let pairs = (self.values + 1.0) * (other.values + 1.0);
         let is_cheap = pairs <= CHEAP_PAIRS as f64;
         let least_share = if is_cheap { 0.0 } else { pairs * ROWS_PER_PAIR as f64 / self.rows.max(1.0) };
-        let are_told = self.has_postings && other.has_postings && self.values < MAX_CODES as f64;
+        let are_countable = self.has_postings && other.has_postings && self.values < MAX_CODES as f64;
         let work = self.work() + other.work();
-        (are_told && least_share <= 1.0).then_some(SegmentCost { files, least_share, work, cores: 1.0 })
+        (are_countable && least_share <= 1.0).then_some(SegmentCost { files, least_share, work, cores: 1.0 })
     }
 
     fn work(self) -> f64 {
         let by_rows = self.rows * COUNT_ROW;
-        let rows = if self.has_postings { by_rows.min(self.posting_bytes as f64 * TELL_POSTING_BYTE) } else { by_rows };
-        rows + self.values * TELL_VALUE
+        let rows = if self.has_postings { by_rows.min(self.posting_bytes as f64 * READ_POSTING_BYTE) } else { by_rows };
+        rows + self.values * READ_VALUE
     }
 }

@@ -85,13 +85,13 @@ impl Snapshot {
 /// anything was dropped.
 fn keep_common(parts: &mut [Vec<ColumnMinMax>], files: &[FileProbe], answered: &mut [bool]) -> bool {
     for column in parts.iter() {
-        let mut told: Vec<bool> = files.iter().map(has_nothing).collect();
+        let mut known: Vec<bool> = files.iter().map(has_nothing).collect();
         for &file in column.iter().flat_map(|part| &part.files) {
-            if let Some(told) = told.get_mut(file) {
-                *told = true;
+            if let Some(known) = known.get_mut(file) {
+                *known = true;
             }
         }
-        answered.iter_mut().zip(told).for_each(|(answered, told)| *answered &= told);
+        answered.iter_mut().zip(known).for_each(|(answered, known)| *answered &= known);
     }
     let mut dropped = false;
     for column in parts {

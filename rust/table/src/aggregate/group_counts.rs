@@ -92,21 +92,21 @@ impl Snapshot {
     /// Index files that are missing, stale or damaged never fail it.
     pub async fn group_counts(&self, request: &GroupCountRequest<'_>) -> Result<GroupCounts> {
         let counter = Arc::new(ReadCounter::default());
-        let mut tally =
+        let mut counts =
             GroupCounts { answered: request.files.iter().map(has_nothing).collect(), ..GroupCounts::default() };
         let summed = request.sum_column.filter(|summed| request.columns.iter().any(|column| column == summed));
         let mut left: Vec<bool> = request.files.iter().map(|file| exact_rows(file).is_some()).collect();
         if let (Some(summed), [_] | [_, _]) = (summed, request.columns) {
-            add_sums(self, request, summed, &counter, &mut left, &mut tally).await?;
+            add_sums(self, request, summed, &counter, &mut left, &mut counts).await?;
         }
         match request.columns {
-            [column] => add_values(self, request, column, &left, &counter, &mut tally).await?,
-            [first, second] => add_pairs(self, request, [first, second], &left, &counter, &mut tally).await?,
+            [column] => add_values(self, request, column, &left, &counter, &mut counts).await?,
+            [first, second] => add_pairs(self, request, [first, second], &left, &counter, &mut counts).await?,
             _ => {}
         }
         let totals = counter.totals();
-        (tally.index_reads, tally.index_bytes_read) = (totals.reads, totals.bytes);
-        Ok(tally)
+        (counts.index_reads, counts.index_bytes_read) = (totals.reads, totals.bytes);
+        Ok(counts)
     }
 }
 
@@ -117,10 +117,10 @@ async fn add_values(
     column: &str,
     left: &[bool],
     counter: &Arc<ReadCounter>,
-    tally: &mut GroupCounts,
+    counts: &mut GroupCounts,
 ) -> Result<()> {
     let Some(sources) = ValueSources::find(snapshot, column, left, counter).await else { return Ok(()) };
-    tally.add_constants(&sources, None, request.files)?;
+    counts.add_constants(&sources, None, request.files)?;
     let ValueSources { covers, data_type, .. } = sources;
     let allowed = AllowedValues::by(&request.predicate.clone().simplify(), column);
     let is_intact =
@@ -136,7 +136,7 @@ async fn add_values(
         let counter = Arc::clone(counter);
         async move { job.run(&counter).await }
     });
-    tally.gather(jobs.collect(), &column::display(column)).await?;
+    counts.gather(jobs.collect(), &column::display(column)).await?;
     Ok(())
 }
 
@@ -147,11 +147,11 @@ impl GroupCounts {
     where
         J: Future<Output = std::result::Result<Option<SegmentCounts>, Damage>> + Send + 'static,
     {
-        let mut told = Vec::new();
+        let mut files = Vec::new();
         for counted in at_once(jobs.into_iter(), CONCURRENT_COUNTS).await.map_err(|error| Error::task(&error))? {
             match counted {
                 Ok(Some(counted)) => {
-                    told.extend_from_slice(&counted.files);
+                    files.extend_from_slice(&counted.files);
                     self.add(counted);
                 }
                 Ok(None) => {}
@@ -161,7 +161,7 @@ impl GroupCounts {
                 }
             }
         }
-        Ok(told)
+        Ok(files)
     }
 
     /// Enters the counts of a segment.

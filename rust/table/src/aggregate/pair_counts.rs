@@ -36,11 +36,11 @@ pub(super) async fn add_pairs(
     [first, second]: [&str; 2],
     left: &[bool],
     counter: &Arc<ReadCounter>,
-    tally: &mut GroupCounts,
+    counts: &mut GroupCounts,
 ) -> Result<()> {
     let Some(first_sources) = ValueSources::find(snapshot, first, left, counter).await else { return Ok(()) };
     let Some(second_sources) = ValueSources::find(snapshot, second, left, counter).await else { return Ok(()) };
-    tally.add_constants(&first_sources, Some(&second_sources), request.files)?;
+    counts.add_constants(&first_sources, Some(&second_sources), request.files)?;
     let predicate = request.predicate.clone().simplify();
     let sides = [
         PairSide { allowed: AllowedValues::by(&predicate, first), sources: &first_sources },
@@ -50,7 +50,7 @@ pub(super) async fn add_pairs(
         let counter = Arc::clone(counter);
         async move { job.run(&counter).await }
     });
-    tally.gather(jobs.collect(), &format!("{}, {}", column::display(first), column::display(second))).await?;
+    counts.gather(jobs.collect(), &format!("{}, {}", column::display(first), column::display(second))).await?;
     Ok(())
 }
 

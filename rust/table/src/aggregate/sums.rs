@@ -40,7 +40,7 @@ pub(super) async fn add_sums(
     summed: &str,
     counter: &Arc<ReadCounter>,
     left: &mut [bool],
-    tally: &mut GroupCounts,
+    counts: &mut GroupCounts,
 ) -> Result<()> {
     let Some(sources) = ValueSources::find(snapshot, summed, left, counter).await else { return Ok(()) };
     if !sources.covers.iter().any(|cover| DenseSlices::of(&cover.segment.directory).is_some()) {
@@ -68,7 +68,7 @@ pub(super) async fn add_sums(
             Ok(counted)
         }
     });
-    for file in tally.gather(jobs.collect(), &column::display(summed)).await? {
+    for file in counts.gather(jobs.collect(), &column::display(summed)).await? {
         if let Some(left) = left.get_mut(file) {
             *left = false;
         }

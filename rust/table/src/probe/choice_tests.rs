@@ -232,24 +232,24 @@ fn small_tables_and_unindexed_columns_are_left_as_they_are() {
 
 /// Indexes that give the values, too, make reading needless, if no condition is left for the rows.
 #[test]
-fn values_that_are_told_are_worth_a_search_that_reading_is_not() {
-    let told = |milliseconds: f64| {
+fn index_only_values_are_worth_a_search_that_reading_is_not() {
+    let cost = |milliseconds: f64| {
         let index_only =
             Some(IndexOnlyCost { nanoseconds: milliseconds * 1e6, least_share: 0.1, ..IndexOnlyCost::default() });
         ReadCost { index_only, ..columns(8.0, 4.0) }
     };
     let of = |guess, reading: &ReadCost| left_out(&leaf("a"), &[guess], reading);
-    assert_eq!(of(spread(0.09), &told(1.0)), [true], "of too few rows nothing is told");
+    assert_eq!(of(spread(0.09), &cost(1.0)), [true], "too few rows for index-only values");
     for share in [0.11, 0.2, 0.5] {
         assert_eq!(of(spread(share), &columns(8.0, 4.0)), [true], "{share}");
-        assert_eq!(of(spread(share), &told(1.0)), [false], "{share}");
+        assert_eq!(of(spread(share), &cost(1.0)), [false], "{share}");
     }
     // A key of its own for each row is dearer to find than to read.
-    assert_eq!(of(unique(0.5), &told(1.0)), [true]);
-    assert_eq!(of(spread(0.2), &told(90.0)), [true], "so much that reading is cheaper");
+    assert_eq!(of(unique(0.5), &cost(1.0)), [true]);
+    assert_eq!(of(spread(0.2), &cost(90.0)), [true], "so much that reading is cheaper");
     let unknown = Predicate::Unknown { reason: Reason::ExpressionNotSupported, text: "f(b)".into() };
     let both = Predicate::And(vec![leaf("a"), unknown]);
-    assert_eq!(left_out(&both, &[spread(0.2)], &told(1.0)), [true], "the rows have to be read for the other condition");
+    assert_eq!(left_out(&both, &[spread(0.2)], &cost(1.0)), [true], "the rows have to be read for the other condition");
 }
 
 #[test]

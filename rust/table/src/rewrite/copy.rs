@@ -39,7 +39,7 @@ impl Copying {
         let have = old.footer.metadata.file_metadata().schema_descr();
         let Ok(wanted) = ArrowSchemaConverter::new().convert(&target.schema) else { return Ok(None) };
         // What a log says of floats depends on whether there is a NaN, which bytes do not show.
-        let is_open = target.tells_nan && has_floats(&target.schema);
+        let is_open = target.tracks_nan && has_floats(&target.schema);
         if is_open || have.columns() != wanted.columns() {
             return Ok(None);
         }

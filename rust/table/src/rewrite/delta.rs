@@ -101,7 +101,7 @@ pub(super) async fn migrate_then(
         schema,
         file_bytes: FILE_BYTES,
         columns_are_in_files: false,
-        tells_nan: true,
+        tracks_nan: true,
         spark_schema: None,
         path: &path,
     };

@@ -43,7 +43,7 @@ pub(crate) async fn write(
         schema: snapshot.file_schema(),
         file_bytes: FILE_BYTES,
         columns_are_in_files: true,
-        tells_nan: false,
+        tracks_nan: false,
         spark_schema: snapshot.spark_schema_of_files().await?,
         path: &path,
     };

@@ -67,9 +67,9 @@ impl ColumnStats {
     /// The smallest and the largest value, or bounds of them; none if a row group has no bounds.
     fn bounds(&self) -> Option<(Value, Value)> {
         for (group, rows) in self.rows.iter().enumerate() {
-            let is_told = self.lowest.is_valid(group) && self.highest.is_valid(group);
+            let has_bounds = self.lowest.is_valid(group) && self.highest.is_valid(group);
             let is_all_null = self.nulls.is_valid(group) && self.nulls.value(group) == u64::from(*rows);
-            if !is_told && !is_all_null {
+            if !has_bounds && !is_all_null {
                 return None;
             }
         }

@@ -52,7 +52,7 @@ pub(super) struct FileTarget<'a> {
     /// Whether nothing but the files says which columns the table has.
     pub columns_are_in_files: bool,
     /// Whether the caller needs to know which columns have NaN.
-    pub tells_nan: bool,
+    pub tracks_nan: bool,
     /// The schema that Spark wrote into the files, if it has more than Parquet can say.
     pub spark_schema: Option<String>,
     /// Gives the path of a new file.

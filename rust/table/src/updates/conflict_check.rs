@@ -71,16 +71,16 @@ pub(super) async fn changed_since(
     let none = |_: usize| None;
     let hidden =
         |file: usize| overlay.deleted.get(file).and_then(Option::as_ref).map(|hidden| Arc::clone(&hidden.rows));
-    let mut then = visible(read, key, keys, none).await.map_err(untold)?;
+    let mut then = visible(read, key, keys, none).await.map_err(undecidable)?;
     let mut now = visible(base, key, keys, hidden).await?;
     // Equal positions of the same file are the same rows.
     then.retain(|file, was| match now.get(file).is_some_and(|same| same.rows == was.rows) {
         true => now.remove(file).is_none(),
         false => true,
     });
-    let was = pending(read.buffered_rows().map(Arc::as_ref), read, key, keys).await.map_err(untold)?;
+    let was = pending(read.buffered_rows().map(Arc::as_ref), read, key, keys).await.map_err(undecidable)?;
     let is = pending(Some(&overlay.buffered), base, key, keys).await?;
-    let then = values(read, key, &then, was).await.map_err(untold)?;
+    let then = values(read, key, &then, was).await.map_err(undecidable)?;
     let now = values(base, key, &now, is).await?;
     Ok(differing(&then, &now).or_else(|| differing(&now, &then)).cloned())
 }
@@ -92,7 +92,7 @@ fn differing<'a>(these: &'a ByKey, others: &ByKey) -> Option<&'a String> {
 }
 
 /// What the statement read is there no more, so that it cannot be compared.
-fn untold(error: Error) -> Error {
+fn undecidable(error: Error) -> Error {
     let text = "others replaced data files meanwhile, so that nobody can tell whether these rows are still the same; nothing was written, \
                 try again";
     Error::new(ErrorKind::Conflict, text).with_source(error)

@@ -160,8 +160,9 @@ impl SortedRun {
             return known.pages.clone();
         }
         // Bounds of floats leave NaN out.
-        let told = if of.is_floating() { None } else { file.bounds(name, of) };
-        let pages = told.and_then(|told| KeyPages::new(name, told.rows, told.low.as_ref(), told.high.as_ref()));
+        let bounds = if of.is_floating() { None } else { file.bounds(name, of) };
+        let pages =
+            bounds.and_then(|bounds| KeyPages::new(name, bounds.rows, bounds.low.as_ref(), bounds.high.as_ref()));
         let pages = pages.map(Arc::new);
         *known = Some(KnownPages { data_type: of.clone(), pages: pages.clone() });
         pages

@@ -235,6 +235,6 @@ fn a_file_has_the_rows_of_its_row_groups() {
     );
     let mut rest = metadata.into_builder();
     let lying = ParquetMetaDataBuilder::new(file).set_row_groups(rest.take_row_groups()).build();
-    let told = amended_footer(lying, &[], None).unwrap();
-    assert_eq!((told.file_metadata().num_rows(), told.row_group(0).num_rows()), (3, 3));
+    let amended = amended_footer(lying, &[], None).unwrap();
+    assert_eq!((amended.file_metadata().num_rows(), amended.row_group(0).num_rows()), (3, 3));
 }

@@ -32,8 +32,8 @@ fn write_over(path: &Path, other: &Path) {
     file.set_modified(before.modified().unwrap()).unwrap();
     drop(file);
     let after = fs::metadata(path).unwrap();
-    let told = |of: &fs::Metadata| (of.ino(), of.len(), of.modified().unwrap());
-    assert_eq!(told(&after), told(&before));
+    let identity = |of: &fs::Metadata| (of.ino(), of.len(), of.modified().unwrap());
+    assert_eq!(identity(&after), identity(&before));
 }
 
 fn table_of(value: i32) -> tempfile::TempDir {

@@ -59,12 +59,12 @@ async fn tasks_and_parts_cross_as_bytes_and_give_what_a_build_gives() {
     table.create_index(spec("s"), false).await.unwrap();
     let planned = plan(&table).await;
     assert_eq!(planned.rows(), 2 * 4 * 250);
-    let told: Vec<(Vec<&str>, Vec<&str>)> =
+    let tasks: Vec<(Vec<&str>, Vec<&str>)> =
         planned.tasks().iter().map(|task| (task.indexes().collect(), task.files().collect())).collect();
     let files = ["f0000.parquet", "f0001.parquet", "f0002.parquet", "f0003.parquet"];
     // The longest first.
     assert_eq!(
-        told,
+        tasks,
         [
             (vec!["s_bitmap"], files.to_vec()),
             (vec!["k_bitmap"], files[..2].to_vec()),

@@ -46,7 +46,12 @@ async fn indexed(files: i64, per_segment: &str) -> (TempDir, Arc<Table>) {
     (folder, table)
 }
 
-async fn tally(snapshot: &Snapshot, columns: &[&str], summed: Option<&str>, predicate: &Predicate) -> GroupCounts {
+async fn group_counts(
+    snapshot: &Snapshot,
+    columns: &[&str],
+    summed: Option<&str>,
+    predicate: &Predicate,
+) -> GroupCounts {
     let files = probe(snapshot, predicate).await.files;
     let columns: Vec<String> = columns.iter().map(|column| (*column).to_owned()).collect();
     snapshot
@@ -61,9 +66,9 @@ async fn tally(snapshot: &Snapshot, columns: &[&str], summed: Option<&str>, pred
         .unwrap()
 }
 
-fn sums(tally: &GroupCounts, columns: &[&str], summed: &str) -> Sums {
+fn sums(found: &GroupCounts, columns: &[&str], summed: &str) -> Sums {
     let mut sums = Sums::new();
-    for part in &tally.parts {
+    for part in &found.parts {
         let place = columns.iter().position(|column| *column == summed).unwrap();
         let values = part.values[place].as_primitive::<Int64Type>();
         for (row, rows) in part.rows.iter().enumerate() {
@@ -138,13 +143,13 @@ async fn sums_are_those_of_the_rows_in_every_group() {
             for columns in [&["v"][..], &["gaps"], &["k", "v"], &["v", "k"], &["s", "v"], &["gaps", "k"]] {
                 let summed = *columns.iter().find(|column| ["v", "gaps"].contains(column)).unwrap();
                 let group = columns.iter().find(|column| **column != summed).copied();
-                let tally = tally(&snapshot, columns, Some(summed), predicate).await;
-                // Pairs are told by postings, of which slices have none.
-                let is_told = summed == "v" || group.is_none();
-                assert_eq!(tally.answered, [is_told; 3], "{predicate} by {columns:?}");
-                if is_told {
+                let found = group_counts(&snapshot, columns, Some(summed), predicate).await;
+                // Pairs are counted by postings, of which slices have none.
+                let is_answered = summed == "v" || group.is_none();
+                assert_eq!(found.answered, [is_answered; 3], "{predicate} by {columns:?}");
+                if is_answered {
                     let expected = expected(&batches, group, summed, *chosen);
-                    assert_eq!(sums(&tally, columns, summed), expected, "{predicate} by {columns:?}");
+                    assert_eq!(sums(&found, columns, summed), expected, "{predicate} by {columns:?}");
                 }
             }
         }
@@ -157,16 +162,16 @@ async fn the_sum_of_all_rows_is_in_the_directory() {
     let snapshot = table.snapshot().await.unwrap();
     // The first question reads the directory.
     for reads in [1, 0] {
-        assert_eq!(tally(&snapshot, &["v"], Some("v"), &whole()).await.index_reads, reads);
+        assert_eq!(group_counts(&snapshot, &["v"], Some("v"), &whole()).await.index_reads, reads);
     }
-    let sum = tally(&snapshot, &["v"], Some("v"), &whole()).await;
+    let sum = group_counts(&snapshot, &["v"], Some("v"), &whole()).await;
     let values: usize = sum.parts.iter().map(|part| part.rows.len()).sum();
     assert!(values <= 4, "the least, one between, the greatest and NULL in place of {values}");
     // What asks for the values gets them.
-    let all = tally(&snapshot, &["v"], None, &whole()).await;
+    let all = group_counts(&snapshot, &["v"], None, &whole()).await;
     assert_eq!(all.parts.iter().map(|part| part.rows.len()).sum::<usize>(), 601);
     // Where values are missing between others they are read, and counted by rank.
-    let gaps = tally(&snapshot, &["gaps"], Some("gaps"), &whole()).await;
+    let gaps = group_counts(&snapshot, &["gaps"], Some("gaps"), &whole()).await;
     assert_eq!(gaps.parts.iter().map(|part| part.rows.len()).sum::<usize>(), 50);
 }
 
@@ -174,7 +179,7 @@ async fn the_sum_of_all_rows_is_in_the_directory() {
 async fn law_5_slices_that_are_damaged_are_not_summed() {
     let (folder, table) = indexed(1, "16").await;
     let snapshot = table.snapshot().await.unwrap();
-    assert_eq!(tally(&snapshot, &["v"], Some("v"), &equals("k", 3)).await.answered, [true]);
+    assert_eq!(group_counts(&snapshot, &["v"], Some("v"), &equals("k", 3)).await.answered, [true]);
     // Of every segment the first half, so that slices and postings are hit and the directories at the end are not.
     for path in segments(folder.path()) {
         let mut bytes = fs::read(&path).unwrap();

@@ -100,8 +100,8 @@ fn check_error(record: &Record, allowed: Allowed) -> Result<(), String> {
 
 fn difference(expected: &Rows, found: &Rows) -> String {
     let keys: BTreeSet<&i64> = expected.keys().chain(found.keys()).collect();
-    let told = keys.into_iter().filter(|key| expected.get(key) != found.get(key));
-    told.map(|key| format!("{key}: {:?}, not {:?}", found.get(key), expected.get(key))).collect::<Vec<_>>().join("; ")
+    let keys = keys.into_iter().filter(|key| expected.get(key) != found.get(key));
+    keys.map(|key| format!("{key}: {:?}, not {:?}", found.get(key), expected.get(key))).collect::<Vec<_>>().join("; ")
 }
 
 /// A call whose rows may be in the table.

@@ -99,11 +99,12 @@ fn wanted_columns(snapshot: &Snapshot, queries: Option<&[QueryUse]>) -> BTreeSet
         queries.map(|queries| queries.iter().flat_map(QueryUse::indexed_columns).collect());
     let is_wanted = |name: &String| names.as_ref().is_none_or(|names| names.contains(name));
     // The keys of maps are known from queries only.
-    let is_told = |name: &&String| snapshot.field(name).is_some_and(|field| key_type_of(field.data_type()).is_some());
-    let told = names.iter().flatten().filter(|name| column::is_field(name)).filter(is_told).cloned();
+    let has_key_type =
+        |name: &&String| snapshot.field(name).is_some_and(|field| key_type_of(field.data_type()).is_some());
+    let fields = names.iter().flatten().filter(|name| column::is_field(name)).filter(has_key_type).cloned();
     // How many elements lists have is not sampled.
     let is_flat = |name: &String| snapshot.field(name).is_some_and(|field| element_of(field.data_type()).is_none());
-    indexable(&snapshot.file_schema()).into_iter().filter(is_wanted).filter(is_flat).chain(told).collect()
+    indexable(&snapshot.file_schema()).into_iter().filter(is_wanted).filter(is_flat).chain(fields).collect()
 }
 
 fn weigh(query: QueryUse, columns: &BTreeMap<String, ColumnProfile>) -> WeighedQuery {

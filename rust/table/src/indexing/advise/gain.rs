@@ -78,7 +78,7 @@ pub(super) struct CandidateIndex {
     /// Bytes of all segments.
     bytes: u64,
     /// Whether counts and groups come from it.
-    tells: bool,
+    gives_counts: bool,
 }
 
 impl CandidateIndex {
@@ -94,12 +94,12 @@ impl CandidateIndex {
 
     /// An index that finds single keys. A tree reads no more than the values and postings of bitmaps over the same files would.
     pub(super) fn of_keys(column: &ColumnProfile, bytes: u64) -> Option<Self> {
-        Some(Self { bytes, tells: false, ..Self::over(&column.keys.segments, Encoding::Equality)? })
+        Some(Self { bytes, gives_counts: false, ..Self::over(&column.keys.segments, Encoding::Equality)? })
     }
 
     fn over(segments: &SampledSegments, encoding: Encoding) -> Option<Self> {
         let sizes = segments.shapes.iter().map(|shape| sizes(encoding, shape)).collect::<Option<Vec<_>>>()?;
-        Some(Self { encoding, sizes, each: segments.each, bytes: 0, tells: true })
+        Some(Self { encoding, sizes, each: segments.each, bytes: 0, gives_counts: true })
     }
 
     /// Bytes of all segments.
@@ -189,18 +189,18 @@ impl Costs<'_> {
                 self.parquet_bytes(columns.iter().copied()) * if count == 0 { self.zones(conditions) } else { touched };
             best = best.min(search + data);
             let all = left.count() == 0;
-            let told = || {
+            let index_only = || {
                 query
                     .output
                     .iter()
-                    .map(|column| indexes.get(column).filter(|index| index.tells))
+                    .map(|column| indexes.get(column).filter(|index| index.gives_counts))
                     .collect::<Option<Vec<_>>>()
             };
             if all
                 && query.aggregated
-                && let Some(told) = told()
+                && let Some(index_only) = index_only()
             {
-                best = best.min(search + told.iter().map(|index| index.groups(count > 0)).sum::<f64>());
+                best = best.min(search + index_only.iter().map(|index| index.groups(count > 0)).sum::<f64>());
             }
         }
         best

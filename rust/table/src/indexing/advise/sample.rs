@@ -127,8 +127,8 @@ impl<'a> Sampler<'a> {
 
     /// Rows of a data page of a column.
     pub(crate) fn page_rows(&self, stored: &str) -> f64 {
-        let told = self.parts.first().and_then(|part| self.footers.get(&part.file));
-        told.and_then(|footer| page_rows(footer, stored)).unwrap_or(PAGE_ROWS)
+        let footer = self.parts.first().and_then(|part| self.footers.get(&part.file));
+        footer.and_then(|footer| page_rows(footer, stored)).unwrap_or(PAGE_ROWS)
     }
 
     /// Rows of the segments that an index of the table would have.

@@ -262,7 +262,7 @@ async fn many_new_rows_are_cut_into_files() {
         schema: snapshot.file_schema(),
         file_bytes: 20_000,
         columns_are_in_files: true,
-        tells_nan: false,
+        tracks_nan: false,
         spark_schema: None,
         path: &path,
     };

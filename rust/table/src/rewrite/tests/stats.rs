@@ -25,7 +25,7 @@ async fn written(batches: &[RecordBatch]) -> (WrittenFile, FileTarget<'static>) 
         schema: batches[0].schema(),
         file_bytes: 0,
         columns_are_in_files: false,
-        tells_nan: true,
+        tracks_nan: true,
         spark_schema: None,
         path: &|_, _, _| Ok("a.parquet".to_owned()),
     };

@@ -146,7 +146,7 @@ pub(crate) fn of_any<F: Future>(reads: F) -> impl Future<Output = F::Output> {
 /// Whether the version that is to be read has this length and time of modification. True where no version was given.
 pub(crate) fn is_listed_version(size: u64, modified_ns: i64) -> bool {
     let Some(listed) = listed() else { return true };
-    listed.split_once('-').is_some_and(|(_, told)| told == format!("{size:x}-{:x}", i128::from(modified_ns)))
+    listed.split_once('-').is_some_and(|(_, version)| version == format!("{size:x}-{:x}", i128::from(modified_ns)))
 }
 
 /// The version that the file that is being read has to be; none if no version was given.

@@ -142,11 +142,11 @@ async fn a_delta_table_of_which_every_row_is_deleted_keeps_its_columns() {
     assert_eq!(count(&open(root).await.snapshot().await.unwrap()), (1, 0));
 }
 
-/// What was told: for each start the total and what was done of it then.
+/// The progress that was reported: for each start the total and what was done of it then.
 #[derive(Default)]
-struct Told(Mutex<Vec<(u64, u64)>>);
+struct Reported(Mutex<Vec<(u64, u64)>>);
 
-impl Progress for Told {
+impl Progress for Reported {
     fn start(&self, total_rows: u64) {
         self.0.lock().unwrap().push((total_rows, 0));
     }
@@ -159,16 +159,16 @@ impl Progress for Told {
 }
 
 #[tokio::test]
-async fn progress_is_told_of_rows_that_are_rewritten_and_then_of_those_that_are_indexed() {
+async fn progress_counts_rows_that_are_rewritten_and_then_those_that_are_indexed() {
     let folder = folder();
     let table = keyed(folder.path()).await;
     make(&table, Operation::Upsert, batch(&[(1, None, None), (2, None, None), (900, None, None)])).await.unwrap();
     make(&table, Operation::Delete, keys(&[4])).await.unwrap();
-    let told = Arc::new(Told::default());
-    let options = MigrateOptions { progress: Some(told.clone()), ..MigrateOptions::default() };
+    let reported = Arc::new(Reported::default());
+    let options = MigrateOptions { progress: Some(reported.clone()), ..MigrateOptions::default() };
     table.migrate(options).await.unwrap();
     // One file of 150 rows and three new rows; then its 149 rows that are left and a file of two.
-    assert_eq!(*told.0.lock().unwrap(), [(153, 153), (151, 151)]);
+    assert_eq!(*reported.0.lock().unwrap(), [(153, 153), (151, 151)]);
 }
 
 /// Another writer of a Delta table that is faster, as often as it is told to be: it appends a file and writes the metadata anew whenever

@@ -33,8 +33,8 @@ impl<F: Fn() + Send + Sync> Progress for Meanwhile<F> {
 /// A migration during which somebody else does something.
 async fn migrate_while(table: &Arc<Table>, fraction: f64, what: impl Fn() + Send + Sync + 'static) -> u64 {
     let progress = Arc::new(Meanwhile(what, AtomicBool::new(false), AtomicU64::new(0)));
-    let told = Arc::clone(&progress) as Arc<dyn Progress>;
-    let options = MigrateOptions { fraction, progress: Some(told), ..MigrateOptions::default() };
+    let observer = Arc::clone(&progress) as Arc<dyn Progress>;
+    let options = MigrateOptions { fraction, progress: Some(observer), ..MigrateOptions::default() };
     table.migrate(options).await.unwrap();
     progress.2.load(Ordering::SeqCst)
 }

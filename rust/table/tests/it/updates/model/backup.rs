@@ -8,7 +8,7 @@ use std::process::Command;
 use rand::Rng;
 
 use super::expected::Expected;
-use super::upkeep::is_told;
+use super::upkeep::says_what_to_do;
 use super::{Trial, store};
 
 /// A copy of a store.
@@ -80,7 +80,7 @@ impl Trial {
                 "others: backup of the store put back"
             }
             Err(error) => {
-                assert!(is_behind && self.others.form.is_delta && is_told(error.kind()), "{error:?}");
+                assert!(is_behind && self.others.form.is_delta && says_what_to_do(error.kind()), "{error:?}");
                 self.discard_store().await;
                 "others: backup of the store refused"
             }

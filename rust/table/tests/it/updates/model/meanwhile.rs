@@ -34,15 +34,15 @@ impl Trial {
                 Some(go) = stopped.recv() => {
                     // Indexes are built once it is over: then others come later.
                     let has_ended = !is_over && !store::is_migrating(&self.root());
-                    let is_untold = has_ended && fraction < 1.0 && !self.tells_what_was_folded().await;
-                    if has_ended && !is_untold {
+                    let is_unknown = has_ended && fraction < 1.0 && !self.knows_what_was_folded().await;
+                    if has_ended && !is_unknown {
                         is_over = true;
                         self.ended(fraction, &begun, &since).await;
                     }
                     self.at = (migrating + self.random.random_range(1..HANDLES)) % HANDLES;
                     what = match is_blind {
                         true => self.blind_append(),
-                        false if is_untold => "others: read while it was migrated",
+                        false if is_unknown => "others: read while it was migrated",
                         false => self.during(is_whole && !is_over, &mut since).await,
                     };
                     self.trace.push(format!("{} meanwhile {what}", self.operations));

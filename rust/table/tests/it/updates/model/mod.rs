@@ -312,12 +312,12 @@ fn assert_same(have: &Rows, want: &Rows, at: &str) {
     }
     let keys = have.keys().chain(want.keys()).filter(|key| have.get(key) != want.get(key));
     let keys: std::collections::BTreeSet<i64> = keys.copied().collect();
-    let told: Vec<String> = keys
+    let lines: Vec<String> = keys
         .iter()
         .take(6)
         .map(|key| format!("key {key}: has {:?}, expected {:?}", have.get(key), want.get(key)))
         .collect();
-    panic!("{at}: {} keys differ\n{}", keys.len(), told.join("\n"));
+    panic!("{at}: {} keys differ\n{}", keys.len(), lines.join("\n"));
 }
 
 /// Mostly small, so that there are many runs and merges; sometimes so small that the cache is full again and again.
@@ -355,7 +355,7 @@ async fn random_changes_agree_with_a_map() {
     let first = number("LAKEMARK_MODEL_SEED", 7);
     let classes = Classes::of(&std::env::var("LAKEMARK_MODEL_NEIGHBOURS").unwrap_or_else(|_| "all".to_owned()));
     let (mut seed, mut operations, mut sums) = (first, 0, BTreeMap::<&str, u64>::new());
-    let (start, mut told) = (Instant::now(), Instant::now());
+    let (start, mut reported) = (Instant::now(), Instant::now());
     while operations < wanted {
         let mut trial = Trial::new(seed, classes.clone()).await;
         for _ in 0..STEPS.min(wanted - operations) {
@@ -366,8 +366,8 @@ async fn random_changes_agree_with_a_map() {
         operations += trial.operations;
         trial.done.iter().for_each(|(what, count)| *sums.entry(what).or_default() += count);
         seed += 1;
-        if told.elapsed() > Duration::from_secs(30) || operations >= wanted {
-            told = Instant::now();
+        if reported.elapsed() > Duration::from_secs(30) || operations >= wanted {
+            reported = Instant::now();
             let rate = operations as f64 / start.elapsed().as_secs_f64();
             let others: u64 =
                 sums.iter().filter(|(what, _)| what.starts_with("others: ")).map(|(_, count)| count).sum();

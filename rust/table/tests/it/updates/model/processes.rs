@@ -98,8 +98,8 @@ impl Trial {
     pub fn check_in_process(&self) {
         let output = self.start("rows").wait_with_output().unwrap();
         assert_success("rows", &output);
-        let told = String::from_utf8(output.stdout).unwrap();
-        let rows: Vec<&str> = told.lines().filter(|line| line.starts_with("row ")).collect();
+        let printed = String::from_utf8(output.stdout).unwrap();
+        let rows: Vec<&str> = printed.lines().filter(|line| line.starts_with("row ")).collect();
         assert_eq!(rows, lines_of(&self.expected.rows()), "in another process, after {} operations", self.operations);
     }
 
@@ -177,6 +177,6 @@ fn signal(child: &Child, name: &str) -> bool {
 }
 
 fn assert_success(order: &str, output: &Output) {
-    let (told, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "the process that was told to {order}:\n{told}\n{said}");
+    let (printed, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "the process that was told to {order}:\n{printed}\n{said}");
 }

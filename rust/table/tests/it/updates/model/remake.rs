@@ -7,7 +7,7 @@ use lakemark_table::Operation;
 use rand::Rng;
 
 use super::changes::write;
-use super::upkeep::is_told;
+use super::upkeep::says_what_to_do;
 use super::{Trial, assert_same, files_below};
 use crate::fixture::open;
 
@@ -36,10 +36,10 @@ impl Trial {
             for table in [old, open(&root).await] {
                 match table.snapshot().await {
                     Err(error) => {
-                        assert!(is_told(error.kind()), "{error:?}");
+                        assert!(says_what_to_do(error.kind()), "{error:?}");
                         let columns = self.others.columns.clone();
                         let written = write(&table, std::slice::from_ref(&call), &columns, &self.key, None).await;
-                        assert!(written.is_err_and(is_told));
+                        assert!(written.is_err_and(says_what_to_do));
                     }
                     Ok(snapshot) => {
                         assert!(!was_pending, "what is pending of a table that is gone is laid over another one");

@@ -233,9 +233,9 @@ impl Reader {
             add_batch(batch, &shown, &mut of);
             add(&of, None, &|_| true)?;
         }
-        let told = pending.row_count();
+        let row_count = pending.row_count();
         let counted: u64 = pending.files.iter().map(|file| u64::from(RowSet::len(&file.rows))).sum();
-        assert!(told >= counted && told > 0, "{told} {counted}");
+        assert!(row_count >= counted && row_count > 0, "{row_count} {counted}");
         Ok(rows)
     }
 

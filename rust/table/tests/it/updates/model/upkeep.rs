@@ -50,7 +50,7 @@ impl Trial {
 
     /// Some of the keys are not pending any more: runs say which.
     pub async fn sliced(&mut self) {
-        if self.is_uncertain || !self.tells_what_was_folded().await {
+        if self.is_uncertain || !self.knows_what_was_folded().await {
             self.table().migrate(MigrateOptions::default()).await.unwrap();
             return self.all_migrated().await;
         }
@@ -60,7 +60,7 @@ impl Trial {
 
     /// Whether runs tell which keys a slice has left: a full cache may have kept the buffer where it was, so that a key was folded as it is
     /// in a run and is pending as it is in the buffer.
-    pub async fn tells_what_was_folded(&self) -> bool {
+    pub async fn knows_what_was_folded(&self) -> bool {
         self.table().updates_info().await.unwrap().unwrap().buffer_keys == 0
     }
 
@@ -202,6 +202,6 @@ fn set_back(root: &Path, oldest: SystemTime, by: Duration) {
 }
 
 /// The kinds of errors that say what to do, in a state that somebody else has brought about.
-pub fn is_told(kind: ErrorKind) -> bool {
+pub fn says_what_to_do(kind: ErrorKind) -> bool {
     !matches!(kind, ErrorKind::Internal | ErrorKind::Io | ErrorKind::Cancelled | ErrorKind::AlreadyExists)
 }

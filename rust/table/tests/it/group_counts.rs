@@ -19,7 +19,7 @@ type Counts = BTreeMap<Vec<String>, u64>;
 /// Whether a row with this `k` is chosen.
 type Chosen = fn(Option<i32>) -> bool;
 
-async fn tally(snapshot: &Snapshot, columns: &[&str], predicate: &Predicate) -> (GroupCounts, Probe) {
+async fn group_counts(snapshot: &Snapshot, columns: &[&str], predicate: &Predicate) -> (GroupCounts, Probe) {
     let found = probe(snapshot, predicate).await;
     let columns: Vec<String> = columns.iter().map(|column| (*column).to_owned()).collect();
     let request = GroupCountRequest {
@@ -32,9 +32,9 @@ async fn tally(snapshot: &Snapshot, columns: &[&str], predicate: &Predicate) -> 
     (snapshot.group_counts(&request).await.unwrap(), found)
 }
 
-fn counts(tally: &GroupCounts) -> Counts {
+fn counts(found: &GroupCounts) -> Counts {
     let mut counts = Counts::new();
-    for part in &tally.parts {
+    for part in &found.parts {
         for (row, rows) in part.rows.iter().enumerate() {
             let values = part.values.iter().map(|values| array_value_to_string(values, row).unwrap());
             *counts.entry(values.collect()).or_default() += rows;
@@ -80,9 +80,9 @@ async fn values_and_pairs_are_counted_as_a_scan_counts_them() {
         ];
         for (predicate, chosen) in &cases {
             for columns in [&["k"][..], &["s"], &["k", "s"], &["s", "k"]] {
-                let (tally, _) = tally(&snapshot, columns, predicate).await;
-                assert_eq!(tally.answered, [true; 3], "{predicate} by {columns:?}");
-                assert_eq!(counts(&tally), looked_up(&batches, columns, chosen), "{predicate} by {columns:?}");
+                let (found, _) = group_counts(&snapshot, columns, predicate).await;
+                assert_eq!(found.answered, [true; 3], "{predicate} by {columns:?}");
+                assert_eq!(counts(&found), looked_up(&batches, columns, chosen), "{predicate} by {columns:?}");
             }
         }
     }
@@ -99,9 +99,9 @@ async fn without_a_choice_of_rows_no_posting_is_read() {
         let bounds = snapshot.min_max(&[request("k", true)], &files).await.unwrap();
         assert_eq!(bounds.index_reads, reads, "the directory is read once");
     }
-    let (all, _) = tally(&snapshot, &["k"], &whole()).await;
+    let (all, _) = group_counts(&snapshot, &["k"], &whole()).await;
     assert_eq!(all.index_reads, 1, "one value block");
-    let (by_test, _) = tally(&snapshot, &["k"], &equals("k", 3)).await;
+    let (by_test, _) = group_counts(&snapshot, &["k"], &equals("k", 3)).await;
     assert_eq!(by_test.index_reads, 1, "one value block");
     assert_eq!(counts(&by_test).into_keys().collect::<Vec<_>>(), [["3"]]);
 }
@@ -162,7 +162,7 @@ async fn law_5_values_that_are_damaged_are_not_believed() {
     bytes[100] ^= 1;
     fs::write(&segment, bytes).unwrap();
     let columns = ["k".to_owned()];
-    let tally = snapshot
+    let counted = snapshot
         .group_counts(&GroupCountRequest {
             columns: &columns,
             predicate: &whole(),
@@ -172,11 +172,11 @@ async fn law_5_values_that_are_damaged_are_not_believed() {
         })
         .await
         .unwrap();
-    assert_eq!((tally.answered, tally.parts.len()), (vec![false, false], 0));
+    assert_eq!((counted.answered, counted.parts.len()), (vec![false, false], 0));
 }
 
 #[tokio::test]
-async fn columns_without_an_index_are_not_told() {
+async fn columns_without_an_index_have_no_counts() {
     let folder = folder(1);
     let table = open(folder.path()).await;
     create_indexes(&table).await;
@@ -186,7 +186,7 @@ async fn columns_without_an_index_are_not_told() {
         snapshot.supports_index_only("k") && snapshot.supports_index_only("s") && !snapshot.supports_index_only("x")
     );
     for columns in [&["s"][..], &["x"], &["k", "s"], &["k", "s", "k"], &[]] {
-        let (tally, _) = tally(&snapshot, columns, &whole()).await;
-        assert_eq!((tally.answered, tally.parts.len()), (vec![false], 0), "{columns:?}");
+        let (found, _) = group_counts(&snapshot, columns, &whole()).await;
+        assert_eq!((found.answered, found.parts.len()), (vec![false], 0), "{columns:?}");
     }
 }
