@@ -41,12 +41,6 @@ const FOOTER_BYTES: usize = 256 << 20;
 /// Bytes of statistics of files that a session remembers: those of some 10,000 files of 20 columns. DataFusion's own 20 MB hold a third.
 const STATISTICS_BYTES: usize = 64 << 20;
 
-/// Bytes of the build side of a join that every partition probes whole, unless `datafusion.optimizer.hash_join_single_partition_threshold`
-/// is set. DataFusion's own limit of 1 MiB is for sides whose bytes it knows; where it knows rows alone, 128 Ki are few enough, and four
-/// columns of these take 4 MiB. The bytes of our sides are known, so that the same side would be taken for large: TPC-DS at scale 1 takes
-/// 3% less time with the larger limit.
-const BUILD_SIDE_BYTES: usize = 4 << 20;
-
 /// A DataFusion session with the `LAKEMARK` table format, the `lakemark` settings, and tables
 /// that are pinned once per statement. Its time zone is UTC unless the configuration names one.
 ///
@@ -76,7 +70,7 @@ pub(crate) fn session_in(config: SessionConfig, runtime: Arc<RuntimeEnv>) -> Ses
     config.options_mut().execution.time_zone.get_or_insert_with(|| DEFAULT_TIME_ZONE.to_owned());
     let build_side = &mut config.options_mut().optimizer.hash_join_single_partition_threshold;
     if *build_side == OptimizerOptions::default().hash_join_single_partition_threshold {
-        *build_side = BUILD_SIDE_BYTES;
+        *build_side = rules::BUILD_SIDE_BYTES;
     }
     let catalogs = PinningCatalogs::new(Arc::new(MemoryCatalogProviderList::new()));
     let state = SessionStateBuilder::new()

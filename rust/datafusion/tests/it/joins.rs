@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use datafusion::datasource::MemTable;
+use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 use datafusion::physical_plan::{ExecutionPlan, displayable};
-use datafusion::prelude::SessionContext;
+use datafusion::prelude::{SessionConfig, SessionContext};
 use lakemark_datafusion::{LakemarkScanExec, LakemarkSession};
+use parquet::arrow::ArrowWriter;
 use parquet::file::statistics::Statistics;
 use tempfile::TempDir;
 
@@ -255,4 +257,53 @@ async fn a_footer_that_counts_no_nulls_is_no_promise_that_there_are_none() {
             assert_eq!(rows(&session, &sql).await, Vec::<String>::new(), "{sql}");
         }
     }
+}
+
+#[tokio::test]
+async fn an_outer_join_cuts_a_build_side_that_it_keeps_and_the_engine_would_not_gather() {
+    let folder = TempDir::new().unwrap();
+    // Of 8 bytes a row: 0.6 and 1.6 MiB, beside DataFusion's limit of 1 and ours of 4.
+    for (name, rows) in [("small", 80_000), ("medium", 200_000), ("large", 900_000)] {
+        let k: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows));
+        let batch = RecordBatch::try_from_iter([("k", k)]).unwrap();
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+        let file = std::fs::File::create(folder.path().join(name).join("part.parquet")).unwrap();
+        let mut writer = ArrowWriter::try_new(file, batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+    }
+    let gathered = [PartitionMode::CollectLeft];
+    let cut = [PartitionMode::Partitioned];
+    for (sql, limit, expected, rows) in [
+        ("SELECT * FROM small s LEFT JOIN large l ON s.k = l.k", None, gathered, 80_000),
+        ("SELECT * FROM medium m LEFT JOIN large l ON m.k = l.k", None, cut, 200_000),
+        ("SELECT * FROM medium m FULL JOIN large l ON m.k = l.k", None, cut, 900_000),
+        ("SELECT * FROM large l RIGHT JOIN medium m ON m.k = l.k", None, cut, 200_000),
+        ("SELECT * FROM large l LEFT JOIN medium m ON m.k = l.k", None, gathered, 900_000),
+        ("SELECT * FROM medium m JOIN large l ON m.k = l.k", None, gathered, 200_000),
+        ("SELECT * FROM medium m LEFT JOIN large l ON m.k = l.k", Some(5 << 20), gathered, 200_000),
+    ] {
+        assert_eq!(joined(folder.path(), limit, sql).await, (expected.to_vec(), rows), "{sql}");
+    }
+}
+
+/// The modes of the joins of a statement over three tables, and how many rows it gives.
+async fn joined(folder: &Path, limit: Option<u32>, sql: &str) -> (Vec<PartitionMode>, usize) {
+    let session = LakemarkSession::with_config(SessionConfig::new().with_target_partitions(2));
+    for name in ["small", "medium", "large"] {
+        let location = folder.join(name).display().to_string();
+        session.sql(&format!("CREATE EXTERNAL TABLE {name} STORED AS LAKEMARK LOCATION '{location}'")).await.unwrap();
+    }
+    if let Some(limit) = limit {
+        let limit = format!("SET datafusion.optimizer.hash_join_single_partition_threshold = {limit}");
+        session.sql(&limit).await.unwrap().collect().await.unwrap();
+    }
+    let Ran { plan, rows } = ran(&session, sql).await;
+    (modes_of(&plan), rows)
+}
+
+/// The modes of the joins of a plan.
+fn modes_of(plan: &Arc<dyn ExecutionPlan>) -> Vec<PartitionMode> {
+    let own = plan.downcast_ref::<HashJoinExec>().map(|join| *join.partition_mode());
+    own.into_iter().chain(plan.children().into_iter().flat_map(modes_of)).collect()
 }
