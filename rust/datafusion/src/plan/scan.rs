@@ -42,11 +42,12 @@ use crate::expr::projection::{self, have_lambdas};
 use crate::expr::simplify::without_losses;
 use crate::expr::types::TextTypes;
 use crate::expr::zone_maps::prunable;
-use crate::read::access::{FileAccess, ReadFile, plan_of, share};
+use crate::read::access::{FileAccess, ReadFile, share};
 use crate::read::memory_gauge::MemoryGauge;
 use crate::read::planning_cache::PlanningCache;
 use crate::read::reader::Footers;
 use crate::read::row_filter::RowNumberFilter;
+use crate::read::statistics::SnapshotFile;
 
 use work::{ExactRows, RecheckedFile, ScanWork, SelectedRows};
 
@@ -86,6 +87,7 @@ pub(crate) async fn plan_scan(
     }
     let statistics = planner.statistics(&work, &report, share_left).await?;
     let without_null = planner.without_null(&work)?;
+    planner.learn_row_groups(&mut work).await;
     planner.learn_pages(&work).await;
     let (exact, recheck) = (planner.exact_scan(&work)?, planner.recheck_scan(&work)?);
     let of_buffer = planner.buffered_scans(&work)?;
@@ -247,8 +249,7 @@ impl<'a> Planner<'a> {
         for ((place, ExactRows { file, chosen }), known) in work.exact.iter().enumerate().zip(known) {
             let SelectedRows { row_groups, rows } = chosen;
             let opened = opened(partitioned_file(file, known)?, place, Some(rows), closed.as_ref());
-            let pages = self.known.pages_of(file.place, &file.meta, row_groups, &self.footers);
-            let access = FileAccess::of(row_groups, opened.rows.unwrap_or(rows), pages);
+            let access = self.access(*file, row_groups, opened.rows.unwrap_or(rows));
             files.push(ReadFile { file: opened.file, access });
         }
         let end = ScanEnd { limit, batch_rows: None };
@@ -258,7 +259,13 @@ impl<'a> Planner<'a> {
         Ok(Some(PlannedScan { plan, unselected_stretches: closed.map_or(0, |closed| closed.count) }))
     }
 
-    /// The scan of all other rows of data files, if there are any.
+    /// What is read of a file of these row groups if these rows are.
+    fn access(&self, file: SnapshotFile<'_>, row_groups: &[u32], rows: &RowSet) -> FileAccess {
+        FileAccess::of(row_groups, rows, self.known.pages_of(file.place, &file.meta, row_groups, &self.footers))
+    }
+
+    /// The scan of all other rows of data files, if there are any. Partitions share them evenly if the row groups of all files are known;
+    /// else the engine cuts files by their bytes.
     fn recheck_scan(&self, work: &ScanWork<'_>) -> Result<Option<PlannedScan>> {
         if work.recheck.is_empty() {
             return Ok(None);
@@ -267,24 +274,29 @@ impl<'a> Planner<'a> {
         let Reading { columns: read, prunable, limit } = self.reading();
         let chosen = work.recheck.iter().map(RecheckedFile::rows);
         let closed = self.closed_gaps(&self.table_schema, chosen, prunable.as_ref(), limit)?;
-        let mut files = Vec::with_capacity(work.recheck.len());
+        let (mut shared, mut others) = (Vec::with_capacity(work.recheck.len()), Vec::new());
         let known = self.known_statistics(work.recheck.iter().map(|part| part.file))?;
         for ((place, part), known) in work.recheck.iter().enumerate().zip(known) {
             let whole = partitioned_file(&part.file, known)?;
             let OpenedFile { file, rows } = opened(whole, place, part.rows(), closed.as_ref());
             match (&part.chosen, rows) {
-                (Some(chosen), Some(rows)) => {
-                    if !rows.is_empty() {
-                        files.push(file.with_extension(plan_of(&chosen.row_groups, rows)));
-                    }
+                (Some(chosen), Some(rows)) if !rows.is_empty() => {
+                    shared.push(ReadFile { file, access: self.access(part.file, &chosen.row_groups, rows) });
                 }
-                _ => files.push(file),
+                (Some(_), Some(_)) => {}
+                _ => others.push(file),
             }
         }
-        let groups = FileGroup::new(files).split_files(partitions);
+        let are_known = others.is_empty();
+        let groups = if are_known {
+            share(shared, partitions)
+        } else {
+            others.extend(shared.into_iter().map(ReadFile::whole));
+            FileGroup::new(others).split_files(partitions)
+        };
         let end = ScanEnd { limit, batch_rows: self.batch_rows(work, closed.as_ref()) };
         let scan = self.file_scan(self.data_files(), groups, &read, prunable.as_ref(), end, closed.as_ref())?;
-        let scan = self.repartitioned(scan, partitions)?;
+        let scan = if are_known { scan } else { self.repartitioned(scan, partitions)? };
         let plan = self.filtered(scan, &read, self.predicate.as_ref(), closed.as_ref())?;
         Ok(Some(PlannedScan { plan, unselected_stretches: closed.map_or(0, |closed| closed.count) }))
     }

@@ -27,6 +27,13 @@ pub(crate) struct ReadFile {
     pub(crate) access: FileAccess,
 }
 
+impl ReadFile {
+    /// The file with all that is read of it.
+    pub(crate) fn whole(self) -> PartitionedFile {
+        self.file.with_extension(self.access.plan)
+    }
+}
+
 /// Whether a file has an index of its pages. Without one the reader of a row reads and unpacks all of its row group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pages {

@@ -1,10 +1,12 @@
 //! The scan operator: the same rows as without indexes, read with less work.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
+use tempfile::TempDir;
 
 use crate::fixture::{
     FILE_ROWS, Ran, batch, both, create_indexes, folder, metric, open, ran, rows, scans, session, write,
@@ -287,15 +289,33 @@ async fn a_large_row_group_is_shared_where_its_pages_have_an_index() {
         let config = datafusion::prelude::SessionConfig::new().with_target_partitions(3);
         let session = lakemark_datafusion::LakemarkSession::with_config(config);
         session.register("t", open(folder.path()).await).await.unwrap();
-        let sql = "SELECT v FROM t WHERE k = 0";
-        let (with, without) = both(&session, sql).await;
-        assert!(with == without && with.len() == 100_000);
-        for _ in 0..2 {
-            // Partitions take pieces from each other as they come: those are counted, and not what each one gives.
-            let Ran { plan, rows: count } = ran(&session, sql).await;
-            assert_eq!((count, metric(&plan, "files_opened")), (100_000, if is_indexed { 3 } else { 1 }));
+        let without_index = copied(folder.path());
+        session.register("n", open(without_index.path()).await).await.unwrap();
+        for (sql, expected) in [
+            ("SELECT v FROM t WHERE k = 0", 100_000),
+            // The index knows nothing of the row group, or which rows are to be read with the condition.
+            ("SELECT v FROM t WHERE v % 2 = 0", 100_000),
+            ("SELECT v FROM t WHERE k = 0 AND v % 4 <> 0", 75_000),
+            ("SELECT v FROM n", ROWS as usize),
+            ("SELECT v FROM n WHERE v % 2 = 0", 100_000),
+        ] {
+            let (with, without) = both(&session, sql).await;
+            assert!(with == without && with.len() == expected, "{sql}");
+            for _ in 0..2 {
+                // Partitions take pieces from each other as they come: those are counted, and not what each one gives.
+                let Ran { plan, rows: count } = ran(&session, sql).await;
+                let opened = metric(&plan, "files_opened");
+                assert_eq!((count, opened), (expected, if is_indexed { 3 } else { 1 }), "{sql}");
+            }
         }
     }
+}
+
+/// A folder with the same file, and without an index.
+fn copied(folder: &Path) -> TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    std::fs::copy(folder.join("one.parquet"), copy.path().join("one.parquet")).unwrap();
+    copy
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use futures::future::join_all;
+use lakemark_index::RowSet;
 use lakemark_table::{BufferedRows, ProbeReport};
 
 use super::Planner;
@@ -18,6 +19,9 @@ use crate::read::statistics::{
     ScannedRows, SnapshotFile, StatisticsReader, StatisticsSource, share_of, with_buffered, without_far_dates,
     without_nulls,
 };
+
+/// Of fewer files a partition cutting by bytes may be uneven, as a byte range has whole row groups.
+const FILES_OF_A_PARTITION: usize = 4;
 
 impl Planner<'_> {
     /// The statistics of the scan for the engine. `share_left` is what the index expects a predicate to leave of the rows that are read
@@ -192,19 +196,45 @@ impl Planner<'_> {
         Ok(if is_exact { found } else { found.to_inexact() })
     }
 
-    /// Reads the footers of files that have more than a partition's share of the exact rows, unless their pages are known: whether such a
-    /// file is cut depends on its pages. Such files are fewer than partitions. A footer that cannot be read is a matter of the reader.
+    /// Finds out which row groups the files have that are read as a whole, if their footers were read or are so few that these are read now.
+    /// A footer that cannot be read is a matter of the reader.
+    pub(super) async fn learn_row_groups(&self, work: &mut ScanWork<'_>) {
+        let unknown = work.recheck.iter().filter(|part| part.chosen.is_none()).count();
+        let are_few = unknown < FILES_OF_A_PARTITION * self.state.config().target_partitions().max(1);
+        if unknown == 0 || !are_few || self.request.limit.is_some() || self.may_be_answered() {
+            return;
+        }
+        join_all(work.recheck.iter_mut().filter(|part| part.chosen.is_none()).map(|part| async {
+            let Ok(row_groups) = self.footers.row_groups(&part.file.meta).await else { return };
+            let rows = row_groups.iter().try_fold(0u32, |sum, rows| sum.checked_add(*rows));
+            part.chosen = rows.map(|rows| SelectedRows { row_groups, rows: RowSet::full(rows) });
+        }))
+        .await;
+    }
+
+    /// Reads the footers of files that have more than a partition's share of the rows, unless their pages are known: whether such a file is
+    /// cut depends on its pages. Such files are fewer than partitions. A footer that cannot be read is a matter of the reader.
     pub(super) async fn learn_pages(&self, work: &ScanWork<'_>) {
         if self.request.limit.is_some() {
             return;
         }
+        let exact = work.exact.iter().map(|ExactRows { file, chosen }| (*file, chosen.count()));
+        self.learn_pages_of(exact.collect()).await;
+        if self.may_be_answered() {
+            return;
+        }
+        let recheck = work.recheck.iter().filter_map(|part| Some((part.file, part.chosen.as_ref()?.count())));
+        self.learn_pages_of(recheck.collect()).await;
+    }
+
+    /// The same for files that are read by one scan, each with the number of its rows.
+    async fn learn_pages_of(&self, files: Vec<(SnapshotFile<'_>, u64)>) {
         let partitions = self.state.config().target_partitions().max(1) as u64;
-        let all: u64 = work.exact.iter().map(|part| part.chosen.count()).sum();
-        let large = work.exact.iter().filter(|ExactRows { file, chosen }| {
-            let rows = chosen.count();
-            is_worth_cutting(rows) && rows * partitions > all && !self.known.has_pages(file.place)
+        let all: u64 = files.iter().map(|(_, rows)| rows).sum();
+        let large = files.iter().filter(|(file, rows)| {
+            is_worth_cutting(*rows) && rows * partitions > all && !self.known.has_pages(file.place)
         });
-        join_all(large.map(|ExactRows { file, .. }| async {
+        join_all(large.map(|(file, _)| async {
             if let Ok(footer) = self.footers.fetch(&file.meta).await {
                 self.known.put_pages(file.place, Pages::of(&footer));
             }
