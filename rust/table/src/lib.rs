@@ -45,7 +45,7 @@ pub use options::{
     BuildOptions, CancelFlag, ColumnReadCost, IndexOnlyCost, IndexSpec, MigrateOptions, ProbeOptions, Progress,
     ReadCost, TableOptions, VacuumOptions,
 };
-pub use probe::{TopKRequest, ValueCount};
+pub use probe::{SearchedColumn, TopKRequest};
 pub use report::{
     BuildReport, ChangesBesideFiles, ColumnInfo, CompactReport, Description, Finding, IndexInfo, IndexVerdict,
     LeafReport, MigrateReport, ProbeReport, PublishReport, Report, RunInfo, TableInfo, UpdatesInfo, VacuumReport,

@@ -38,7 +38,7 @@ use crate::store::segments::ReadCounter;
 
 pub(crate) use answers::{FileCandidates, LeafCandidates};
 use cost::SearchPlan;
-pub use cost::ValueCount;
+pub use cost::SearchedColumn;
 use segment_search::ReadContext;
 pub use top_k::TopKRequest;
 

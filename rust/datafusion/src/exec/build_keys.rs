@@ -128,6 +128,14 @@ impl BuildKeys {
         without_nulls(keys).map(Some)
     }
 
+    /// How many rows have passed; none before that are all.
+    pub(crate) fn rows(&self) -> Option<usize> {
+        match &*self.passed.lock().unwrap_or_else(PoisonError::into_inner) {
+            BuildSide::All(kept) => Some(kept.rows),
+            BuildSide::Some { .. } | BuildSide::Nothing => None,
+        }
+    }
+
     /// Some of the values of a key, one from anywhere in each stretch of so many rows; none before all have passed.
     pub(crate) fn sample(&self, key: usize) -> Result<Option<KeySample>> {
         let passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);

@@ -25,7 +25,7 @@ use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use lakemark_format::column;
 use lakemark_index::{KeyRanges, Leaf, Predicate, Test, Truth, encode_literals};
 use lakemark_table::{
-    GroupCountRequest, GroupCounts, Probe, ProbeOptions, ProbeReport, ReadCost, Snapshot, TopKRequest, ValueCount,
+    GroupCountRequest, GroupCounts, Probe, ProbeOptions, ProbeReport, ReadCost, SearchedColumn, Snapshot, TopKRequest,
 };
 
 use crate::error::to_engine;
@@ -76,6 +76,17 @@ struct KeyOfFilter {
     filter: u64,
     /// The place of the key in it.
     place: usize,
+}
+
+/// The values of a key, by their number.
+struct CountedKeys {
+    key: KeyOfFilter,
+    /// The column of the table.
+    column: String,
+    /// About how many are different.
+    values: f64,
+    /// Whether it takes longer to encode them than to judge them by their number.
+    are_many: bool,
 }
 
 /// A column that has an index.
@@ -200,28 +211,28 @@ impl DynamicProber {
         keys: &HashMap<u64, Arc<BuildKeys>>,
         output: &Schema,
     ) -> Result<HashSet<KeyOfFilter>> {
-        let (mut known, mut are_many) = (Vec::new(), Vec::new());
-        for filter in filters {
-            let Some(id) = filter.expression_id() else { continue };
-            let Some(keys) = keys.get(&id) else { continue };
-            for (place, child) in filter.children().into_iter().enumerate() {
-                let Some(column) = self.column(child, output) else { continue };
-                let Some(KeySample { values, rows }) = keys.sample(place)? else { continue };
-                are_many.push(rows >= MANY_KEYS);
-                known.push((KeyOfFilter { filter: id, place }, column.name, different(&values, rows)?));
-            }
-        }
+        let of_filter = |filter: &Arc<dyn PhysicalExpr>| keys.get(&filter.expression_id()?);
+        let are_many = |keys: &Arc<BuildKeys>| keys.rows().is_some_and(|rows| rows >= MANY_KEYS);
         // Index-only values are worth a search for any keys.
-        if !are_many.contains(&true) || self.is_index_only(output) {
+        if self.is_index_only(output) || !filters.iter().filter_map(of_filter).any(are_many) {
             return Ok(HashSet::new());
         }
-        let counts: Vec<ValueCount<'_>> =
-            known.iter().map(|(_, column, values)| ValueCount { column, values: *values }).collect();
+        let mut known = Vec::new();
+        for filter in filters {
+            let (Some(filter_id), Some(keys)) = (filter.expression_id(), of_filter(filter)) else { continue };
+            for (place, child) in filter.children().into_iter().enumerate() {
+                let Some(IndexedColumn { name: column, .. }) = self.column(child, output) else { continue };
+                let Some(KeySample { values, rows }) = keys.sample(place)? else { continue };
+                let key = KeyOfFilter { filter: filter_id, place };
+                known.push(CountedKeys { key, column, values: different(&values, rows)?, are_many: are_many(keys) });
+            }
+        }
+        let columns = known.iter().map(|keys| SearchedColumn { column: &keys.column, values: keys.values });
+        let columns: Vec<SearchedColumn<'_>> = columns.collect();
         // What is wrong with a segment the search will report.
-        let Ok(worth) = self.snapshot.worth_searching(&counts, &self.reading).await else { return Ok(HashSet::new()) };
-        let judged = known.into_iter().zip(are_many.into_iter().zip(worth));
-        let needless = judged.filter(|(_, (are_many, is_worth))| *are_many && !is_worth);
-        Ok(needless.map(|((key, ..), _)| key).collect())
+        let Ok(worth) = self.snapshot.worth_searching(&columns, &self.reading).await else { return Ok(HashSet::new()) };
+        let needless = known.into_iter().zip(worth).filter(|(keys, is_worth)| keys.are_many && !is_worth);
+        Ok(needless.map(|(keys, _)| keys.key).collect())
     }
 
     /// The condition that the columns of a join's filter have one of the keys.
@@ -296,8 +307,11 @@ impl DynamicProber {
     async fn leave_too_much(&self, column: &str, keys: &BuildKeys, place: usize) -> Result<bool> {
         let Ok(Some(values)) = self.snapshot.distinct_values(column).await else { return Ok(false) };
         let nearly_all = values as f64 * NEARLY_ALL;
-        let Some(KeySample { values: sample, rows }) = keys.sample(place)? else { return Ok(false) };
-        Ok((rows as f64) >= nearly_all && different(&sample, rows)? >= nearly_all)
+        if keys.rows().is_none_or(|rows| (rows as f64) < nearly_all) {
+            return Ok(false);
+        }
+        let Some(KeySample { values, rows }) = keys.sample(place)? else { return Ok(false) };
+        Ok(different(&values, rows)? >= nearly_all)
     }
 
     /// Whether a column of a filter has an index.

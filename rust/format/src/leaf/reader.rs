@@ -222,7 +222,7 @@ impl<'a> PackedLeaf<'a> {
         mut visit: impl FnMut(CountedRows<'a>) -> Result<()>,
     ) -> Result<()> {
         let surplus = Column::read(&mut input, count, ROWS_OF_KEY)?;
-        let rows_of = |place: usize| surplus.get(place).map(|surplus| u64::from(surplus) + 1);
+        let rows_of = |place: usize| surplus.get(place).map(rows_of_surplus);
         let mut joined = JoinedRuns { runs, pending: None };
         let mut run =
             |start: u64, rows: u64| joined.add(start, rows).map_or(Ok(()), |run| visit(self.counted_run(run)?));
@@ -252,9 +252,7 @@ impl<'a> PackedLeaf<'a> {
     }
 
     fn counted_run(&self, Run { start, rows }: Run) -> Result<CountedRows<'a>> {
-        let counted = u32::try_from(rows);
-        let counted = counted.map_err(|_| FormatError::invalid(ROWS_OF_KEY, rows, "a 32-bit number"))?;
-        Ok(CountedRows { rows: counted, rows_in: self.run(start, start + rows)? })
+        Ok(CountedRows { rows: counted(rows)?, rows_in: self.run(start, start + rows)? })
     }
 
     fn run(&self, start: u64, end: u64) -> Result<KeyRows<'a>> {
@@ -288,9 +286,7 @@ fn visit_postings<'a>(
             true => KeyRows::Long { offset: offsets.varint()?, length: at >> 1 },
         };
         if wanted.has(place) {
-            let rows = rows_of(place)?;
-            let rows = u32::try_from(rows).map_err(|_| FormatError::invalid(ROWS_OF_KEY, rows, "a 32-bit number"))?;
-            visit(CountedRows { rows, rows_in })?;
+            visit(CountedRows { rows: counted(rows_of(place)?)?, rows_in })?;
         }
     }
     input.finish()
@@ -361,6 +357,15 @@ impl JoinedRuns {
 /// How many rows each key has.
 fn rows_of_keys(input: &mut ByteReader<'_>, count: usize) -> Result<Vec<u32>> {
     let surplus = decode_column(input, count, ROWS_OF_KEY)?;
-    let rows: Option<Vec<u32>> = surplus.into_iter().map(|surplus| surplus.checked_add(1)).collect();
-    rows.ok_or_else(|| FormatError::invalid(ROWS_OF_KEY, "beyond 32 bits", "a 32-bit number"))
+    surplus.into_iter().map(|surplus| counted(rows_of_surplus(surplus))).collect()
+}
+
+/// The rows of a key: each has one at least.
+fn rows_of_surplus(surplus: u32) -> u64 {
+    u64::from(surplus) + 1
+}
+
+/// A number of rows as the reader counts them.
+fn counted(rows: u64) -> Result<u32> {
+    u32::try_from(rows).map_err(|_| FormatError::invalid(ROWS_OF_KEY, rows, "a 32-bit number"))
 }

@@ -17,6 +17,7 @@
 //! there is mostly more than that. `benchmarks/never_worse.py` shows it.
 
 use futures::{StreamExt, stream};
+use lakemark_format::container::PAGE_BYTES;
 use lakemark_format::{Encoding, ManifestIndex, ManifestSegment};
 use lakemark_index::bitmap::{Estimate, Weight, WeightBounds};
 use lakemark_index::{KeyRanges, Leaf, Predicate, Test, Truth};
@@ -25,6 +26,7 @@ use super::CORES;
 use crate::error::Result;
 use crate::options::ReadCost;
 use crate::snapshot::Snapshot;
+use crate::store::parts::LEAST_BLOCKS_OF_PART;
 use crate::store::segments::{ReadCounter, Segment};
 
 /// Tables with fewer rows are read in about a millisecond, whatever the choice.
@@ -54,8 +56,8 @@ const DECODE_POSTING: f64 = 120.0;
 const BEGIN_SEGMENT: f64 = 2_000.0;
 /// To find the rows of a key of a packed tree, whose leaves are decoded as a whole and mostly without their keys.
 const DECODE_KEY: f64 = 30.0;
-/// The leaves of so many bytes are searched by all cores: twice those of a part.
-const MANY_LEAVES: f64 = 2.0 * (64 << 12) as f64;
+/// The leaves of so many bytes, a page for each, are searched by all cores: twice those of a part.
+const MANY_LEAVES: f64 = 2.0 * LEAST_BLOCKS_OF_PART as f64 * PAGE_BYTES as f64;
 /// Postings of at least so many rows and no more bytes than this are runs. Values that are one run each are in the order of the
 /// rows, so that the runs of neighbouring values are one.
 const RUN_POSTING: f64 = 8.0;
@@ -211,9 +213,9 @@ impl Snapshot {
     ///
     /// # Errors
     /// A segment cannot be read.
-    pub async fn worth_searching(&self, wanted: &[ValueCount<'_>], reading: &ReadCost) -> Result<Vec<bool>> {
+    pub async fn worth_searching(&self, wanted: &[SearchedColumn<'_>], reading: &ReadCost) -> Result<Vec<bool>> {
         let (mut leaves, mut guesses) = (Vec::with_capacity(wanted.len()), Vec::with_capacity(wanted.len()));
-        for ValueCount { column, values } in wanted {
+        for SearchedColumn { column, values } in wanted {
             let test = Test::Ranges(KeyRanges::none());
             let leaf = Leaf { column: (*column).to_owned(), test, text: String::new() };
             let bounds = guess(self, &searched(self, &leaf), &ReadCounter::default(), false).await;
@@ -238,9 +240,9 @@ impl Snapshot {
     }
 }
 
-/// How many different values of a column are searched for.
+/// A column, and how many different values of it are searched for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ValueCount<'a> {
+pub struct SearchedColumn<'a> {
     /// The column.
     pub column: &'a str,
     /// About how many values.

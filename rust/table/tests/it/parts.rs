@@ -10,8 +10,8 @@ use arrow::array::{ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
 use lakemark_index::{KeyRanges, Leaf, Predicate, Test};
 use lakemark_table::{
-    BuildOptions, Change, ColumnReadCost, FileProbe, GroupCounts, IndexKind, IndexSpec, Operation, ReadCost, Snapshot,
-    Table, ValueCount, WriteOptions,
+    BuildOptions, Change, ColumnReadCost, FileProbe, GroupCounts, IndexKind, IndexSpec, Operation, ReadCost,
+    SearchedColumn, Snapshot, Table, WriteOptions,
 };
 use parquet::arrow::ArrowWriter;
 
@@ -236,11 +236,11 @@ async fn the_number_of_keys_alone_says_whether_a_search_may_be_worth_it() {
             // No index knows.
             ("n", values / 2.0, true),
         ] {
-            let found = snapshot.worth_searching(&[ValueCount { column, values }], &reading).await.unwrap()[0];
+            let found = snapshot.worth_searching(&[SearchedColumn { column, values }], &reading).await.unwrap()[0];
             assert_eq!(found, expected, "{kind}: {values} values of {column}");
         }
         // Beside few keys many of the same column save nothing more, and each condition is judged by its own number.
-        let wanted = [values / 3.0, 5.0].map(|values| ValueCount { column: "key", values });
+        let wanted = [values / 3.0, 5.0].map(|values| SearchedColumn { column: "key", values });
         assert_eq!(snapshot.worth_searching(&wanted, &reading).await.unwrap(), [false, true], "{kind}");
     }
 }
