@@ -39,10 +39,3 @@ mod store_cache;
 mod stream;
 mod table_cache;
 mod types;
-
-use mimalloc::MiMalloc;
-
-/// A query takes and gives back thousands of buffers of some pages each. The allocator of the C library returns such to the system, and each
-/// comes again at the price of its page faults.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;

@@ -26,13 +26,7 @@ mod warning;
 
 use std::ffi::OsString;
 
-use mimalloc::MiMalloc;
 use pyo3::prelude::*;
-
-/// A query takes and gives back thousands of buffers of some pages each. The allocator of the C library returns such to the system, and each
-/// comes again at the price of its page faults.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Runs the shell command with its arguments and returns the exit code.
 #[pyfunction]
@@ -56,6 +50,7 @@ fn describe_build(py: Python<'_>, report: &str) -> PyResult<table::Described> {
 
 #[pymodule]
 fn _internal(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    lakemark_allocator::configure();
     module.add_class::<rows::ArrowTable>()?;
     module.add_class::<rows::Rows>()?;
     module.add_class::<schema::Schema>()?;
