@@ -13,7 +13,7 @@ use arrow::datatypes::DataType;
 use bytes::Bytes;
 use lakemark_format::column;
 use lakemark_index::bitmap::{Codes, GroupValue, MAX_CODES, Mask, each_posting, posting_ranges};
-use lakemark_index::{LiteralKey, decode_keys, is_ambiguous};
+use lakemark_index::{KeyRanges, LiteralKey, decode_keys, is_ambiguous};
 
 use super::group_counts::{
     AllowedValues, CHEAP_ROWS, GroupCountRequest, GroupCounts, ROWS_PER_VALUE, SegmentCounts, ValueCounts, batches,
@@ -71,6 +71,11 @@ impl SegmentColumn {
     fn of(cover: &CoveringSegment, side: &PairSide<'_>) -> Self {
         let data_type = side.sources.data_type.clone();
         Self { segment: cover.segment.clone(), allowed: side.allowed.clone(), data_type }
+    }
+
+    /// How many values there are at least, by the directory alone: all of the segment if the predicate says nothing of them.
+    fn least_values(&self) -> u64 {
+        if self.allowed.ranges == KeyRanges::all() { self.segment.directory.value_count } else { 0 }
     }
 }
 
@@ -138,6 +143,14 @@ struct RowNumbers {
 
 impl PairJob {
     async fn run(mut self, counter: &Arc<ReadCounter>) -> Result<Option<SegmentCounts>, Damage> {
+        let numbers = match &self.numbered {
+            Numbered::Constants(values) => values.len() as u64,
+            Numbered::Values(column) => column.least_values() + 1,
+        };
+        // Nothing is read to find that out.
+        if !self.are_few(self.counted.least_values(), numbers) {
+            return Ok(None);
+        }
         self.leave_opaque(counter).await?;
         let Some(values) =
             values_of(&self.counted.segment, &self.counted.allowed, &self.chosen, ROWS_PER_VALUE, counter).await?
@@ -209,13 +222,19 @@ impl PairJob {
         Ok((mask.rows() > 0).then_some(RowNumbers { codes, values, ambiguous }))
     }
 
+    /// Whether so many values and numbers, and NULL among the values, are few enough pairs to count.
+    fn are_few(&self, counted: u64, numbers: u64) -> bool {
+        let pairs = counted.saturating_add(1).saturating_mul(numbers);
+        numbers <= MAX_CODES as u64 && pairs <= CHEAP_PAIRS.max(total_of(&self.chosen) / ROWS_PER_PAIR)
+    }
+
     fn is_worth_it(&self, numbers: usize, counted: &[GroupValue], numbered: &[GroupValue]) -> bool {
-        let pairs = (counted.len() as u64 + 1) * numbers as u64;
-        let few = numbers <= MAX_CODES && pairs <= CHEAP_PAIRS.max(total_of(&self.chosen) / ROWS_PER_PAIR);
         let index_rows: u64 = counted.iter().chain(numbered).map(|value| u64::from(value.rows)).sum();
         let touched: u64 = self.chosen.iter().map(|chosen| touched_rows(&chosen.rows)).sum();
         let has_postings = counted.iter().chain(numbered).all(|value| !value.posting.is_empty());
-        few && has_postings && index_rows <= touched.saturating_mul(4).max(CHEAP_ROWS)
+        self.are_few(counted.len() as u64, numbers as u64)
+            && has_postings
+            && index_rows <= touched.saturating_mul(4).max(CHEAP_ROWS)
     }
 
     async fn count(

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, Int32Array, RecordBatch, StringArray};
 use arrow::datatypes::Int32Type;
 use arrow::util::display::array_value_to_string;
 use lakemark_index::{KeyRanges, Predicate};
@@ -189,4 +190,30 @@ async fn columns_without_an_index_have_no_counts() {
         let (found, _) = group_counts(&snapshot, columns, &whole()).await;
         assert_eq!((found.answered, found.parts.len()), (vec![false], 0), "{columns:?}");
     }
+}
+
+#[tokio::test]
+async fn of_too_many_pairs_no_value_is_read() {
+    let folder = folder(0);
+    let numbers = |step: i32| (0..20_000).map(move |row| row * step % 2_000);
+    let k: ArrayRef = Arc::new(numbers(7).collect::<Int32Array>());
+    let s: ArrayRef = Arc::new(numbers(3).map(|number| Some(format!("name{number}"))).collect::<StringArray>());
+    write(&folder.path().join("f.parquet"), &RecordBatch::try_from_iter([("k", k), ("s", s)]).unwrap());
+    let table = open(folder.path()).await;
+    for column in ["k", "s"] {
+        table.create_index(spec(column), false).await.unwrap();
+    }
+    table.build(BuildOptions::default()).await.unwrap();
+    let snapshot = table.snapshot().await.unwrap();
+    for column in ["k", "s"] {
+        let (found, _) = group_counts(&snapshot, &[column], &whole()).await;
+        assert!(found.answered == [true] && found.index_reads > 0);
+    }
+    let (found, _) = group_counts(&snapshot, &["k", "s"], &whole()).await;
+    assert_eq!((found.answered, found.index_reads), (vec![false], 0));
+    // One value with all of the other column's are few enough.
+    let few = leaf("k", KeyRanges::less_than(int_key(1), false));
+    let (found, _) = group_counts(&snapshot, &["k", "s"], &few).await;
+    let expected: u64 = numbers(7).filter(|k| *k < 1).count() as u64;
+    assert_eq!((found.answered.clone(), counts(&found).values().sum()), (vec![true], expected));
 }
