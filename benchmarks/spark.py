@@ -123,9 +123,14 @@ class Compared:
     """Of queries that are slower than on plain Parquet: how many times as long they take, as [query][format]."""
 
 
-def compare(queries: dict[str, Query], formats: Formats, rounds: int) -> Compared:
-    """Runs the queries on all formats, after a round that warms; the answers of all formats are equal."""
-    compared = Compared({}, {})
+def compare(
+    queries: dict[str, Query], formats: Formats, rounds: int, known: Compared, keep: Callable[[Compared], None]
+) -> None:
+    """Runs the queries on all formats, after a round that warms; the answers of all formats are equal.
+
+    What is measured is kept after each query, beside what is known.
+    """
+    compared = known
     ours = [kind for kind in formats.names if kind in ("lakemark", EXTENSION)]
     for name, sql in queries.items():
         taken = take_rounds(name, sql, formats, formats.names, rounds)
@@ -136,13 +141,14 @@ def compare(queries: dict[str, Query], formats: Formats, rounds: int) -> Compare
             slower = [kind for kind in ours if not is_noise and is_longer(taken[kind], taken[BASE])]
         seconds = {kind: statistics.median(taken[kind]) for kind in formats.names}
         compared.seconds[name] = seconds
+        compared.slower.pop(name, None)
         if slower:
             compared.slower[name] = {kind: pair_ratio(taken[kind], taken[BASE]) for kind in slower}
         # All of them take a while.
         shown = ", ".join(f"{kind} {each * 1e3:.0f} ms" for kind, each in seconds.items())
         remarks = "".join(f"; {kind} SLOWER, {times:.2f}" for kind, times in compared.slower.get(name, {}).items())
         print(f"{name}: {shown}{remarks}", flush=True)
-    return compared
+        keep(compared)
 
 
 def take_rounds(name: str, sql: Query, formats: Formats, kinds: tuple[str, ...], rounds: int) -> dict[str, list[float]]:
@@ -387,9 +393,11 @@ def main() -> None:
         "--formats", nargs="*", choices=FORMATS[2:], default=FORMATS[2:], help="which beside plain Parquet"
     )
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="only these parts")
+    parser.add_argument("--queries", default="", help="only these, such as Q48,Q64, beside what is known of the others")
     parser.add_argument("--results", type=Path, default=measure.RESULTS, help="folder for the JSON and the plot")
     arguments = parser.parse_args()
     rows, scale, rounds, only = arguments.rows, arguments.scale, arguments.rounds, arguments.only
+    chosen = {query for query in arguments.queries.split(",") if query}
     about: dict[str, Any] = {"machine": measure.machine(), "rows": rows, "scale": scale, "rounds": rounds}
     name = f"spark-{rows}-sf{scale:g}"
     result = {**about, **earlier(arguments.results, name, about)}
@@ -409,9 +417,15 @@ def main() -> None:
         if part in only:
             # Other formats than plain Parquet do not run 99 queries.
             formats = Formats(spark, (*FORMATS[:2], EXTENSION) if part == "tpcds" else named, scratch)
-            compared = compare(queries(formats), formats, rounds)
-            result[part], result.setdefault("slower", {})[part] = compared.seconds, compared.slower
-            measure.write_json(arguments.results, name, result)
+            all_slower = result.setdefault("slower", {})
+            known = Compared(result.get(part, {}), all_slower.get(part, {})) if chosen else Compared({}, {})
+
+            def keep(compared: Compared, part: str = part) -> None:
+                result[part], result["slower"][part] = compared.seconds, compared.slower
+                measure.write_json(arguments.results, name, result)
+
+            asked = {query: sql for query, sql in queries(formats).items() if not chosen or query in chosen}
+            compare(asked, formats, rounds, known, keep)
     if "planning" in only:
         result["planning"] = planning(spark, rounds)
     spark.stop()
