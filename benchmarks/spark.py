@@ -124,13 +124,12 @@ class Compared:
 
 
 def compare(
-    queries: dict[str, Query], formats: Formats, rounds: int, known: Compared, keep: Callable[[Compared], None]
+    queries: dict[str, Query], formats: Formats, rounds: int, compared: Compared, keep: Callable[[Compared], None]
 ) -> None:
     """Runs the queries on all formats, after a round that warms; the answers of all formats are equal.
 
-    What is measured is kept after each query, beside what is known.
+    What is measured is entered in `compared`, and kept after each query.
     """
-    compared = known
     ours = [kind for kind in formats.names if kind in ("lakemark", EXTENSION)]
     for name, sql in queries.items():
         taken = take_rounds(name, sql, formats, formats.names, rounds)

@@ -9,11 +9,10 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use futures::future::join_all;
-use lakemark_index::RowSet;
 use lakemark_table::{BufferedRows, ProbeReport};
 
 use super::Planner;
-use super::work::{ExactRows, ScanWork, SelectedRows};
+use super::work::{ExactRows, ScanWork, SelectedRows, live_rows};
 use crate::read::access::{Pages, is_worth_cutting};
 use crate::read::statistics::{
     ScannedRows, SnapshotFile, StatisticsReader, StatisticsSource, share_of, with_buffered, without_far_dates,
@@ -206,8 +205,8 @@ impl Planner<'_> {
         }
         join_all(work.recheck.iter_mut().filter(|part| part.chosen.is_none()).map(|part| async {
             let Ok(row_groups) = self.footers.row_groups(&part.file.meta).await else { return };
-            let rows = row_groups.iter().try_fold(0u32, |sum, rows| sum.checked_add(*rows));
-            part.chosen = rows.map(|rows| SelectedRows { row_groups, rows: RowSet::full(rows) });
+            let rows = live_rows(&part.file, &row_groups).ok();
+            part.chosen = rows.map(|rows| SelectedRows { row_groups, rows });
         }))
         .await;
     }

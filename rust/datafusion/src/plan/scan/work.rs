@@ -151,7 +151,7 @@ impl<'a> Planner<'a> {
 }
 
 /// Every row that is not deleted.
-fn live_rows(file: &DataFile, row_groups: &[u32]) -> Result<RowSet> {
+pub(super) fn live_rows(file: &DataFile, row_groups: &[u32]) -> Result<RowSet> {
     let rows = row_groups
         .iter()
         .try_fold(0u32, |sum, &rows| sum.checked_add(rows))
