@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use lakemark_table::{
     BuildOptions, ErrorKind, IndexInfo, IndexKind, IndexSpec, MigrateOptions, RepairAction, StagedRows, Table,
-    Transaction, VacuumOptions, WriteOptions,
+    TableFormat, Transaction, VacuumOptions, WriteOptions,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -135,7 +135,7 @@ impl BuildTuning {
 
 #[derive(Debug, Serialize)]
 struct Description<'a> {
-    format: String,
+    format: TableFormat,
     store: Option<&'a str>,
     partition_columns: Vec<String>,
     key: Option<Vec<String>>,
@@ -198,7 +198,7 @@ async fn as_named(table: &Arc<Table>, columns: Vec<String>) -> Result<Vec<String
 async fn describe(table: &Arc<Table>) -> Result<Value> {
     let snapshot = table.snapshot().await?;
     let description = Description {
-        format: table.format().to_string(),
+        format: table.format(),
         store: table.store_location(),
         partition_columns: snapshot.partition_columns().iter().map(|field| field.name().clone()).collect(),
         key: snapshot.key_columns(),

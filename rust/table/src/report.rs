@@ -1,6 +1,6 @@
 //! What operations report: plain structs that become JSON, each with its description for people.
 //!
-//! Uses nothing of ours; every room above gives reports.
+//! Uses of ours the formats of tables alone; every room above gives reports.
 //!
 //! Invariant: text, notebooks and lists say what the fields say, from one place.
 

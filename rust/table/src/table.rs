@@ -17,9 +17,10 @@ use crate::report::{
     VerifyReport, VersionInfo,
 };
 use crate::snapshot::{BaseTable, Snapshot};
-use crate::storage::location::{Location, StoreLayer, TableFormat};
+use crate::storage::location::{Location, StoreLayer};
 use crate::store::Store;
 use crate::store::transaction::{Edit, commit};
+use crate::table_format::TableFormat;
 use crate::updates::{Change, RepairAction, StagedRows, Staging, UpdatableTable, WriteOptions, WriteTurn, Written};
 use crate::{pin, updates, vacuum};
 

@@ -21,7 +21,7 @@ pub async fn table_info(table: &Arc<Table>) -> Result<TableInfo> {
     };
     Ok(TableInfo {
         location: table.location().to_owned(),
-        format: table.format().to_string(),
+        format: table.format(),
         store: table.store_location().map(str::to_owned),
         version: table.version(),
         delta_version: snapshot.delta_version(),

@@ -31,8 +31,8 @@ use crate::error::{Error, Result};
 use crate::options::{BuildOptions, CancelFlag, Progress};
 use crate::report::BuildReport;
 use crate::snapshot::{BaseTable, Snapshot};
-use crate::storage::location::TableFormat;
 use crate::store::Store;
+use crate::table_format::TableFormat;
 
 pub(crate) use finish::{abandon, finish};
 pub use part::BuildPart;

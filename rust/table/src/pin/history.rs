@@ -10,9 +10,9 @@ use crate::files::delta::DeltaLog;
 use crate::files::listing::under_way;
 use crate::report::VersionInfo;
 use crate::snapshot::BaseTable;
-use crate::storage::location::TableFormat;
 use crate::storage::retry_listing::retry_if_gone;
 use crate::store::Store;
+use crate::table_format::TableFormat;
 
 /// The newest versions, newest first.
 pub(crate) async fn history(table: &BaseTable, limit: usize) -> Result<Vec<VersionInfo>> {

@@ -20,8 +20,8 @@ use crate::error::{Error, Result};
 use crate::files::delta::{DeltaLog, DeltaState};
 use crate::files::listing::{ListedFile, moved_of, objects};
 use crate::snapshot::{BaseTable, ManifestAndListing, Snapshot, listing_of, newest_listing};
-use crate::storage::location::TableFormat;
 use crate::store::Store;
+use crate::table_format::TableFormat;
 use crate::updates::{ManifestState, UpdatableTable, UpdateContext, UpdateScope};
 
 /// The state of a version.

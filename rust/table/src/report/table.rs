@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::report::description::{Description, Report, bytes, count};
 use crate::report::updates::UpdatesInfo;
+use crate::table_format::TableFormat;
 
 /// Columns of a table that are named; of wider tables the others are counted.
 const NAMED_COLUMNS: usize = 64;
@@ -13,8 +14,8 @@ const NAMED_COLUMNS: usize = 64;
 pub struct TableInfo {
     /// Where the data is.
     pub location: String,
-    /// `parquet` or `delta`.
-    pub format: String,
+    /// How the list of data files is known.
+    pub format: TableFormat,
     /// Where the indexes are; none for a glob or a single file opened without a store.
     pub store: Option<String>,
     /// The version that was requested, if one was: the state of updates is known of the newest state alone.
@@ -46,7 +47,7 @@ impl Report for TableInfo {
         let number = |number: Option<u64>| number.map_or_else(|| "none".to_owned(), |number| number.to_string());
         let mut said = Description::default()
             .fact("location", self.location.clone())
-            .fact("format", self.format.clone())
+            .fact("format", self.format.name())
             .fact("store", self.store.clone().unwrap_or_else(|| "none".to_owned()));
         if self.delta_version.is_some() {
             said = said.fact("Delta version", number(self.delta_version));

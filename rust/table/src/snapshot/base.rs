@@ -8,8 +8,9 @@ use super::SnapshotCache;
 use crate::error::{Error, Result};
 use crate::files::delta::{NewestState, VectorCache};
 use crate::files::footer::FooterCache;
-use crate::storage::location::{Location, STORE_FOLDER, TableFormat};
+use crate::storage::location::{Location, STORE_FOLDER};
 use crate::store::Store;
+use crate::table_format::TableFormat;
 
 /// The data files of a table and the store of its indexes.
 #[derive(Debug)]

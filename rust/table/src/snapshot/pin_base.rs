@@ -20,8 +20,8 @@ use crate::files::footer::FileSummary;
 use crate::files::listing::{ListedFile, Listing, listed, under_way};
 use crate::files::trust::FalseStatistics;
 use crate::storage::file_time::{is_young, modified_ns, was_young};
-use crate::storage::location::TableFormat;
 use crate::store::Store;
+use crate::table_format::TableFormat;
 use crate::values::schema::{self, FileSchema};
 
 /// Footers that are read at a time.

@@ -15,24 +15,6 @@ use crate::storage::local::LocalFiles;
 /// Puts a layer around every object store that a table uses: counters, limits, faults.
 pub type StoreLayer<'a> = &'a (dyn Fn(Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore> + Send + Sync);
 
-/// How the list of data files is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TableFormat {
-    /// A listing of Parquet files.
-    Parquet,
-    /// The log of a Delta table.
-    Delta,
-}
-
-impl fmt::Display for TableFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Parquet => "parquet",
-            Self::Delta => "delta",
-        })
-    }
-}
-
 /// What kind of set of files a location names.
 #[derive(Clone, Debug)]
 pub(crate) enum FileSet {

@@ -24,8 +24,8 @@ use crate::index_kind::IndexKind;
 use crate::options::{BuildOptions, CancelFlag, IndexSpec};
 use crate::rewrite::delta::check_writable;
 use crate::snapshot::Snapshot;
-use crate::storage::location::TableFormat;
 use crate::store::transaction::{Edit, commit};
+use crate::table_format::TableFormat;
 
 /// Declares the key of a table; says whether it was declared now. The columns get an index of the kind `key` where they have none.
 ///

@@ -30,10 +30,10 @@ use crate::rewrite::{RewriteInput, RewriteOutput, RewrittenKeys, folder};
 use crate::snapshot::{BaseTable, DataFile, Snapshot, application, application_through};
 use crate::storage::failpoint::reach;
 use crate::storage::file_time::modified_ns;
-use crate::storage::location::TableFormat;
 use crate::store::Store;
 use crate::store::locks::holding;
 use crate::store::transaction::{Edit, commit};
+use crate::table_format::TableFormat;
 
 /// Times that others may be faster before the migration gives up.
 const ATTEMPTS: usize = 5;

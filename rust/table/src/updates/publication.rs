@@ -33,10 +33,11 @@ use crate::report::PublishReport;
 use crate::snapshot::{BaseTable, Snapshot};
 use crate::storage::disk::{link, make_folder, on_a_thread, remove, rename, sync_folder};
 use crate::storage::failpoint::reach;
-use crate::storage::location::{FileSet, TableFormat};
+use crate::storage::location::FileSet;
 use crate::store::locks::holding;
 use crate::store::transaction::{Edit, commit};
 use crate::store::{ORIGINALS, Store};
+use crate::table_format::TableFormat;
 
 /// How names end that no reader lists.
 const UNLISTED: &str = ".lakemark-unpublished";

@@ -17,8 +17,8 @@ use crate::options::BuildOptions;
 use crate::report::BuildReport;
 use crate::snapshot::BaseTable;
 use crate::storage::file_time::BuildStart;
-use crate::storage::location::TableFormat;
 use crate::store::transaction::{self, BuiltSegments, Edit, commit};
+use crate::table_format::TableFormat;
 use crate::values::schema;
 
 /// Files that are checked at a time.

@@ -14,8 +14,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::options::BuildOptions;
 use crate::snapshot::BaseTable;
 use crate::storage::file_time::modified_ns;
-use crate::storage::location::TableFormat;
 use crate::store::Store;
+use crate::table_format::TableFormat;
 use crate::values::schema;
 
 /// Some data files and the indexes that lack them: what becomes one segment for each of these.
