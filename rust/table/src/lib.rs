@@ -48,9 +48,9 @@ pub use options::{
 };
 pub use probe::{SearchedColumn, TopKRequest};
 pub use report::{
-    BuildReport, ChangesBesideFiles, ColumnInfo, CompactReport, Description, Finding, IndexInfo, IndexVerdict,
-    LeafReport, MigrateReport, ProbeReport, PublishReport, Report, RunInfo, TableInfo, UpdatesInfo, VacuumReport,
-    VerifyReport, VersionInfo, Waste, index_rows, version_rows,
+    BuildReport, ChangesBesideFiles, ChosenBy, ColumnInfo, CompactReport, Description, Finding, IndexInfo,
+    IndexVerdict, LeafReport, MigrateReport, ProbeReport, PublishReport, Report, RunInfo, TableInfo, UpdatesInfo,
+    VacuumReport, VerifyReport, VersionInfo, Waste, index_rows, version_rows,
 };
 pub use snapshot::{BufferedRows, BufferedRun, DataFile, FileProbe, Probe, Snapshot};
 pub use storage::damage::{Guarded, damaged, guarded, guarded_wait};

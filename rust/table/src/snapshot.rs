@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::files::column_mapping::ColumnMapping;
 use crate::files::trust::FalseStatistics;
 use crate::index_kind::IndexKind;
-use crate::report::{IndexInfo, ProbeReport};
+use crate::report::{ChosenBy, IndexInfo, ProbeReport};
 use crate::store::Store;
 use crate::store::recorded::{Recorded, is_chosen_by_auto, is_record};
 use crate::store::segments::missing;
@@ -418,7 +418,7 @@ impl Snapshot {
             column: self.display_name(&shown),
             columns: self.logical_columns(index),
             data_type: data_type.unwrap_or_else(|| "gone".to_owned()),
-            chosen_by: if is_chosen_by_auto(index) { "auto" } else { "user" }.to_owned(),
+            chosen_by: if is_chosen_by_auto(index) { ChosenBy::Auto } else { ChosenBy::User },
             predicted_bytes: recorded.bytes_of(rows),
             reason: recorded.reason,
             options: index.options.iter().filter(|(name, _)| !is_record(name)).cloned().collect(),

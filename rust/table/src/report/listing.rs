@@ -13,18 +13,18 @@ use crate::report::table::{IndexInfo, VersionInfo};
 /// None, as the columns have as many rows each.
 pub fn index_rows(indexes: &[IndexInfo]) -> Result<RecordBatch> {
     let text =
-        |of: fn(&IndexInfo) -> &String| -> ArrayRef { Arc::new(StringArray::from_iter_values(indexes.iter().map(of))) };
+        |of: fn(&IndexInfo) -> &str| -> ArrayRef { Arc::new(StringArray::from_iter_values(indexes.iter().map(of))) };
     let number =
         |of: fn(&IndexInfo) -> u64| -> ArrayRef { Arc::new(UInt64Array::from_iter_values(indexes.iter().map(of))) };
     let coverage = Float64Array::from_iter_values(indexes.iter().map(|index| index.coverage));
     let predicted: UInt64Array = indexes.iter().map(|index| index.predicted_bytes).collect();
     RecordBatch::try_from_iter([
-        ("name", text(|index| &index.name)),
-        ("kind", text(|index| &index.kind)),
-        ("encoding", text(|index| &index.encoding)),
-        ("chosen_by", text(|index| &index.chosen_by)),
-        ("column", text(|index| &index.column)),
-        ("data_type", text(|index| &index.data_type)),
+        ("name", text(|index| index.name.as_str())),
+        ("kind", text(|index| index.kind.as_str())),
+        ("encoding", text(|index| index.encoding.as_str())),
+        ("chosen_by", text(|index| index.chosen_by.name())),
+        ("column", text(|index| index.column.as_str())),
+        ("data_type", text(|index| index.data_type.as_str())),
         ("files_covered", number(|index| index.files_covered)),
         ("files_total", number(|index| index.files_total)),
         ("coverage", Arc::new(coverage)),

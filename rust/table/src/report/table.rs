@@ -1,6 +1,6 @@
 //! A table at a glance: columns, indexes, versions.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::report::description::{Description, Report, bytes, count};
 use crate::report::updates::UpdatesInfo;
@@ -107,8 +107,8 @@ pub struct IndexInfo {
     pub columns: Vec<String>,
     /// The column's Arrow type; a struct of several columns.
     pub data_type: String,
-    /// Whether `auto` or `user` chose the encoding.
-    pub chosen_by: String,
+    /// Who chose the encoding.
+    pub chosen_by: ChosenBy,
     /// Why `auto` chose the encoding.
     pub reason: Option<String>,
     /// Bytes that were predicted when it was declared, for the rows that it covers now (for all rows until it covers some).
@@ -128,6 +128,34 @@ pub struct IndexInfo {
     pub bytes: u64,
     /// Rows that it covers.
     pub rows: u64,
+}
+
+/// Who chose the encoding of an index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChosenBy {
+    /// Lakemark: who declared the index left the choice open.
+    Auto,
+    /// Who declared the index.
+    #[default]
+    User,
+}
+
+/// Who chose is written as a name.
+impl Serialize for ChosenBy {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl ChosenBy {
+    /// The name in reports and lists.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::User => "user",
+        }
+    }
 }
 
 /// A version of a table: a commit of a Delta table, or a manifest of its store.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray};
 use lakemark_index::KeyRanges;
-use lakemark_table::{BuildOptions, ErrorKind, IndexInfo, IndexKind, IndexSpec, Table};
+use lakemark_table::{BuildOptions, ChosenBy, ErrorKind, IndexInfo, IndexKind, IndexSpec, Table};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use rand::rngs::StdRng;
@@ -74,7 +74,7 @@ async fn auto_chooses_by_the_column_and_predicts_what_is_built() {
         let index = index_of(&table, &format!("{column}_{kind}")).await;
         assert_eq!(index.kind, kind);
         let reason = index.reason.as_deref().unwrap();
-        assert_eq!((index.encoding.as_str(), index.chosen_by.as_str()), (encoding, "auto"), "{column}: {reason}");
+        assert_eq!((index.encoding.as_str(), index.chosen_by), (encoding, ChosenBy::Auto), "{column}: {reason}");
         assert!(reason.contains(values), "{reason}");
         let ratio = index.predicted_bytes.unwrap() as f64 / index.bytes as f64;
         assert!((0.85..=1.15).contains(&ratio), "{column}: {} for {}", index.predicted_bytes.unwrap(), index.bytes);
@@ -127,7 +127,7 @@ async fn auto_chooses_by_all_rows_of_a_table_of_many_files() {
             let at = format!("{files} files: {index:?}");
             // Of one file twelve rows a value are a bitmap, as each kind is asked in one segment.
             let kind = if files == 1 && ["spread", "local"].contains(&index.column.as_str()) { "bitmap" } else { kind };
-            assert_eq!((index.kind.as_str(), index.chosen_by.as_str()), (kind, "auto"), "{at}");
+            assert_eq!((index.kind.as_str(), index.chosen_by), (kind, ChosenBy::Auto), "{at}");
             // Of all rows of the table, not of those of a segment.
             let is_unique = index.reason.as_deref().unwrap().contains("nearly every row has its own");
             assert_eq!(is_unique, ["id", "unique"].contains(&index.column.as_str()), "{at}");
@@ -177,7 +177,7 @@ async fn auto_keeps_filters_of_long_keys() {
         ("logged_bloom_tree", "filtered", "the rows are in their order"),
     ] {
         let index = index_of(&table, name).await;
-        assert_eq!((index.encoding.as_str(), index.chosen_by.as_str()), (encoding, "auto"));
+        assert_eq!((index.encoding.as_str(), index.chosen_by), (encoding, ChosenBy::Auto));
         let reason = index.reason.unwrap();
         assert!(reason.contains("keys would take") && reason.contains(because), "{reason}");
         let ratio = index.predicted_bytes.unwrap() as f64 / index.bytes as f64;
@@ -198,7 +198,7 @@ async fn what_is_named_is_taken_and_predicted() {
     table.build(BuildOptions::default()).await.unwrap();
     for (name, encoding) in [("id_bitmap", "binary"), ("city_bitmap", "equality"), ("id_bins", "binned")] {
         let index = index_of(&table, name).await;
-        assert_eq!((index.encoding.as_str(), index.chosen_by.as_str()), (encoding, "user"));
+        assert_eq!((index.encoding.as_str(), index.chosen_by), (encoding, ChosenBy::User));
         assert_eq!(index.reason, None);
         let ratio = index.predicted_bytes.unwrap() as f64 / index.bytes as f64;
         assert!((0.85..=1.15).contains(&ratio), "{name}: {ratio}");
