@@ -50,7 +50,7 @@ pub use probe::{SearchedColumn, TopKRequest};
 pub use report::{
     BuildReport, ChangesBesideFiles, ChosenBy, ColumnInfo, CompactReport, Description, Finding, IndexInfo,
     IndexVerdict, LeafReport, MigrateReport, ProbeReport, PublishReport, Report, RunInfo, TableInfo, UpdatesInfo,
-    VacuumReport, VerifyReport, VersionInfo, Waste, index_rows, version_rows,
+    VacuumReport, VerifyReport, VersionInfo, VersionOperation, Waste, index_rows, version_rows,
 };
 pub use snapshot::{BufferedRows, BufferedRun, DataFile, FileProbe, Probe, Snapshot};
 pub use storage::damage::{Guarded, damaged, guarded, guarded_wait};

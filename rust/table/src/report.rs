@@ -10,6 +10,7 @@ pub use self::probe::{LeafReport, ProbeReport};
 pub use self::table::{ChosenBy, ColumnInfo, IndexInfo, TableInfo, VersionInfo};
 pub use self::updates::{ChangesBesideFiles, MigrateReport, PublishReport, RunInfo, UpdatesInfo};
 pub use self::upkeep::{BuildReport, CompactReport, Finding, IndexVerdict, VacuumReport, VerifyReport, Waste};
+pub use self::version_operation::VersionOperation;
 
 mod description;
 mod listing;
@@ -17,3 +18,4 @@ mod probe;
 mod table;
 mod updates;
 mod upkeep;
+mod version_operation;

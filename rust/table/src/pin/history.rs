@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 use crate::files::delta::DeltaLog;
 use crate::files::listing::under_way;
-use crate::report::VersionInfo;
+use crate::report::{VersionInfo, VersionOperation};
 use crate::snapshot::BaseTable;
 use crate::storage::retry_listing::retry_if_gone;
 use crate::store::Store;
@@ -108,13 +108,14 @@ async fn of_log_file(table: &BaseTable, version: u64, meta: &ObjectMeta) -> Resu
 }
 
 fn of_commit(version: u64, text: &str) -> VersionInfo {
-    let mut info = VersionInfo { version, operation: "unknown".to_owned(), rows: Some(0), ..VersionInfo::default() };
+    let operation = VersionOperation::Unknown;
+    let mut info = VersionInfo { version, operation, rows: Some(0), ..VersionInfo::default() };
     for action in text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
         if let Some(commit) = action.get("commitInfo") {
             let time = commit.get("inCommitTimestamp").or_else(|| commit.get("timestamp"));
             info.time_ms = time.and_then(Value::as_i64);
             if let Some(operation) = commit.get("operation").and_then(Value::as_str) {
-                operation.clone_into(&mut info.operation);
+                info.operation = VersionOperation::Other(operation.to_owned());
             }
         }
         if let Some(add) = action.get("add") {
@@ -149,7 +150,7 @@ async fn listed_manifests(store: &Store, limit: usize) -> Result<Option<Vec<Vers
             let step = match before.as_ref().filter(|before| before.number + 1 == number) {
                 Some(before) => step(before, manifest),
                 None if number == 1 => step(&nothing(manifest), manifest),
-                None => VersionStep::of("unknown"),
+                None => VersionStep::of(VersionOperation::Unknown),
             };
             let VersionStep { operation, files_added, files_removed, rows } = step;
             let time_ms = Some(manifest.created_ms);
@@ -176,21 +177,21 @@ fn nothing(of: &Manifest) -> Manifest {
 
 /// What was done between two manifests.
 struct VersionStep {
-    operation: String,
+    operation: VersionOperation,
     files_added: u64,
     files_removed: u64,
     rows: Option<u64>,
 }
 
 impl VersionStep {
-    fn of(operation: impl Into<String>) -> Self {
-        Self { operation: operation.into(), files_added: 0, files_removed: 0, rows: None }
+    fn of(operation: VersionOperation) -> Self {
+        Self { operation, files_added: 0, files_removed: 0, rows: None }
     }
 }
 
 fn step(before: &Manifest, after: &Manifest) -> VersionStep {
     match (&before.updates, &after.updates) {
-        (None, Some(updates)) => return VersionStep::of(format!("declare key ({})", updates.key.join(", "))),
+        (None, Some(updates)) => return VersionStep::of(VersionOperation::DeclareKey(updates.key.clone())),
         (Some(before), Some(after)) => {
             if let Some(step) = step_of_updates(before, after) {
                 return step;
@@ -200,12 +201,12 @@ fn step(before: &Manifest, after: &Manifest) -> VersionStep {
     }
     let is_in = |manifest: &Manifest, id: &[u8; 16]| manifest.indexes.iter().any(|index| index.id == *id);
     if let Some(index) = after.indexes.iter().find(|index| !is_in(before, &index.id)) {
-        return VersionStep::of(format!("create index {}", index.name));
+        return VersionStep::of(VersionOperation::CreateIndex(index.name.clone()));
     }
     if let Some(index) = before.indexes.iter().find(|index| !is_in(after, &index.id)) {
-        return VersionStep::of(format!("drop index {}", index.name));
+        return VersionStep::of(VersionOperation::DropIndex(index.name.clone()));
     }
-    VersionStep::of("build indexes")
+    VersionStep::of(VersionOperation::BuildIndexes)
 }
 
 fn step_of_updates(before: &ManifestUpdates, after: &ManifestUpdates) -> Option<VersionStep> {
@@ -216,30 +217,25 @@ fn step_of_updates(before: &ManifestUpdates, after: &ManifestUpdates) -> Option<
     let folded: u64 = slices.map(|range| u64::from(range.rows.end - range.rows.start)).sum();
     if before.migration.is_some() && after.migration.is_none() {
         if before.runs.iter().map(|run| &run.migrated).eq(after.runs.iter().map(|run| &run.migrated)) {
-            return Some(VersionStep::of(format!("abandon migration {}", before.migrations)));
+            return Some(VersionStep::of(VersionOperation::AbandonMigration(before.migrations)));
         }
-        let operation = format!("migrate {}", before.migrations);
+        let operation = VersionOperation::Migrate(before.migrations);
         let (files_added, files_removed) = (added, removed + replaced);
         return Some(VersionStep { operation, files_added, files_removed, rows: Some(folded) });
     }
     if after.migrations > before.migrations {
-        return Some(VersionStep::of(format!("begin migration {}", after.migrations)));
+        return Some(VersionStep::of(VersionOperation::BeginMigration(after.migrations)));
     }
     if after.publications.len() > before.publications.len() {
-        return Some(VersionStep::of("begin publication"));
+        return Some(VersionStep::of(VersionOperation::BeginPublication));
     }
     if let (Some(published), None) = (under_way(before), under_way(after)) {
         let (files_added, files_removed) = (published.files.len() as u64, published.originals.len() as u64);
-        return Some(VersionStep { files_added, files_removed, ..VersionStep::of("publish") });
+        return Some(VersionStep { files_added, files_removed, ..VersionStep::of(VersionOperation::Publish) });
     }
     let run = after.runs.iter().find(|run| !before.runs.iter().any(|have| have.id == run.id))?;
-    let operation = if run.passes > 1 { "merge runs" } else { "flush changes" };
+    let operation = if run.passes > 1 { VersionOperation::MergeRuns } else { VersionOperation::FlushChanges };
     let is_there = |id: &[u8; 16]| after.runs.iter().any(|run| run.id == *id);
     let files_removed = before.runs.iter().filter(|run| !is_there(&run.id)).count() as u64;
-    Some(VersionStep {
-        operation: operation.to_owned(),
-        files_added: 1,
-        files_removed,
-        rows: Some(u64::from(run.rows)),
-    })
+    Some(VersionStep { operation, files_added: 1, files_removed, rows: Some(u64::from(run.rows)) })
 }

@@ -43,7 +43,7 @@ pub fn version_rows(versions: &[VersionInfo]) -> Result<RecordBatch> {
         Arc::new(versions.iter().map(of).collect::<UInt64Array>())
     };
     let times: TimestampMillisecondArray = versions.iter().map(|version| version.time_ms).collect();
-    let operations = StringArray::from_iter_values(versions.iter().map(|version| &version.operation));
+    let operations = StringArray::from_iter_values(versions.iter().map(|version| version.operation.to_string()));
     let columns: [(&str, ArrayRef); 6] = [
         ("version", number(|version| Some(version.version))),
         ("time", Arc::new(times.with_timezone_utc())),

@@ -4,6 +4,7 @@ use serde::{Serialize, Serializer};
 
 use crate::report::description::{Description, Report, bytes, count};
 use crate::report::updates::UpdatesInfo;
+use crate::report::version_operation::VersionOperation;
 use crate::table_format::TableFormat;
 
 /// Columns of a table that are named; of wider tables the others are counted.
@@ -166,7 +167,7 @@ pub struct VersionInfo {
     /// When it was made, in milliseconds since 1970-01-01 UTC; of a commit that does not say it, when its file was written.
     pub time_ms: Option<i64>,
     /// What made it.
-    pub operation: String,
+    pub operation: VersionOperation,
     /// Data files that it added; of a run of changes, one.
     pub files_added: u64,
     /// Data files that it took away.

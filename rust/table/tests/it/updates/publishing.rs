@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
-use lakemark_table::{ErrorKind, MigrateOptions, Operation, Table, TableOptions, VacuumOptions};
+use lakemark_table::{ErrorKind, MigrateOptions, Operation, Table, TableOptions, VacuumOptions, VersionOperation};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::reading::Row;
@@ -138,7 +138,7 @@ async fn versions_before_a_publication_are_read_as_they_were() {
         assert_eq!(rows(&at(folder.path(), *version).await.unwrap()).await, *expected, "version {version}");
     }
     let history = table.history(None).await.unwrap();
-    let said: Vec<_> = history.iter().filter(|version| version.operation == "publish").collect();
+    let said: Vec<_> = history.iter().filter(|version| version.operation == VersionOperation::Publish).collect();
     assert_eq!(said.len(), 2);
     assert_eq!((said[1].files_added, said[1].files_removed), (2, 1));
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use lakemark_table::{
     BuildOptions, ErrorKind, IndexSpec, MigrateOptions, Operation, Result, Table, TableOptions, VacuumOptions,
+    VersionOperation,
 };
 
 use super::reading::Row;
@@ -71,10 +72,10 @@ async fn the_history_says_what_made_each_version() {
     let versions: Vec<u64> = history.iter().map(|version| version.version).collect();
     assert_eq!(versions, (1..=newest(&table).await).rev().collect::<Vec<_>>());
     assert!(expected.keys().all(|version| versions.contains(version)));
-    let said: Vec<(&str, u64, u64, Option<u64>)> = history
+    let steps: Vec<_> = history.iter().rev().map(|version| (version.operation.to_string(), version)).collect();
+    let said: Vec<(&str, u64, u64, Option<u64>)> = steps
         .iter()
-        .rev()
-        .map(|version| (version.operation.as_str(), version.files_added, version.files_removed, version.rows))
+        .map(|(operation, version)| (operation.as_str(), version.files_added, version.files_removed, version.rows))
         .collect();
     assert_eq!(said[0], ("declare key (k)", 0, 0, None));
     assert_eq!(said[1], ("create index k_key", 0, 0, None));
@@ -178,8 +179,9 @@ async fn a_version_of_a_delta_table_is_deltas() {
     }
     let said: Vec<_> = table.history(None).await.unwrap();
     let said: Vec<_> =
-        said.iter().map(|of| (of.version, of.operation.as_str(), of.files_added, of.files_removed, of.rows)).collect();
-    assert_eq!(said, [(2, "unknown", 1, 1, None), (1, "unknown", 1, 0, Some(250)), (0, "WRITE", 1, 0, None)]);
+        said.iter().map(|of| (of.version, &of.operation, of.files_added, of.files_removed, of.rows)).collect();
+    let (unknown, write) = (VersionOperation::Unknown, VersionOperation::Other("WRITE".to_owned()));
+    assert_eq!(said, [(2, &unknown, 1, 1, None), (1, &unknown, 1, 0, Some(250)), (0, &write, 1, 0, None)]);
     // Commits that do not say when they were made are as old as their files.
     let times: Vec<i64> = table.history(None).await.unwrap().iter().map(|of| of.time_ms.unwrap()).collect();
     assert!(times[2] == 1_700_000_000_000 && times[1] > times[2] && times[0] >= times[1], "{times:?}");
