@@ -316,8 +316,8 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_beginStaging<'l>
 ) -> jlong {
     env.with_env(|env| -> Result<jlong> {
         let table = newest(env, &path, &store)?;
-        let operation = operation.try_to_string(env)?;
-        block_on(staging::begin(table, &operation))?
+        let operation = staging::operation_of(&operation.try_to_string(env)?)?;
+        block_on(staging::begin(table, operation))?
     })
     .resolve::<Throw>()
 }

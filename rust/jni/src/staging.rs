@@ -25,14 +25,18 @@ fn open() -> MutexGuard<'static, Open> {
     OPEN.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Begins to write rows of one operation aside.
-pub(crate) async fn begin(named: TableRef, operation: &str) -> Result<jlong> {
-    let operation = Operation::of_name(operation).ok_or_else(|| {
+/// The operation that Java names.
+pub(crate) fn operation_of(name: &str) -> Result<Operation> {
+    Operation::of_name(name).ok_or_else(|| {
         NativeError::new(
             ErrorKind::InvalidInput,
-            format!("operation is {operation}; it must be insert, upsert, update or delete"),
+            format!("operation is {name}; it must be insert, upsert, update or delete"),
         )
-    })?;
+    })
+}
+
+/// Begins to write rows of one operation aside.
+pub(crate) async fn begin(named: TableRef, operation: Operation) -> Result<jlong> {
     let staging = named.open().await?.stage(operation).await?;
     let mut open = open();
     open.last += 1;

@@ -48,17 +48,18 @@ impl ChangeRows {
     }
 }
 
+/// The operation that a caller names.
+pub(crate) fn operation_of(name: &str) -> Result<Operation> {
+    Operation::of_name(name).ok_or_else(|| invalid(format!("there is no operation {name}")))
+}
+
 /// Writes a change.
 pub(crate) async fn write(
     table: Arc<Table>,
-    operation: String,
+    operation: Operation,
     rows: ChangeRows,
     transaction: Option<Transaction>,
 ) -> Result<Written> {
-    let known = [Operation::Insert, Operation::Upsert, Operation::Update, Operation::Delete];
-    let Some(operation) = known.into_iter().find(|known| known.name() == operation) else {
-        return Err(invalid(format!("there is no operation {operation}")));
-    };
     let rows = rows.batch(&table, operation).await?;
     table.write(vec![Change { operation, rows }], WriteOptions { transaction, ..WriteOptions::default() }).await
 }

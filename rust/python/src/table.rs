@@ -152,6 +152,7 @@ impl Table {
         transaction: Option<(String, u64)>,
     ) -> PyResult<(u64, u64)> {
         let (table, rows) = (Arc::clone(&self.0), ChangeRows::read(py, rows)?);
+        let operation = changes::operation_of(&operation).map_err(|cause| error::to_python(py, &cause))?;
         let transaction = transaction.map(|(application, version)| Transaction { application, version });
         let written = wait_finished(
             py,
