@@ -25,6 +25,28 @@ use crate::failure::Failure;
 /// Stands for stdin.
 const PIPE: &str = "-";
 
+/// How the rows of a file are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InputFormat {
+    Csv,
+    Json,
+    Parquet,
+    Arrow,
+}
+
+impl InputFormat {
+    /// The format that the ending of a file's name says.
+    fn of_ending(ending: &str) -> Option<Self> {
+        match ending.to_ascii_lowercase().as_str() {
+            "csv" => Some(Self::Csv),
+            "json" | "ndjson" | "jsonl" => Some(Self::Json),
+            "parquet" => Some(Self::Parquet),
+            "arrow" | "ipc" | "feather" => Some(Self::Arrow),
+            _ => None,
+        }
+    }
+}
+
 /// All rows of a file as one batch.
 pub(crate) async fn rows(file: &str, table: &SchemaRef, operation: Operation) -> Result<RecordBatch, Failure> {
     if file == PIPE {
@@ -34,20 +56,20 @@ pub(crate) async fn rows(file: &str, table: &SchemaRef, operation: Operation) ->
     }
     let ending = Path::new(file).extension().and_then(OsStr::to_str).unwrap_or_default();
     let context = SessionContext::new();
-    match ending.to_ascii_lowercase().as_str() {
-        "csv" => csv_rows(&bytes_of(file)?, table).map_err(|error| unreadable(file, &error)),
-        "json" | "ndjson" | "jsonl" => json_rows(file, &bytes_of(file)?, table, operation),
-        "parquet" => {
+    match InputFormat::of_ending(ending) {
+        Some(InputFormat::Csv) => csv_rows(&bytes_of(file)?, table).map_err(|error| unreadable(file, &error)),
+        Some(InputFormat::Json) => json_rows(file, &bytes_of(file)?, table, operation),
+        Some(InputFormat::Parquet) => {
             is_there(file)?;
             let options = ParquetReadOptions { file_extension: ending, ..ParquetReadOptions::default() };
             all(context.read_parquet(file, options).await?).await
         }
-        "arrow" | "ipc" | "feather" => {
+        Some(InputFormat::Arrow) => {
             is_there(file)?;
             let options = ArrowReadOptions { file_extension: ending, ..ArrowReadOptions::default() };
             all(context.read_arrow(file, options).await?).await
         }
-        _ => Err(Failure::Error(format!(
+        None => Err(Failure::Error(format!(
             "{file} has no ending that says what it is: give a file .parquet, .csv, .json, .ndjson or .arrow, or - for CSV from \
              stdin"
         ))),
