@@ -12,7 +12,7 @@ use help::{
     ABOUT, ADVISE_EXAMPLES, CHANGE_EXAMPLES, EXAMPLES, HISTORY_EXAMPLES, KEY_EXAMPLES, LONG_ABOUT, MIGRATE_EXAMPLES,
     REPAIR_NOTE, SQL_EXAMPLES,
 };
-pub use values::KeyValue;
+pub use values::{KeyValue, RepairChoice};
 use values::{age, key_value, share, size};
 
 /// The whole command line.
@@ -398,15 +398,6 @@ pub struct RepairArgs {
     /// `keep` lets them count over what the table has of their keys, `discard` forgets them
     #[arg(long, value_enum)]
     pub buffered: RepairChoice,
-}
-
-/// What becomes of buffered updates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum RepairChoice {
-    /// They stay in the buffer
-    Keep,
-    /// They are forgotten
-    Discard,
 }
 
 /// `lakemark migrate`.

@@ -76,14 +76,11 @@ pub(crate) async fn flush(args: FlushArgs) -> Result<(), Failure> {
 
 pub(crate) async fn repair(args: RepairArgs) -> Result<(), Failure> {
     let table = open(&args.at).await?;
-    let action = match args.buffered {
-        RepairChoice::Keep => RepairAction::Keep,
-        RepairChoice::Discard => RepairAction::Discard,
-    };
-    match (table.repair(action).await?, args.buffered) {
+    let RepairChoice(action) = args.buffered;
+    match (table.repair(action).await?, action) {
         (false, _) => output::text("nothing to repair: store and table belong together"),
-        (true, RepairChoice::Keep) => output::text("the buffered updates are kept, and count over what the table has"),
-        (true, RepairChoice::Discard) => output::text("the buffered updates are discarded"),
+        (true, RepairAction::Keep) => output::text("the buffered updates are kept, and count over what the table has"),
+        (true, RepairAction::Discard) => output::text("the buffered updates are discarded"),
     }
 }
 

@@ -102,7 +102,7 @@ fn forgotten() -> NativeError {
     lakemark_table::Error::new(ErrorKind::Conflict, text).into()
 }
 
-fn repair_choice(given: &str) -> NativeError {
+fn no_repair(given: &str) -> NativeError {
     let text = format!("buffered is {given:?}; give 'keep' or 'discard'");
     lakemark_table::Error::new(ErrorKind::InvalidInput, text).into()
 }
@@ -157,12 +157,8 @@ pub(crate) async fn answer(table: &Arc<Table>, request: MaintenanceRequest) -> R
         }
         MaintenanceRequest::Publish => serde_json::to_value(table.publish().await?)?,
         MaintenanceRequest::Repair { buffered } => {
-            let choice = match buffered.as_str() {
-                "keep" => RepairAction::Keep,
-                "discard" => RepairAction::Discard,
-                _ => return Err(repair_choice(&buffered)),
-            };
-            json!({ "repaired": table.repair(choice).await? })
+            let action = RepairAction::from_name(&buffered).ok_or_else(|| no_repair(&buffered))?;
+            json!({ "repaired": table.repair(action).await? })
         }
         MaintenanceRequest::Vacuum { older_than_seconds, dry_run, originals } => {
             let options = VacuumOptions { older_than: Duration::from_secs(older_than_seconds), dry_run, originals };

@@ -171,8 +171,8 @@ impl Table {
     /// Keeps or discards what a store has buffered that does not belong to the table; gives whether there was something.
     fn repair(&self, py: Python<'_>, keep: bool) -> PyResult<bool> {
         let table = Arc::clone(&self.0);
-        let pending = if keep { RepairAction::Keep } else { RepairAction::Discard };
-        let repaired = move || async move { table.repair(pending).await };
+        let action = if keep { RepairAction::Keep } else { RepairAction::Discard };
+        let repaired = move || async move { table.repair(action).await };
         wait_finished(py, repaired, |_| "it was decided all the same".to_owned())
     }
 

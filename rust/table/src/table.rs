@@ -230,8 +230,8 @@ impl Table {
     ///
     /// # Errors
     /// The table has no key (`InvalidInput`), or a migration is running (`Conflict`).
-    pub fn repair(self: &Arc<Self>, pending: RepairAction) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(updates::repair(self.base(), pending))
+    pub fn repair(self: &Arc<Self>, action: RepairAction) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(updates::repair(self.base(), action))
     }
 
     /// The state of the buffered updates; none if the table takes none, as at a version.

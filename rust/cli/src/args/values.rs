@@ -2,6 +2,28 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
+use lakemark_table::RepairAction;
+
+/// What becomes of buffered updates: the table's enum, which cannot know of the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RepairChoice(pub RepairAction);
+
+impl ValueEnum for RepairChoice {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self(RepairAction::Keep), Self(RepairAction::Discard)]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let help = match self.0 {
+            RepairAction::Keep => "They stay in the buffer",
+            RepairAction::Discard => "They are forgotten",
+        };
+        Some(PossibleValue::new(self.0.name()).help(help))
+    }
+}
+
 /// An option as KEY=VALUE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyValue {

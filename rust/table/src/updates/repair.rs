@@ -24,6 +24,26 @@ pub enum RepairAction {
     Discard,
 }
 
+impl RepairAction {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Keep, Self::Discard];
+
+    /// The name in options and arguments.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Keep => "keep",
+            Self::Discard => "discard",
+        }
+    }
+
+    /// The action of a name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|action| action.name() == name)
+    }
+}
+
 /// The next sequence number, where nothing is buffered that the table may not have; none where store and table belong together.
 ///
 /// # Errors
@@ -111,7 +131,7 @@ async fn take_over(store: &Store, base: &Snapshot, log: Option<lakemark_format::
 }
 
 /// Lets a store and a table that do not belong together go on, as the caller decides. Says whether they did not belong together.
-pub(crate) async fn repair(table: &BaseTable, pending: RepairAction) -> Result<bool> {
+pub(crate) async fn repair(table: &BaseTable, action: RepairAction) -> Result<bool> {
     table.check_open_for_changes()?;
     let store = table.writable_store()?;
     let _migration = MigrationLock::take(store).await?;
@@ -121,7 +141,7 @@ pub(crate) async fn repair(table: &BaseTable, pending: RepairAction) -> Result<b
     if matches!(base.lineage, Lineage::Same { .. }) {
         return Ok(false);
     }
-    let log = match pending {
+    let log = match action {
         RepairAction::Keep => None,
         RepairAction::Discard => {
             let through = if let Lineage::Behind { through, .. } = base.lineage { through } else { 0 };
