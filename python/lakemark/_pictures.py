@@ -8,9 +8,25 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Part", "bar", "definitions", "html_table", "human_bytes", "lines", "text_bar", "text_table"]
+__all__ = [
+    "GREEN",
+    "GREY",
+    "ORANGE",
+    "Part",
+    "bar",
+    "definitions",
+    "html_table",
+    "human_bytes",
+    "lines",
+    "text_bar",
+    "text_table",
+]
 
-# Readable on light and dark notebooks, and distinct by lightness alone.
+# Of stretches of bars: readable on light and dark notebooks, and distinct by lightness alone.
+GREY = "#b8c4ce"
+GREEN = "#2e7d5b"
+ORANGE = "#d9822b"
+
 _STYLE = "border-collapse:collapse;font-size:90%"
 
 # Of the stretches of a bar in a terminal.

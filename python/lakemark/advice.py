@@ -7,15 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakemark import _pictures
-from lakemark._pictures import Part
+from lakemark._pictures import GREEN, ORANGE, Part
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["Advice", "LayoutHint", "Proposal", "QueryGain", "QueryProblem"]
-
-_SAVED = "#2e7d5b"
-_READ = "#d9822b"
 
 
 def text_of(queries: str | Sequence[str]) -> str:
@@ -169,8 +166,8 @@ class Advice:
             _pictures.bar(
                 f"line {gain.line}: {gain.text}",
                 [
-                    Part("bytes read with the indexes", min(gain.bytes_after, gain.bytes_now), _READ),
-                    Part("bytes saved", max(gain.bytes_now - gain.bytes_after, 0), _SAVED),
+                    Part("bytes read with the indexes", min(gain.bytes_after, gain.bytes_now), ORANGE),
+                    Part("bytes saved", max(gain.bytes_now - gain.bytes_after, 0), GREEN),
                 ],
             )
             for gain in self.gains

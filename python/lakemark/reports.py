@@ -9,7 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from lakemark import _pictures
-from lakemark._pictures import Part
+from lakemark._pictures import GREEN, GREY, ORANGE, Part
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -35,11 +35,6 @@ __all__ = [
     "Waste",
     "Written",
 ]
-
-
-_SKIPPED = "#b8c4ce"
-_KNOWN = "#2e7d5b"
-_READ = "#d9822b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,9 +273,9 @@ class VerifyReport(_Described):
             _pictures.bar(
                 verdict.name,
                 [
-                    Part("files verified", verdict.files_ok, _KNOWN),
-                    Part("damaged", len(verdict.damaged), _READ),
-                    Part("stale", len(verdict.stale), _SKIPPED),
+                    Part("files verified", verdict.files_ok, GREEN),
+                    Part("damaged", len(verdict.damaged), ORANGE),
+                    Part("stale", len(verdict.stale), GREY),
                 ],
             )
             for verdict in self.indexes
@@ -419,24 +414,24 @@ class ExplainReport:
             + _pictures.bar(
                 "files",
                 [
-                    Part("skipped", self.files_pruned, _SKIPPED),
-                    Part("read in part", known_files, _KNOWN),
-                    Part("scanned", self.files_scanned, _READ),
+                    Part("skipped", self.files_pruned, GREY),
+                    Part("read in part", known_files, GREEN),
+                    Part("scanned", self.files_scanned, ORANGE),
                 ],
             )
             + _pictures.bar(
                 "row groups",
                 [
-                    Part("skipped", self.row_groups_pruned, _SKIPPED),
-                    Part("read", self.row_groups_total - self.row_groups_pruned, _KNOWN),
+                    Part("skipped", self.row_groups_pruned, GREY),
+                    Part("read", self.row_groups_total - self.row_groups_pruned, GREEN),
                 ],
             )
             + _pictures.bar(
                 "rows",
                 [
-                    Part("skipped", neither, _SKIPPED),
-                    Part("exact", self.rows_exact, _KNOWN),
-                    Part("to recheck", self.rows_rechecked, _READ),
+                    Part("skipped", neither, GREY),
+                    Part("exact", self.rows_exact, GREEN),
+                    Part("to recheck", self.rows_rechecked, ORANGE),
                 ],
             )
             + f"<p>{self.index_reads:,} reads of the store, {_pictures.human_bytes(self.index_bytes_read)}, "
@@ -726,8 +721,8 @@ class UpdatesInfo(_Described):
             + _pictures.bar(
                 "writes per update",
                 [
-                    Part("so far", writes[0], _KNOWN, f"{self.writes_per_update:.2f}"),
-                    Part("of at most", max(0, writes[1] - writes[0]), _SKIPPED, f"{self.writes_bound:.2f}"),
+                    Part("so far", writes[0], GREEN, f"{self.writes_per_update:.2f}"),
+                    Part("of at most", max(0, writes[1] - writes[0]), GREY, f"{self.writes_bound:.2f}"),
                 ],
             )
             + _pictures.bar("runs", [Part(f"pass {run.passes}", run.rows, _run_colour(run)) for run in self.runs])
@@ -741,8 +736,8 @@ def _findings(said: list[dict[str, str]]) -> list[Finding]:
 def _fill(title: str, used: int, limit: int) -> str:
     free = max(0, limit - used)
     size = _pictures.human_bytes
-    return _pictures.bar(title, [Part("used", used, _READ, size(used)), Part("free", free, _SKIPPED, size(free))])
+    return _pictures.bar(title, [Part("used", used, ORANGE, size(used)), Part("free", free, GREY, size(free))])
 
 
 def _run_colour(run: RunInfo) -> str:
-    return _KNOWN if run.passes > 1 else _READ
+    return GREEN if run.passes > 1 else ORANGE

@@ -8,13 +8,10 @@ from html import escape
 from typing import Any
 
 from lakemark import _pictures
-from lakemark._pictures import Part
+from lakemark._pictures import GREEN, GREY, Part
 from lakemark.reports import ExplainReport
 
 __all__ = ["SparkExplainReport", "SparkScan"]
-
-_SKIPPED = "#b8c4ce"
-_READ = "#2e7d5b"
 
 _NO_SCAN = (
     "No part of this query reads through Lakemark, so that no index is used. Read the table with "
@@ -94,15 +91,15 @@ class SparkScan:
             (
                 "files",
                 [
-                    Part("read", index_report.files_total - index_report.files_pruned, _READ),
-                    Part("skipped", index_report.files_pruned, _SKIPPED),
+                    Part("read", index_report.files_total - index_report.files_pruned, GREEN),
+                    Part("skipped", index_report.files_pruned, GREY),
                 ],
             ),
             (
                 "row groups",
                 [
-                    Part("read", index_report.row_groups_total - index_report.row_groups_pruned, _READ),
-                    Part("skipped", index_report.row_groups_pruned, _SKIPPED),
+                    Part("read", index_report.row_groups_total - index_report.row_groups_pruned, GREEN),
+                    Part("skipped", index_report.row_groups_pruned, GREY),
                 ],
             ),
         ]
