@@ -75,7 +75,7 @@ def test_the_wheel_fits_every_python_from_3_10_and_holds_what_it_should(wheel: P
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         entry_points = archive.read(f"lakemark-{lakemark.__version__}.dist-info/entry_points.txt").decode()
-    for name in ("__init__.py", "_internal.abi3.so", "_internal.pyi", "py.typed", "spark.py"):
+    for name in ("__init__.py", "_internal.abi3.so", "_internal.pyi", "py.typed", "reports/__init__.py", "spark.py"):
         assert f"lakemark/{name}" in names
     assert "lakemark=lakemark.__main__:main" in entry_points.replace(" ", "")
     assert ("lakemark/jars/lakemark-spark.jar" in names) == JAR.is_file()
