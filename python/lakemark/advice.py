@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakemark import _pictures
 from lakemark._pictures import GREEN, ORANGE, Part
+from lakemark.reports.described import Described
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +91,7 @@ class QueryProblem:
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(Described):
     """Which indexes to build, and what they would save. `str()` gives it as text.
 
     Attributes:
@@ -113,31 +113,18 @@ class Advice:
     layout: list[LayoutHint]
     gains: list[QueryGain]
     problems: list[QueryProblem]
-    _text: str
 
-    @classmethod
-    def from_json(cls, text: str, readable: str) -> Advice:
-        """Makes advice from its JSON form and its text."""
-        values = json.loads(text)
-        return cls(
-            indexes=[Proposal(**index) for index in values.pop("indexes")],
-            layout=[LayoutHint(**hint) for hint in values.pop("layout")],
-            gains=[QueryGain(**gain) for gain in values.pop("gains")],
-            problems=[QueryProblem(**problem) for problem in values.pop("problems")],
-            _text=readable.rstrip(),
-            **values,
-        )
+    @staticmethod
+    def _read(said: dict[str, Any]) -> dict[str, Any]:
+        return {
+            **said,
+            "indexes": [Proposal(**index) for index in said["indexes"]],
+            "layout": [LayoutHint(**hint) for hint in said["layout"]],
+            "gains": [QueryGain(**gain) for gain in said["gains"]],
+            "problems": [QueryProblem(**problem) for problem in said["problems"]],
+        }
 
-    def to_dict(self) -> dict[str, Any]:
-        """The advice as plain Python values, the same as the shell's `--json`."""
-        values = asdict(self)
-        del values["_text"]
-        return values
-
-    def __str__(self) -> str:
-        return self._text
-
-    def _repr_html_(self) -> str:
+    def _drawn(self) -> str:
         columns = [
             ("column", ""),
             ("kind", ""),

@@ -90,7 +90,7 @@ class Session:
         Returns:
             For each Lakemark table that the queries read, by its name in the session, what `Table.advise` would say.
         """
-        return {name: Advice.from_json(json, shown) for name, json, shown in self._inner.advise(text_of(queries))}
+        return {name: Advice.from_text(json, shown) for name, json, shown in self._inner.advise(text_of(queries))}
 
     def table(
         self,

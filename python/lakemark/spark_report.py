@@ -58,7 +58,7 @@ class SparkScan:
     def from_dict(cls, values: dict[str, Any]) -> SparkScan:
         """Makes a scan from its JSON form."""
         report, text = values.pop("report"), values.pop("report_text")
-        index_report = None if report is None else ExplainReport.from_json(json.dumps(report), text)
+        index_report = None if report is None else ExplainReport.from_text(json.dumps(report), text)
         return cls(index_report=index_report, **values)
 
     def to_dict(self) -> dict[str, Any]:

@@ -541,7 +541,7 @@ class Table:
             can use, layouts of the data that would help, and with their lines the queries that could not be planned.
         """
         text = None if queries is None else text_of(queries)
-        return Advice.from_json(*self._inner.advise(text))
+        return Advice.from_text(*self._inner.advise(text))
 
     def verify(self) -> VerifyReport:
         """Reads the indexed columns again and compares them with the indexes.
@@ -746,7 +746,7 @@ class Table:
         Returns:
             A report: text by `str()`, values by `to_dict()`, a picture in a notebook.
         """
-        return ExplainReport.from_json(*self._inner.explain(filter, count, use_index, selection_cache))
+        return ExplainReport.from_text(*self._inner.explain(filter, count, use_index, selection_cache))
 
     def __datafusion_table_provider__(self, session: object) -> object:
         return self._inner.__datafusion_table_provider__(session)

@@ -72,7 +72,7 @@ def test_explain_as_values_and_as_json(indexed: Judged) -> None:
     values = report.to_dict()
     assert values["rows_exact"] == indexed.count("city = 'Oslo' OR id < 7")
     assert [leaf["column"] for leaf in values["leaves"]] == ["city", "id"]
-    assert "_text" not in values
+    assert "_description" not in values
     assert json.loads(json.dumps(values)) == values
 
 

@@ -2,7 +2,7 @@
 
 Each module has the reports of one topic; those that come with a description have `described` below them, and `table`
 has `index` and `updates`. A report is made of what the native module wrote, and calls nobody. Of the package this room
-uses the drawing (`_pictures`) alone. Whatever answers a call may use it: `table`, `spark`, `spark_report`.
+uses the drawing (`_pictures`) alone. Whatever answers a call may use it: `table`, `advice`, `spark`, `spark_report`.
 """
 
 from lakemark.reports.explain import ExplainReport, Leaf

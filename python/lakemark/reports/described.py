@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -38,30 +38,35 @@ class Description:
         return cls(said["title"], [(name, value) for name, value in said["facts"]], said["notes"], text)
 
 
+@dataclass(frozen=True, slots=True)
 class Described:
     """A report that comes with its description."""
 
-    __slots__ = ()
-    _description: Description
+    _description: Description = field(repr=False, compare=False, kw_only=True)
 
     @classmethod
     def from_json(cls, values: str, description: str, text: str) -> Self:
         """Makes a report from the JSON forms of its values and its description, and its text."""
-        fields = {**cls._read(json.loads(values)), "_description": Description.from_json(description, text)}
-        return cls(**fields)
+        return cls(**cls._read(json.loads(values)), _description=Description.from_json(description, text))
+
+    @classmethod
+    def from_text(cls, values: str, text: str) -> Self:
+        """Makes a report from the JSON form of its values, and its text where that is all of its description."""
+        description = Description(title="", facts=[], notes=[], text=text.rstrip())
+        return cls(**cls._read(json.loads(values)), _description=description)
 
     @staticmethod
     def _read(said: dict[str, Any]) -> dict[str, Any]:
         """The attributes, of what the JSON form has."""
         return said
 
-    def _bars(self) -> str:
+    def _drawn(self) -> str:
         """What a notebook draws below the facts."""
         return ""
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain Python values, the same as the shell's `--format json`."""
-        values: dict[str, Any] = asdict(self)  # type: ignore[call-overload]
+        values: dict[str, Any] = asdict(self)
         del values["_description"]
         return values
 
@@ -72,4 +77,4 @@ class Described:
         said = self._description
         title = f"<b>{escape(said.title)}</b>" if said.title else ""
         facts = _pictures.definitions(said.facts) if said.facts else ""
-        return title + facts + self._bars() + (_pictures.lines(said.notes) if said.notes else "")
+        return title + facts + self._drawn() + (_pictures.lines(said.notes) if said.notes else "")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from lakemark import _pictures
 from lakemark._pictures import GREEN, GREY, ORANGE, Part
+from lakemark.reports.described import Described
 
 __all__ = ["ExplainReport", "Leaf"]
 
 
 @dataclass(frozen=True, slots=True)
-class ExplainReport:
+class ExplainReport(Described):
     """What the indexes say about a predicate, and what is left to read. `str()` gives it as text.
 
     Attributes:
@@ -45,25 +45,12 @@ class ExplainReport:
     index_reads: int
     index_bytes_read: int
     seconds: float
-    _text: str
 
-    @classmethod
-    def from_json(cls, text: str, readable: str) -> ExplainReport:
-        """Makes a report from its JSON form and its text."""
-        values = json.loads(text)
-        leaves = [Leaf(**leaf) for leaf in values.pop("leaves")]
-        return cls(leaves=leaves, _text=readable, **values)
+    @staticmethod
+    def _read(said: dict[str, Any]) -> dict[str, Any]:
+        return {**said, "leaves": [Leaf(**leaf) for leaf in said["leaves"]]}
 
-    def to_dict(self) -> dict[str, Any]:
-        """The report as plain Python values, the same as the shell's `--format json`."""
-        values = asdict(self)
-        del values["_text"]
-        return values
-
-    def __str__(self) -> str:
-        return self._text
-
-    def _repr_html_(self) -> str:
+    def _drawn(self) -> str:
         rows = [
             [
                 leaf.text,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from lakemark.reports.described import Described, Description
+from lakemark.reports.described import Described
 from lakemark.reports.index import Index
 from lakemark.reports.updates import UpdatesInfo
 
@@ -49,7 +49,6 @@ class TableInfo(Described):
     index_bytes: int
     indexes: list[Index]
     updates: UpdatesInfo | None
-    _description: Description = field(repr=False, compare=False, kw_only=True)
 
     @classmethod
     def of(cls, report: tuple[str, str, str], updates: tuple[str, str, str] | None) -> TableInfo:
@@ -73,8 +72,8 @@ class TableInfo(Described):
             )
         return values
 
-    def _bars(self) -> str:
-        return "" if self.updates is None else self.updates._bars()  # noqa: SLF001 - both are reports
+    def _drawn(self) -> str:
+        return "" if self.updates is None else self.updates._drawn()  # noqa: SLF001 - both are reports
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from lakemark import _pictures
 from lakemark._pictures import GREEN, GREY, ORANGE, Part
-from lakemark.reports.described import Described, Description
+from lakemark.reports.described import Described
 
 __all__ = ["MigrateReport", "PublishReport", "RunInfo", "UpdatesInfo", "Written"]
 
@@ -72,7 +72,6 @@ class UpdatesInfo(Described):
     log_bytes: int
     flushed_bytes: int
     merged_bytes: int
-    _description: Description = field(repr=False, compare=False, kw_only=True)
 
     @staticmethod
     def _read(said: dict[str, Any]) -> dict[str, Any]:
@@ -82,7 +81,7 @@ class UpdatesInfo(Described):
         """The report as plain Python values, the same as in the shell's `info --format json`."""
         return {**Described.to_dict(self), "key": list(self.key)}
 
-    def _bars(self) -> str:
+    def _drawn(self) -> str:
         writes = round(1000 * self.writes_per_update), round(1000 * self.writes_bound)
         return (
             _fill("buffer", self.buffer_bytes, self.buffer_limit)
@@ -136,7 +135,6 @@ class MigrateReport(Described):
     bytes_written: int
     delta_version: int | None
     seconds: float
-    _description: Description = field(repr=False, compare=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +152,6 @@ class PublishReport(Described):
     originals_moved: int
     bytes_published: int
     seconds: float
-    _description: Description = field(repr=False, compare=False, kw_only=True)
 
 
 def _fill(title: str, used: int, limit: int) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from lakemark import _pictures
 from lakemark._pictures import GREEN, GREY, ORANGE, Part
-from lakemark.reports.described import Described, Description
+from lakemark.reports.described import Described
 
 __all__ = ["BuildReport", "CompactReport", "Finding", "IndexVerdict", "VacuumReport", "VerifyReport", "Waste"]
 
@@ -44,7 +44,6 @@ class BuildReport(Described):
     declined: list[Finding]
     false_statistics: list[Finding]
     seconds: float
-    _description: Description = field(repr=False, compare=False, kw_only=True)
 
     @staticmethod
     def _read(said: dict[str, Any]) -> dict[str, Any]:
@@ -68,7 +67,6 @@ class CompactReport(Described):
     segments_written: int
     bytes_written: int
     seconds: float
-    _description: Description = field(repr=False, compare=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +81,6 @@ class VerifyReport(Described):
 
     indexes: list[IndexVerdict]
     false_statistics: list[Finding]
-    _description: Description = field(repr=False, compare=False, kw_only=True)
 
     @staticmethod
     def _read(said: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +103,7 @@ class VerifyReport(Described):
     def __bool__(self) -> bool:
         return self.ok
 
-    def _bars(self) -> str:
+    def _drawn(self) -> str:
         return "".join(
             _pictures.bar(
                 verdict.name,
@@ -169,7 +166,6 @@ class VacuumReport(Described):
     manifests_kept: int
     segments_kept: int
     seconds: float
-    _description: Description = field(repr=False, compare=False, kw_only=True)
 
     @staticmethod
     def _read(said: dict[str, Any]) -> dict[str, Any]:
