@@ -1,9 +1,11 @@
-"""The progress bar of a build, on stderr."""
+"""How far a call is: whoever is told, and the bar that is drawn on stderr."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -11,10 +13,20 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-__all__ = ["ProgressBar"]
+__all__ = ["Progress", "ProgressBar", "shown"]
+
+#: What callers give as `progress`: whether to draw a bar, or a function that takes what is done and the total.
+Progress = bool | Callable[[int, int], None]
 
 _WIDTH = 30
 _REDRAW_SECONDS = 0.1
+
+
+def shown(label: str, progress: Progress) -> AbstractContextManager[Callable[[int, int], None] | None]:
+    """Whoever is given the progress: a bar, the caller's function, or nobody."""
+    if callable(progress):
+        return nullcontext(progress)
+    return ProgressBar(label) if progress else nullcontext(None)
 
 
 class ProgressBar:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from lakemark import _arrow, _internal
-from lakemark._progress import ProgressBar
+from lakemark._progress import Progress, shown
 from lakemark.advice import Advice, text_of
 from lakemark.exceptions import InvalidInputError
 from lakemark.reports import (
@@ -31,9 +29,10 @@ from lakemark.reports import (
 from lakemark.rows import Rows
 from lakemark.schema import Schema
 
-__all__ = ["Table"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
-Progress = bool | Callable[[int, int], None]
+__all__ = ["Table"]
 
 
 class Table:
@@ -187,7 +186,7 @@ class Table:
             UnsupportedError: A column is of a type that can be no key, or the store is not on a local file system.
         """
         texts = {name: _option_text(value) for name, value in options.items()}
-        with _shown("key", progress) as tell:
+        with shown("key", progress) as tell:
             return self._inner.declare_key(_names(columns), texts, tell)
 
     def insert(self, rows: object, *, txn_app_id: str | None = None, txn_version: int | None = None) -> Written:
@@ -363,7 +362,7 @@ class Table:
             InvalidInputError: The table has no key, or the fraction is none.
             UnsupportedError: The Delta table has a feature that cannot be kept; the message names it.
         """
-        with _shown("migrate", progress) as tell:
+        with shown("migrate", progress) as tell:
             report = MigrateReport.from_json(*self._inner.migrate(fraction, threshold, tell))
         if publish:
             self.publish()
@@ -519,13 +518,13 @@ class Table:
             CorruptError: A segment is damaged; `verify` names it.
             NotFoundError: There is no such index.
         """
-        with _shown("compact", progress) as tell:
+        with shown("compact", progress) as tell:
             return CompactReport.from_json(*self._inner.compact(index, memory, threads, tell))
 
     def _build(
         self, index: str | None, memory: int | None, threads: int | None, progress: Progress, *, verify: bool = False
     ) -> BuildReport:
-        with _shown("build", progress) as tell:
+        with shown("build", progress) as tell:
             return BuildReport.from_json(*self._inner.build(index, memory, threads, verify, tell))
 
     def advise(self, queries: str | Sequence[str] | None = None) -> Advice:
@@ -750,13 +749,6 @@ class Table:
 
     def __datafusion_table_provider__(self, session: object) -> object:
         return self._inner.__datafusion_table_provider__(session)
-
-
-def _shown(label: str, progress: Progress) -> AbstractContextManager[Callable[[int, int], None] | None]:
-    """Whoever is given the progress: a bar, the caller's function, or nobody."""
-    if callable(progress):
-        return nullcontext(progress)
-    return ProgressBar(label) if progress else nullcontext(None)
 
 
 def _names(columns: str | Sequence[str]) -> list[str]:
