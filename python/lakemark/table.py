@@ -185,9 +185,8 @@ class Table:
             NotFoundError: There is no such column.
             UnsupportedError: A column is of a type that can be no key, or the store is not on a local file system.
         """
-        texts = {name: _option_text(value) for name, value in options.items()}
         with shown("key", progress) as tell:
-            return self._inner.declare_key(_names(columns), texts, tell)
+            return self._inner.declare_key(_names(columns), _option_texts(options), tell)
 
     def insert(self, rows: object, *, txn_app_id: str | None = None, txn_version: int | None = None) -> Written:
         """Adds rows whose keys are not there.
@@ -429,12 +428,11 @@ class Table:
         """
         wanted = _names(columns)
         before = {index.name for index in self.indexes}
-        texts = {key: _option_text(value) for key, value in options.items()}
-        created = self._inner.create_index(wanted, using, name, texts, if_not_exists)
+        created = self._inner.create_index(wanted, using, name, _option_texts(options), if_not_exists)
         index = self._find_index(name, wanted, before if created else set())
         if not (build and created):
             return index
-        self._build(index.name, None, None, progress)
+        self.build(progress=progress, index=index.name)
         return self._find_index(index.name, wanted, set())
 
     def _find_index(self, name: str | None, columns: Sequence[str], others: set[str]) -> Index:
@@ -490,7 +488,8 @@ class Table:
             ConflictError: Others kept committing first; build again.
             NotFoundError: There is no such index.
         """
-        return self._build(index, memory, threads, progress, verify=verify)
+        with shown("build", progress) as tell:
+            return BuildReport.from_json(*self._inner.build(index, memory, threads, verify, tell))
 
     def compact(
         self,
@@ -520,12 +519,6 @@ class Table:
         """
         with shown("compact", progress) as tell:
             return CompactReport.from_json(*self._inner.compact(index, memory, threads, tell))
-
-    def _build(
-        self, index: str | None, memory: int | None, threads: int | None, progress: Progress, *, verify: bool = False
-    ) -> BuildReport:
-        with shown("build", progress) as tell:
-            return BuildReport.from_json(*self._inner.build(index, memory, threads, verify, tell))
 
     def advise(self, queries: str | Sequence[str] | None = None) -> Advice:
         """Says which indexes to build, from statistics and a sample of the columns. Changes nothing.
@@ -755,6 +748,6 @@ def _names(columns: str | Sequence[str]) -> list[str]:
     return [columns] if isinstance(columns, str) else list(columns)
 
 
-def _option_text(value: object) -> str:
+def _option_texts(options: Mapping[str, object]) -> dict[str, str]:
     """Options are text, written as SQL writes them."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
