@@ -66,22 +66,27 @@ final class AggregateTranslator {
 
   private Optional<ObjectNode> measure(AggregateFunc function) {
     if (function instanceof CountStar) {
-      return Optional.of(NODES.objectNode().put("function", "count_all"));
+      return Optional.of(node(AggregateFunction.COUNT_ALL));
     } else if (function instanceof Count count) {
-      return measure(count.isDistinct() ? "count_distinct" : "count", count.column());
+      return measure(
+          count.isDistinct() ? AggregateFunction.COUNT_DISTINCT : AggregateFunction.COUNT,
+          count.column());
     } else if (function instanceof Min min) {
-      return measure("min", min.column());
+      return measure(AggregateFunction.MIN, min.column());
     } else if (function instanceof Max max) {
-      return measure("max", max.column());
+      return measure(AggregateFunction.MAX, max.column());
     } else if (function instanceof Sum sum && !sum.isDistinct()) {
-      return measure("sum", sum.column());
+      return measure(AggregateFunction.SUM, sum.column());
     }
     return Optional.empty();
   }
 
-  private Optional<ObjectNode> measure(String function, Expression argument) {
-    return column(argument)
-        .map(column -> NODES.objectNode().put("function", function).put("column", column));
+  private Optional<ObjectNode> measure(AggregateFunction function, Expression argument) {
+    return column(argument).map(column -> node(function).put("column", column));
+  }
+
+  private static ObjectNode node(AggregateFunction function) {
+    return NODES.objectNode().put("function", function.jsonName());
   }
 
   private Optional<String> column(Expression expression) {

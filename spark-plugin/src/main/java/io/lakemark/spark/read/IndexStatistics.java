@@ -1,5 +1,11 @@
 package io.lakemark.spark.read;
 
+import static io.lakemark.spark.read.AggregateFunction.COUNT;
+import static io.lakemark.spark.read.AggregateFunction.COUNT_ALL;
+import static io.lakemark.spark.read.AggregateFunction.COUNT_DISTINCT;
+import static io.lakemark.spark.read.AggregateFunction.MAX;
+import static io.lakemark.spark.read.AggregateFunction.MIN;
+
 import io.lakemark.spark.jni.Json;
 import java.util.HashMap;
 import java.util.List;
@@ -49,10 +55,10 @@ record IndexStatistics(
     boolean isText =
         column.dataType() instanceof StringType || column.dataType() instanceof BinaryType;
     // Spark estimates nothing by the extremes of texts.
-    List<String> functions =
+    List<AggregateFunction> functions =
         isText
-            ? List.of("count_all", "count", "count_distinct")
-            : List.of("count_all", "count", "count_distinct", "min", "max");
+            ? List.of(COUNT_ALL, COUNT, COUNT_DISTINCT)
+            : List.of(COUNT_ALL, COUNT, COUNT_DISTINCT, MIN, MAX);
     String request =
         Json.write(
             Map.of(
@@ -73,10 +79,10 @@ record IndexStatistics(
             });
   }
 
-  private static Map<String, String> measure(String function, String column) {
-    return function.equals("count_all")
-        ? Map.of("function", function)
-        : Map.of("function", function, "column", column);
+  private static Map<String, String> measure(AggregateFunction function, String column) {
+    return function == COUNT_ALL
+        ? Map.of("function", function.jsonName())
+        : Map.of("function", function.jsonName(), "column", column);
   }
 
   /** A value, unless the column has another type in the table than the query says. */

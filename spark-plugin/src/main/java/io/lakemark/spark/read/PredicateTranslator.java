@@ -42,13 +42,13 @@ import org.apache.spark.sql.types.TimestampType;
  * keeps every row.
  */
 final class PredicateTranslator {
-  /** The filter that selects every row. */
-  static final String ALL_ROWS = "{\"op\":\"true\"}";
-
   /** More values of a list are not worth their way to the indexes. */
   private static final int MOST_VALUES = 1 << 20;
 
   private static final JsonNodeFactory NODES = JsonNodeFactory.instance;
+
+  /** The filter that selects every row. */
+  static final String ALL_ROWS = Json.write(node(FilterOp.TRUE));
 
   private final StructType schema;
 
@@ -58,7 +58,7 @@ final class PredicateTranslator {
 
   /** The filters, all of which must hold, as one tree. */
   String conjunction(List<Predicate> predicates) {
-    return Json.write(joint("and", predicates.toArray(new Expression[0])));
+    return Json.write(joint(FilterOp.AND, predicates.toArray(new Expression[0])));
   }
 
   /** Whether values of a type are compared by an index as Spark compares them. */
@@ -83,7 +83,7 @@ final class PredicateTranslator {
             .filter(
                 predicate -> predicate.children().length - 1 <= MOST_VALUES && isUseful(predicate))
             .toArray(Predicate[]::new);
-    return known.length == 0 ? Optional.empty() : Optional.of(joint("and", known));
+    return known.length == 0 ? Optional.empty() : Optional.of(joint(FilterOp.AND, known));
   }
 
   /** Whether an index could rule out rows by a filter. */
@@ -92,13 +92,13 @@ final class PredicateTranslator {
   }
 
   private static boolean isUseful(ObjectNode node) {
-    return switch (node.get("op").asText()) {
-      case "unknown" -> false;
-      case "not" -> isUseful((ObjectNode) node.get("child"));
+    return switch (FilterOp.of(node.get("op").asText())) {
+      case UNKNOWN -> false;
+      case NOT -> isUseful((ObjectNode) node.get("child"));
       // One known part narrows a conjunction; a disjunction with an unknown part selects any row.
-      case "and" -> anyChild(node);
-      case "or" -> !anyChildIsUseless(node);
-      default -> true;
+      case AND -> anyChild(node);
+      case OR -> !anyChildIsUseless(node);
+      case TRUE, FALSE, IS_NULL, EQ, LT, LE, GT, GE, STARTS_WITH, IN -> true;
     };
   }
 
@@ -128,19 +128,20 @@ final class PredicateTranslator {
     Expression[] children = predicate.children();
     Optional<ObjectNode> node =
         switch (predicate.name()) {
-          case "AND" -> Optional.of(joint("and", children));
-          case "OR" -> Optional.of(joint("or", children));
+          case "AND" -> Optional.of(joint(FilterOp.AND, children));
+          case "OR" -> Optional.of(joint(FilterOp.OR, children));
           case "NOT" -> Optional.of(not(translate(children[0])));
-          case "ALWAYS_TRUE" -> Optional.of(node("true"));
-          case "ALWAYS_FALSE" -> Optional.of(node("false"));
+          case "ALWAYS_TRUE" -> Optional.of(node(FilterOp.TRUE));
+          case "ALWAYS_FALSE" -> Optional.of(node(FilterOp.FALSE));
           case "IS_NULL" -> isNull(children[0]);
           case "IS_NOT_NULL" -> isNull(children[0]).map(PredicateTranslator::not);
-          case "=" -> comparison("eq", "eq", children);
-          case "<>", "!=" -> comparison("eq", "eq", children).map(PredicateTranslator::not);
-          case "<" -> comparison("lt", "gt", children);
-          case "<=" -> comparison("le", "ge", children);
-          case ">" -> comparison("gt", "lt", children);
-          case ">=" -> comparison("ge", "le", children);
+          case "=" -> comparison(FilterOp.EQ, FilterOp.EQ, children);
+          case "<>", "!=" ->
+              comparison(FilterOp.EQ, FilterOp.EQ, children).map(PredicateTranslator::not);
+          case "<" -> comparison(FilterOp.LT, FilterOp.GT, children);
+          case "<=" -> comparison(FilterOp.LE, FilterOp.GE, children);
+          case ">" -> comparison(FilterOp.GT, FilterOp.LT, children);
+          case ">=" -> comparison(FilterOp.GE, FilterOp.LE, children);
           case "<=>" -> nullSafeEqual(children);
           case "IN" -> in(children);
           case "STARTS_WITH" -> startsWith(children);
@@ -169,7 +170,7 @@ final class PredicateTranslator {
                     .put("rows", rows));
   }
 
-  private ObjectNode joint(String op, Expression[] children) {
+  private ObjectNode joint(FilterOp op, Expression[] children) {
     ObjectNode node = node(op);
     ArrayNode list = node.putArray("children");
     for (Expression child : children) {
@@ -179,19 +180,19 @@ final class PredicateTranslator {
   }
 
   private Optional<ObjectNode> isNull(Expression operand) {
-    return column(operand).map(column -> node("is_null").put("column", column));
+    return column(operand).map(column -> node(FilterOp.IS_NULL).put("column", column));
   }
 
   /**
    * A comparison of a column with a literal, in either order; {@code flipped} is the operator when
    * the column is right.
    */
-  private Optional<ObjectNode> comparison(String op, String flipped, Expression[] operands) {
+  private Optional<ObjectNode> comparison(FilterOp op, FilterOp flipped, Expression[] operands) {
     Optional<ObjectNode> straight = leaf(op, operands[0], operands[1]);
     return straight.isPresent() ? straight : leaf(flipped, operands[1], operands[0]);
   }
 
-  private Optional<ObjectNode> leaf(String op, Expression operand, Expression value) {
+  private Optional<ObjectNode> leaf(FilterOp op, Expression operand, Expression value) {
     return column(operand)
         .flatMap(
             column ->
@@ -212,10 +213,10 @@ final class PredicateTranslator {
     if (value instanceof Literal<?> literal && literal.value() == null) {
       return isNull(operand);
     }
-    return leaf("eq", operand, value)
+    return leaf(FilterOp.EQ, operand, value)
         .map(
             equal -> {
-              ObjectNode both = node("and");
+              ObjectNode both = node(FilterOp.AND);
               both.putArray("children").add(not(isNull(operand).orElseThrow())).add(equal);
               return both;
             });
@@ -225,7 +226,7 @@ final class PredicateTranslator {
     return column(operands[0])
         .flatMap(
             column -> {
-              ObjectNode node = node("in").put("column", column);
+              ObjectNode node = node(FilterOp.IN).put("column", column);
               ArrayNode values = node.putArray("values");
               for (Expression operand : Arrays.asList(operands).subList(1, operands.length)) {
                 Optional<ObjectNode> value = value(column, operand);
@@ -241,7 +242,7 @@ final class PredicateTranslator {
   private Optional<ObjectNode> startsWith(Expression[] operands) {
     return column(operands[0])
         .filter(column -> typeOf(column).equals(DataTypes.StringType))
-        .flatMap(column -> leaf("starts_with", operands[0], operands[1]));
+        .flatMap(column -> leaf(FilterOp.STARTS_WITH, operands[0], operands[1]));
   }
 
   private Optional<ObjectNode> booleanColumn(Expression operand) {
@@ -249,7 +250,7 @@ final class PredicateTranslator {
         .filter(column -> typeOf(column) instanceof BooleanType)
         .map(
             column -> {
-              ObjectNode node = node("eq").put("column", column);
+              ObjectNode node = node(FilterOp.EQ).put("column", column);
               node.putObject("value").put("boolean", true);
               return node;
             });
@@ -312,18 +313,19 @@ final class PredicateTranslator {
     return Optional.of(node);
   }
 
-  private static ObjectNode node(String op) {
-    return NODES.objectNode().put("op", op);
+  private static ObjectNode node(FilterOp op) {
+    return NODES.objectNode().put("op", op.jsonName());
   }
 
   private static ObjectNode not(ObjectNode child) {
-    ObjectNode node = node("not");
+    ObjectNode node = node(FilterOp.NOT);
     node.set("child", child);
     return node;
   }
 
   private static ObjectNode unknown(Expression expression) {
-    return node("unknown").put("text", hasName(expression) ? expression.toString() : "a condition");
+    return node(FilterOp.UNKNOWN)
+        .put("text", hasName(expression) ? expression.toString() : "a condition");
   }
 
   /**
