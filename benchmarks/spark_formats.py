@@ -14,8 +14,11 @@ import lakemark
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+    from typing import Literal
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from lakemark.reports import IndexKind
 
 FORMATS = ("lakemark", "parquet", "delta", "iceberg")
 # Spark's own scans of the files, with indexes.
@@ -59,7 +62,7 @@ def linked(folder: Path, place: Path) -> None:
         (place / file.name).hardlink_to(file)
 
 
-def indexed(folder: Path, columns: Sequence[str], using: str = "auto") -> None:
+def indexed(folder: Path, columns: Sequence[str], using: IndexKind | Literal["auto"] = "auto") -> None:
     """Indexes on the columns, made anew."""
     shutil.rmtree(folder / "_lakemark", ignore_errors=True)
     table = lakemark.Table(folder)

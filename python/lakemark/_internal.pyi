@@ -1,8 +1,13 @@
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Literal, TypeAlias
+
+from lakemark.reports import IndexKind
 
 # A report: its values and its description as JSON, and its text.
 Described: TypeAlias = tuple[str, str, str]
+
+# What a change does with its rows.
+Operation: TypeAlias = Literal["insert", "upsert", "update", "delete"]
 
 def main(argv: Sequence[str]) -> int: ...
 def version() -> str: ...
@@ -37,7 +42,7 @@ class Table:
     def create_index(
         self,
         columns: Sequence[str],
-        kind: str,
+        kind: IndexKind | Literal["auto"],
         name: str | None,
         options: dict[str, str],
         if_not_exists: bool,
@@ -65,7 +70,7 @@ class Table:
         options: dict[str, str],
         progress: Callable[[int, int], None] | None,
     ) -> bool: ...
-    def write(self, operation: str, rows: object, transaction: tuple[str, int] | None) -> tuple[int, int]: ...
+    def write(self, operation: Operation, rows: object, transaction: tuple[str, int] | None) -> tuple[int, int]: ...
     def publish(self) -> Described: ...
     def flush(self) -> None: ...
     def repair(self, keep: bool) -> bool: ...

@@ -12,6 +12,8 @@ from lakemark.reports.described import Described
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lakemark.reports.index import Encoding, IndexKind
+
 __all__ = ["Advice", "LayoutHint", "Proposal", "QueryGain", "QueryProblem"]
 
 
@@ -36,8 +38,8 @@ class Proposal:
     """
 
     column: str
-    kind: str
-    encoding: str
+    kind: IndexKind
+    encoding: Encoding
     reason: str
     values: int
     predicted_bytes: int

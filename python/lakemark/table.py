@@ -16,6 +16,7 @@ from lakemark.reports import (
     CompactReport,
     ExplainReport,
     Index,
+    IndexKind,
     MigrateReport,
     PublishReport,
     Snapshot,
@@ -31,6 +32,8 @@ from lakemark.schema import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from lakemark._internal import Operation
 
 __all__ = ["Table"]
 
@@ -293,7 +296,7 @@ class Table:
             "delete", _arrow.key_rows(keys, lambda: self.key or (), self._schema), txn_app_id, txn_version
         )
 
-    def _write(self, operation: str, rows: object, application: str | None, version: int | None) -> Written:
+    def _write(self, operation: Operation, rows: object, application: str | None, version: int | None) -> Written:
         transaction = None
         if application is not None and version is not None:
             if version < 0:
@@ -396,7 +399,7 @@ class Table:
     def create_index(
         self,
         columns: str | Sequence[str],
-        using: str = "auto",
+        using: IndexKind | Literal["auto"] = "auto",
         name: str | None = None,
         *,
         build: bool = True,

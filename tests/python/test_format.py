@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import struct
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pyarrow.parquet as pq
 import pytest
 
-from format_reader import ENCODINGS, Segment, read_log, read_manifest, read_resolution, read_segment
+from format_reader import ENCODINGS, ZONED, Segment, read_log, read_manifest, read_resolution, read_segment
 from format_updates import Publication, Resolved, Run
+from lakemark.reports import Encoding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -230,6 +231,10 @@ def test_bad_updates_are_refused_by_the_second_reader(name: str) -> None:
     }
     with pytest.raises((AssertionError, IndexError, KeyError, UnicodeDecodeError)):
         readers[Path(name).suffix]((BAD / name).read_bytes())
+
+
+def test_the_encodings_that_the_package_names_are_those_of_the_format() -> None:
+    assert [*(name for name, *_ in ENCODINGS.values()), *ZONED.values()] == list(get_args(Encoding))
 
 
 # Bins are of numbers and moments.

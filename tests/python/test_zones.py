@@ -13,6 +13,7 @@ import lakemark
 
 if TYPE_CHECKING:
     from conftest import Judged
+    from lakemark.reports import IndexKind
 
 COLUMNS = ["id", "city"]
 CONDITIONS = [
@@ -29,7 +30,7 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize("kind", ["bloom_tree", "summary"])
-def test_rows_are_those_of_the_condition(plain: Judged, kind: str) -> None:
+def test_rows_are_those_of_the_condition(plain: Judged, kind: IndexKind) -> None:
     for column, options in (("id", {"zone_rows": 100}), ("city", {"fpp": 0.1})):
         index = plain.table.create_index(column, using=kind, progress=False, **options)
         assert (index.name, index.kind, index.coverage) == (f"{column}_{kind}", kind, 1.0)
@@ -42,7 +43,7 @@ def test_rows_are_those_of_the_condition(plain: Judged, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["bloom_tree", "summary"])
-def test_a_key_that_is_not_there_reads_no_data(plain: Judged, kind: str) -> None:
+def test_a_key_that_is_not_there_reads_no_data(plain: Judged, kind: IndexKind) -> None:
     plain.table.create_index("id", using=kind, fpp=1e-9, progress=False)
     report = plain.table.explain("id = 123456789")
     assert (report.files_pruned, report.rows_exact, report.rows_rechecked) == (report.files_total, 0, 0)
@@ -83,7 +84,8 @@ def test_a_table_that_grew_by_appends_is_compacted(plain: Judged) -> None:
     for path, _ in later:
         path.unlink()
     table = lakemark.Table(plain.folder)
-    for column, kind in (("id", "key"), ("city", "summary"), ("id", "bloom_tree")):
+    kinds: tuple[tuple[str, IndexKind], ...] = (("id", "key"), ("city", "summary"), ("id", "bloom_tree"))
+    for column, kind in kinds:
         table.create_index(column, using=kind, progress=False)
     for path, content in later:
         path.write_bytes(content)

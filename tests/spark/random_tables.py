@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from lakemark.reports import IndexKind
+
 WORDS = ("", "a", "ab", "abc", "b", "Lake", "lake", "日本", "Zürich", "é", "a%b", "d'or", "back\\slash")
 DAY = dt.date(2024, 3, 25)
 # Spring's lost hour of several zones is among them.
@@ -35,7 +37,7 @@ class Column:
     type: pa.DataType
     draw: Callable[[random.Random], Any]
     sql: Callable[[Any], str]
-    kinds: tuple[str, ...] = ("bitmap", "key", "bloom_tree", "summary")
+    kinds: tuple[IndexKind, ...] = ("bitmap", "key", "bloom_tree", "summary")
     # Whether rows may be grouped by it and extremes asked for: -0.0 and 0.0 are one value with two faces.
     is_exact: bool = True
     is_summed: bool = False

@@ -6,7 +6,7 @@ uses the drawing (`_pictures`) alone. Whatever answers a call may use it: `table
 """
 
 from lakemark.reports.explain import ExplainReport, Leaf
-from lakemark.reports.index import Index
+from lakemark.reports.index import Encoding, Index, IndexKind
 from lakemark.reports.table import ColumnInfo, Snapshot, TableInfo, Version
 from lakemark.reports.updates import MigrateReport, PublishReport, RunInfo, UpdatesInfo, Written
 from lakemark.reports.upkeep import (
@@ -23,9 +23,11 @@ __all__ = [
     "BuildReport",
     "ColumnInfo",
     "CompactReport",
+    "Encoding",
     "ExplainReport",
     "Finding",
     "Index",
+    "IndexKind",
     "IndexVerdict",
     "Leaf",
     "MigrateReport",

@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-__all__ = ["Index"]
+__all__ = ["Encoding", "Index", "IndexKind"]
+
+#: The kinds of index that this release has.
+IndexKind = Literal["bitmap", "key", "bloom_tree", "summary"]
+
+#: The encodings that it has: seven of bitmaps, then that of `key`, of `bloom_tree` and of `summary`.
+Encoding = Literal[
+    "equality",
+    "binary",
+    "range",
+    "interval",
+    "interval-equality",
+    "range-equality",
+    "binned",
+    "packed",
+    "filtered",
+    "sliced",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
     """An index and how much of the table it covers.
+
+    Kind and encoding are any text: the table may have indexes of a newer release.
 
     Attributes:
         name: Its name, unique in the table.
@@ -38,7 +57,7 @@ class Index:
     column: str
     columns: tuple[str, ...]
     data_type: str
-    chosen_by: str
+    chosen_by: Literal["auto", "user"]
     reason: str | None
     predicted_bytes: int | None
     options: dict[str, str]

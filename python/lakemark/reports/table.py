@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, Literal
 
 from lakemark.reports.described import Described
 from lakemark.reports.index import Index
@@ -36,7 +36,7 @@ class TableInfo(Described):
     """
 
     location: str
-    format: str
+    format: Literal["parquet", "delta"]
     store: str | None
     version: int | None
     delta_version: int | None

@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from lakemark.reports import IndexKind
+
 
 # In turn, so that every engine meets indexes that know rows and indexes that know zones.
-KINDS = ("bitmap", "key", "bloom_tree", "bitmap", "summary")
+KINDS: tuple[IndexKind, ...] = ("bitmap", "key", "bloom_tree", "bitmap", "summary")
 
 
 def create_indexes(folder: Path, columns: list[str]) -> None:
