@@ -244,6 +244,34 @@ def test_two_indexed_tables(spark: SparkSession, facts: Facts, tmp_path: Path) -
     assert same_rows(joined, facts.theirs.join(dim, "k"))
 
 
+@pytest.mark.parametrize("broadcast", ["10485760", "-1"], ids=["small", "large"])
+def test_a_plan_grows_no_faster_than_its_joins(spark: SparkSession, tmp_path: Path, broadcast: str) -> None:
+    # Of each scan that takes keys Spark copies the other side with all its copies.
+    number = 12
+    for table in range(number):
+        folder = tmp_path / f"t{table}"
+        folder.mkdir()
+        pq.write_table(pa.table({f"k{table}": range(500), f"v{table}": range(500)}), folder / "p.parquet")
+        create_indexes(folder, f"k{table}", f"v{table}")
+
+    def joined(kind: str) -> DataFrame:
+        first, *others = (spark.read.format(kind).load(str(tmp_path / f"t{table}")) for table in range(number))
+        frame = first.where("length(CAST(v0 AS STRING)) = 2")
+        for table, other in enumerate(others, 1):
+            frame = frame.join(other, first.k0 + 0 == other[f"k{table}"])
+        return frame
+
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", broadcast)
+    try:
+        frame = joined("lakemark")
+        plan = frame._jdf.queryExecution().optimizedPlan().toString()  # noqa: SLF001 - plans are reached no other way
+        copies = plan.count("dynamicpruning#")
+        assert copies <= (number if broadcast != "-1" else 2**8)
+        assert same_rows(frame, joined("parquet"))
+    finally:
+        spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
+
+
 def test_indexes_that_are_switched_off_are_not_asked(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
     dim = dimension(spark, tmp_path / "d", k=pa.array([3], pa.int32()))
     off = spark.read.format("lakemark").option("use_index", "false").load(str(folder)).join(dim, "k")

@@ -39,17 +39,29 @@ public final class LakemarkScan
   private final StructType columns;
   private final ScanPlan planned;
   private final Map<NamedReference, ColumnStatistics> columnStatistics;
-  private final List<String> filterColumns;
-  private final Function<Predicate[], Optional<ScanPlan>> planner;
+  private final JoinKeys joinKeys;
+  private final Optional<LargeScans.Place> place;
   private volatile ScanPlan plan;
+
+  /**
+   * What a scan does with the keys of joins.
+   *
+   * @param columns those whose keys are worth handing over
+   * @param scans the scans of the query, of which the large ones take keys; empty if this one takes
+   *     them whatever its size is
+   * @param planner plans again when keys are known; empty if nothing is won
+   */
+  record JoinKeys(
+      List<String> columns,
+      Optional<LargeScans> scans,
+      Function<Predicate[], Optional<ScanPlan>> planner) {}
 
   /**
    * Makes a scan.
    *
    * @param table all columns of the table
    * @param columns those that are read
-   * @param filterColumns the columns whose keys are worth handing over
-   * @param planner plans again when keys are known; empty if nothing is won
+   * @param joinKeys what it does with the keys of joins
    */
   LakemarkScan(
       PushedDown pushed,
@@ -57,16 +69,18 @@ public final class LakemarkScan
       StructType columns,
       ScanPlan planned,
       Map<NamedReference, ColumnStatistics> columnStatistics,
-      List<String> filterColumns,
-      Function<Predicate[], Optional<ScanPlan>> planner) {
+      JoinKeys joinKeys) {
     this.pushed = pushed;
     this.table = table;
     this.columns = columns;
     this.planned = planned;
     this.plan = planned;
     this.columnStatistics = columnStatistics;
-    this.filterColumns = filterColumns;
-    this.planner = planner;
+    this.joinKeys = joinKeys;
+    this.place =
+        takesJoinKeys()
+            ? joinKeys.scans().map(scans -> scans.add(bytesOfColumns(planned)))
+            : Optional.empty();
   }
 
   @Override
@@ -95,9 +109,18 @@ public final class LakemarkScan
     return facts.put("report_text", now.reportText());
   }
 
+  /** Whether keys of a join are worth handing over, if the scan is large enough. */
+  boolean takesJoinKeys() {
+    return !joinKeys.columns().isEmpty();
+  }
+
+  /** Asked when all scans of the query are planned. */
   @Override
   public NamedReference[] filterAttributes() {
-    return filterColumns.stream().map(LakemarkScan::reference).toArray(NamedReference[]::new);
+    if (!place.map(LargeScans.Place::isLarge).orElse(true)) {
+      return new NamedReference[0];
+    }
+    return joinKeys.columns().stream().map(LakemarkScan::reference).toArray(NamedReference[]::new);
   }
 
   /** {@link Expressions#column} takes text in SQL's form. */
@@ -112,7 +135,7 @@ public final class LakemarkScan
 
   @Override
   public void filter(Predicate[] predicates) {
-    plan = planner.apply(predicates).orElse(planned);
+    plan = joinKeys.planner().apply(predicates).orElse(planned);
   }
 
   @Override

@@ -187,7 +187,7 @@ public final class LakemarkScanBuilder
         return answer.orElseThrow().scan(pushedDown());
       }
       LakemarkScan scan = scan(pinned);
-      if (scan.filterAttributes().length > 0) {
+      if (scan.takesJoinKeys()) {
         RecentTables.keep(pinned);
         isKept = true;
       }
@@ -221,12 +221,15 @@ public final class LakemarkScanBuilder
         read,
         limit < 0 ? plan : plan.limited(limit),
         IndexStatistics.of(pinned, asked, read),
-        // What a limit left over are no rows to choose from.
-        limit < 0 && top.isEmpty() ? filterColumns(plan) : List.of(),
-        predicates ->
-            translator
-                .learned(predicates)
-                .flatMap(learned -> pinned.planAgain(asked, wanted, learned)));
+        new LakemarkScan.JoinKeys(
+            // What a limit left over are no rows to choose from.
+            limit < 0 && top.isEmpty() ? filterColumns(plan) : List.of(),
+            // A statement that changes rows reads them to write them again, whatever is joined.
+            change.isPresent() ? Optional.empty() : Optional.of(LargeScans.ofQuery()),
+            predicates ->
+                translator
+                    .learned(predicates)
+                    .flatMap(learned -> pinned.planAgain(asked, wanted, learned))));
   }
 
   /** The columns that are read whose values the indexes can be probed for. */

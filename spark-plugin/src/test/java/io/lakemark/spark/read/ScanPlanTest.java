@@ -52,7 +52,12 @@ class ScanPlanTest {
   private static LakemarkScan scan(String filter, StructType columns, ScanPlan plan) {
     PushedDown pushed = new PushedDown("t", List.of(filter), List.of(), -1, "");
     return new LakemarkScan(
-        pushed, columns, columns, plan, Map.of(), List.of(), keys -> Optional.empty());
+        pushed,
+        columns,
+        columns,
+        plan,
+        Map.of(),
+        new LakemarkScan.JoinKeys(List.of(), Optional.empty(), keys -> Optional.empty()));
   }
 
   private static List<String> bodies(ScanPlan plan) {

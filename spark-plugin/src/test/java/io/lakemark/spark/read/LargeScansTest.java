@@ -1,0 +1,66 @@
+package io.lakemark.spark.read;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotSame;
+import static org.junit.jupiter.api.Assertions.assertSame;
+
+import java.util.List;
+import java.util.stream.LongStream;
+import org.apache.spark.sql.catalyst.QueryPlanningTracker;
+import org.apache.spark.sql.catalyst.QueryPlanningTracker$;
+import org.junit.jupiter.api.Test;
+import scala.Option;
+import scala.runtime.AbstractFunction0;
+
+class LargeScansTest {
+  private static final long BROADCAST = 10;
+
+  /** Of scans with these sizes, those that take keys. */
+  private static List<Boolean> large(long... sizes) {
+    LargeScans scans = new LargeScans();
+    List<LargeScans.Place> places = LongStream.of(sizes).mapToObj(scans::add).toList();
+    return places.stream().map(place -> place.isLarge(BROADCAST)).toList();
+  }
+
+  @Test
+  void oneScanIsLargeWhateverItReads() {
+    assertEquals(List.of(true), large(0));
+    assertEquals(List.of(true), large(100));
+  }
+
+  @Test
+  void whatSparkBroadcastsIsNot() {
+    assertEquals(List.of(true, false, true, false), large(500, 10, 11, 0));
+    assertEquals(List.of(false, true, false), large(3, 4, 4));
+  }
+
+  @Test
+  void theLargestAreWhereThereAreMany() {
+    long[] sizes = LongStream.range(0, 20).map(number -> 100 + number % 10).toArray();
+    List<Boolean> large = large(sizes);
+    assertEquals(LargeScans.MOST, large.stream().filter(each -> each).count());
+    for (int number = 0; number < sizes.length; number++) {
+      assertEquals(sizes[number] >= 106, large.get(number), "scan " + number);
+    }
+  }
+
+  @Test
+  void eachQueryHasItsOwn() {
+    LargeScans one = ofQuery(new QueryPlanningTracker(Option.empty()));
+    QueryPlanningTracker tracker = new QueryPlanningTracker(Option.empty());
+    assertSame(ofQuery(tracker), ofQuery(tracker));
+    assertNotSame(one, ofQuery(tracker));
+    assertNotSame(LargeScans.ofQuery(), LargeScans.ofQuery());
+  }
+
+  private static LargeScans ofQuery(QueryPlanningTracker query) {
+    return QueryPlanningTracker$.MODULE$.withTracker(
+        query,
+        new AbstractFunction0<LargeScans>() {
+          @Override
+          public LargeScans apply() {
+            return LargeScans.ofQuery();
+          }
+        });
+  }
+}
