@@ -1,8 +1,9 @@
 //! Filters as Java sends them, to the predicates that an index answers.
 //!
 //! The tree is JSON. Each node has an `op`: `and` and `or` with `children`, `not` with `child`, `is_null` with `column`,
-//! `eq`, `lt`, `le`, `gt`, `ge` and `starts_with` with `column` and `value`, `in` with `column` and `values`, `true`,
-//! `false`, and `unknown` with `text` for what only Spark can evaluate. A value is an object with one of the members
+//! `eq`, `lt`, `le`, `gt`, `ge` and `starts_with` with `column` and `value`, `in` with `column` and `values`, `in_longs` with
+//! `column`, `longs` (of 8 bytes each, low bytes first, base64) and `null` (whether NULL is listed, too), `true`, `false`,
+//! and `unknown` with `text` for what only Spark can evaluate. A value is an object with one of the members
 //! `null`, `boolean`, `long`, `decimal` (unscaled digits, with `scale`), `string`, `binary` (base64), `date` (days),
 //! `timestamp` and `timestamp_ntz` (microseconds).
 //!
@@ -11,6 +12,7 @@
 //! A literal must be a value of the column's own type, exactly. Whatever is not becomes [`Predicate::Unknown`], which keeps
 //! every row, so that Spark evaluates the condition itself.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -25,8 +27,8 @@ use base64::Engine;
 use lakemark_format::column::display;
 use lakemark_index::{KeyRanges, Leaf, Predicate, Reason, Test, Truth, encode_literals};
 use lakemark_table::field_of;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{Error, IgnoredAny};
+use serde::{Deserialize, Deserializer};
 
 use crate::error::Result;
 
@@ -37,20 +39,69 @@ const NAMED_VALUES: usize = 8;
 #[derive(Debug, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub(crate) enum FilterNode {
-    And { children: Vec<FilterNode> },
-    Or { children: Vec<FilterNode> },
-    Not { child: Box<FilterNode> },
+    And {
+        children: Vec<FilterNode>,
+    },
+    Or {
+        children: Vec<FilterNode>,
+    },
+    Not {
+        child: Box<FilterNode>,
+    },
     True,
     False,
-    Unknown { text: String },
-    IsNull { column: String },
-    Eq { column: String, value: Literal },
-    Lt { column: String, value: Literal },
-    Le { column: String, value: Literal },
-    Gt { column: String, value: Literal },
-    Ge { column: String, value: Literal },
-    StartsWith { column: String, value: Literal },
-    In { column: String, values: Vec<Literal> },
+    Unknown {
+        text: String,
+    },
+    IsNull {
+        column: String,
+    },
+    Eq {
+        column: String,
+        value: Literal,
+    },
+    Lt {
+        column: String,
+        value: Literal,
+    },
+    Le {
+        column: String,
+        value: Literal,
+    },
+    Gt {
+        column: String,
+        value: Literal,
+    },
+    Ge {
+        column: String,
+        value: Literal,
+    },
+    StartsWith {
+        column: String,
+        value: Literal,
+    },
+    In {
+        column: String,
+        values: Vec<Literal>,
+    },
+    InLongs {
+        column: String,
+        #[serde(deserialize_with = "unpacked")]
+        longs: Vec<i64>,
+        null: bool,
+    },
+}
+
+/// Numbers that came as bytes.
+fn unpacked<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Vec<i64>, D::Error> {
+    let text = Cow::<str>::deserialize(deserializer)?;
+    let bytes = base64::engine::general_purpose::STANDARD.decode(text.as_bytes()).map_err(D::Error::custom)?;
+    let (longs, rest) = bytes.as_chunks();
+    if rest.is_empty() {
+        Ok(longs.iter().map(|long| i64::from_le_bytes(*long)).collect())
+    } else {
+        Err(D::Error::custom("numbers of 8 bytes each end within one"))
+    }
 }
 
 /// A value as Spark holds it.
@@ -160,29 +211,48 @@ fn translate(node: FilterNode, schema: &Schema) -> Predicate {
         }
         FilterNode::StartsWith { column, value } => starts_with(schema, column, &value),
         FilterNode::In { column, values } => in_list(schema, column, values),
+        FilterNode::InLongs { column, longs, null } => in_longs(schema, column, longs, null),
     }
 }
 
-/// One test of all values: a join may send many thousands of them.
 fn in_list(schema: &Schema, column: String, mut values: Vec<Literal>) -> Predicate {
     let listed = values.len();
     let text = if listed <= NAMED_VALUES {
         let named: Vec<String> = values.iter().map(Literal::to_string).collect();
         format!("{} IN ({})", display(&column), named.join(", "))
     } else {
-        format!("{} IN ({listed} values)", display(&column))
+        in_many(&column, listed)
     };
     values.retain(|value| !matches!(value, Literal::Null(_)));
     let has_null = values.len() < listed;
-    let keys = match values.as_slice() {
+    if values.is_empty() {
         // No row is in an empty list, not even one without a value.
-        [] if !has_null => return Predicate::Const(Truth::False),
-        [] => return Predicate::Const(Truth::Null),
-        values => field_of(schema, &column)
-            .and_then(|field| literals(values, field.data_type()))
-            .and_then(|array| encode_literals(array.as_ref())),
+        return Predicate::Const(if has_null { Truth::Null } else { Truth::False });
+    }
+    let array = field_of(schema, &column).and_then(|field| literals(&values, field.data_type()));
+    one_of(column, text, array, has_null)
+}
+
+/// A join may send many thousands of them.
+fn in_longs(schema: &Schema, column: String, longs: Vec<i64>, has_null: bool) -> Predicate {
+    let text = in_many(&column, longs.len() + usize::from(has_null));
+    let array = field_of(schema, &column).and_then(|field| {
+        let column = stored(field.data_type());
+        let longs: ArrayRef = Arc::new(Int64Array::from(longs));
+        if column.is_integer() { in_type_of(&longs, column) } else { None }
+    });
+    one_of(column, text, array, has_null)
+}
+
+fn in_many(column: &str, listed: usize) -> String {
+    format!("{} IN ({listed} values)", display(column))
+}
+
+/// One test of all values, which are of the column's type; of none if a value has no key.
+fn one_of(column: String, text: String, values: Option<ArrayRef>, has_null: bool) -> Predicate {
+    let Some(keys) = values.and_then(|values| encode_literals(values.as_ref())) else {
+        return Predicate::Unknown { reason: Reason::LiteralNotRepresentable, text };
     };
-    let Some(keys) = keys else { return Predicate::Unknown { reason: Reason::LiteralNotRepresentable, text } };
     let leaf = Predicate::Leaf(Leaf { column, test: Test::Ranges(KeyRanges::points(keys)), text });
     if has_null { Predicate::Or(vec![leaf, Predicate::Const(Truth::Null)]) } else { leaf }
 }
@@ -230,10 +300,7 @@ fn is_string(data_type: &DataType) -> bool {
 /// The literals, none of which is NULL, as values of the column's own type. Left out are those that no value of the column equals: numbers
 /// out of its range, timestamps between its units. None if they are of another kind.
 fn literals(values: &[Literal], column: &DataType) -> Option<ArrayRef> {
-    let column = match column {
-        DataType::Dictionary(_, value) => value.as_ref(),
-        other => other,
-    };
+    let column = stored(column);
     let plain: ArrayRef = match (values.first()?, column) {
         (Literal::Boolean(_), DataType::Boolean) => Arc::new(BooleanArray::from(all(values, Literal::as_boolean)?)),
         (Literal::Long(_), column) if column.is_integer() => Arc::new(Int64Array::from(all(values, Literal::as_long)?)),
@@ -251,8 +318,20 @@ fn literals(values: &[Literal], column: &DataType) -> Option<ArrayRef> {
         }
         _ => return None,
     };
-    // Safe: a value out of the column's range becomes a NULL, which has no key.
-    cast_with_options(&plain, column, &CastOptions { safe: true, ..Default::default() }).ok()
+    in_type_of(&plain, column)
+}
+
+/// The type of a column's values.
+fn stored(column: &DataType) -> &DataType {
+    match column {
+        DataType::Dictionary(_, value) => value.as_ref(),
+        other => other,
+    }
+}
+
+/// Values in the type of a column. A value out of the column's range becomes a NULL, which has no key.
+fn in_type_of(values: &ArrayRef, column: &DataType) -> Option<ArrayRef> {
+    cast_with_options(values, column, &CastOptions { safe: true, ..Default::default() }).ok()
 }
 
 /// What each value is; none if one of them is something else.
@@ -405,6 +484,16 @@ mod tests {
         let many: Vec<String> = (0..50_000).rev().map(|key| format!(r#"{{"long":{key}}}"#)).collect();
         let found = list(&format!(r#"{{"op":"in","column":"k","values":[{}]}}"#, many.join(",")));
         assert_eq!(found, leaf(&(0..50_000).collect::<Vec<_>>(), "k IN (50000 values)"));
+        let bytes: Vec<u8> = (0..50_000_i64).rev().flat_map(i64::to_le_bytes).collect();
+        let packed = |column: &str, bytes: &[u8], null: bool| {
+            let longs = base64::engine::general_purpose::STANDARD.encode(bytes);
+            format!(r#"{{"op":"in_longs","column":"{column}","longs":"{longs}","null":{null}}}"#)
+        };
+        assert_eq!(list(&packed("k", &bytes, false)), found);
+        let either = Predicate::Or(vec![leaf(&[7], "k IN (2 values)"), Predicate::Const(Truth::Null)]);
+        assert_eq!(list(&packed("k", &7_i64.to_le_bytes(), true)), either);
+        assert!(matches!(list(&packed("s", &bytes, false)), Predicate::Unknown { .. }));
+        assert!(parse(&packed("k", &bytes[1..], false), &schema()).is_err());
         // No row has what is no value of the column.
         let found = list(r#"{"op":"in","column":"u","values":[{"long":256},{"long":-1}]}"#);
         let Predicate::Leaf(Leaf { test, .. }) = found else { panic!("{found:?}") };

@@ -12,7 +12,7 @@ use crate::filter_result::{FilterResult, SelectedBuffer};
 use crate::handle::Pinned;
 
 /// Nanoseconds to bring a key from Spark into a search, whatever is found.
-const KEY: f64 = 300.0;
+const KEY: f64 = 150.0;
 /// To begin with a row group: its pages are fetched and decompressed.
 const ROW_GROUP: f64 = 200_000.0;
 /// What a row costs Spark in any case.

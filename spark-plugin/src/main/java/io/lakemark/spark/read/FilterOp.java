@@ -18,7 +18,9 @@ enum FilterOp {
   GT("gt"),
   GE("ge"),
   STARTS_WITH("starts_with"),
-  IN("in");
+  IN("in"),
+  /** The same of many whole numbers, as bytes. */
+  IN_LONGS("in_longs");
 
   private final String jsonName;
 

@@ -5,6 +5,8 @@ import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.lakemark.spark.jni.Json;
 import java.math.BigDecimal;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.util.Arrays;
 import java.util.Base64;
 import java.util.List;
@@ -45,6 +47,9 @@ final class PredicateTranslator {
   /** More values of a list are not worth their way to the indexes. */
   private static final int MOST_VALUES = 1 << 20;
 
+  /** More whole numbers of a list are sent as bytes. */
+  private static final int PACKED_VALUES = 64;
+
   private static final JsonNodeFactory NODES = JsonNodeFactory.instance;
 
   /** The filter that selects every row. */
@@ -78,12 +83,13 @@ final class PredicateTranslator {
 
   /** Filters that Spark learned while it ran, as one tree; empty if an index knows none of them. */
   Optional<ObjectNode> learned(Predicate[] predicates) {
-    Predicate[] known =
+    List<ObjectNode> known =
         Arrays.stream(predicates)
-            .filter(
-                predicate -> predicate.children().length - 1 <= MOST_VALUES && isUseful(predicate))
-            .toArray(Predicate[]::new);
-    return known.length == 0 ? Optional.empty() : Optional.of(joint(FilterOp.AND, known));
+            .filter(predicate -> predicate.children().length - 1 <= MOST_VALUES)
+            .map(this::translate)
+            .filter(PredicateTranslator::isUseful)
+            .toList();
+    return known.isEmpty() ? Optional.empty() : Optional.of(joint(FilterOp.AND, known));
   }
 
   /** Whether an index could rule out rows by a filter. */
@@ -98,7 +104,7 @@ final class PredicateTranslator {
       // One known part narrows a conjunction; a disjunction with an unknown part selects any row.
       case AND -> anyChild(node);
       case OR -> !anyChildIsUseless(node);
-      case TRUE, FALSE, IS_NULL, EQ, LT, LE, GT, GE, STARTS_WITH, IN -> true;
+      case TRUE, FALSE, IS_NULL, EQ, LT, LE, GT, GE, STARTS_WITH, IN, IN_LONGS -> true;
     };
   }
 
@@ -171,11 +177,12 @@ final class PredicateTranslator {
   }
 
   private ObjectNode joint(FilterOp op, Expression[] children) {
+    return joint(op, Arrays.stream(children).map(this::translate).toList());
+  }
+
+  private static ObjectNode joint(FilterOp op, List<ObjectNode> children) {
     ObjectNode node = node(op);
-    ArrayNode list = node.putArray("children");
-    for (Expression child : children) {
-      list.add(translate(child));
-    }
+    node.putArray("children").addAll(children);
     return node;
   }
 
@@ -226,6 +233,9 @@ final class PredicateTranslator {
     return column(operands[0])
         .flatMap(
             column -> {
+              if (operands.length > PACKED_VALUES && isWholeNumber(typeOf(column))) {
+                return inLongs(column, operands);
+              }
               ObjectNode node = node(FilterOp.IN).put("column", column);
               ArrayNode values = node.putArray("values");
               for (Expression operand : Arrays.asList(operands).subList(1, operands.length)) {
@@ -237,6 +247,39 @@ final class PredicateTranslator {
               }
               return Optional.of(node);
             });
+  }
+
+  /**
+   * A node for each of the many thousands of keys of a join would take longer than their search.
+   */
+  private Optional<ObjectNode> inLongs(String column, Expression[] operands) {
+    DataType type = typeOf(column);
+    ByteBuffer longs =
+        ByteBuffer.allocate(Long.BYTES * (operands.length - 1)).order(ByteOrder.LITTLE_ENDIAN);
+    boolean hasNull = false;
+    for (int at = 1; at < operands.length; at++) {
+      if (!(operands[at] instanceof Literal<?> literal) || !literal.dataType().equals(type)) {
+        return Optional.empty();
+      }
+      if (literal.value() == null) {
+        hasNull = true;
+      } else {
+        longs.putLong(((Number) literal.value()).longValue());
+      }
+    }
+    byte[] bytes = Arrays.copyOf(longs.array(), longs.position());
+    return Optional.of(
+        node(FilterOp.IN_LONGS)
+            .put("column", column)
+            .put("longs", Base64.getEncoder().encodeToString(bytes))
+            .put("null", hasNull));
+  }
+
+  private static boolean isWholeNumber(DataType type) {
+    return type instanceof ByteType
+        || type instanceof ShortType
+        || type instanceof IntegerType
+        || type instanceof LongType;
   }
 
   private Optional<ObjectNode> startsWith(Expression[] operands) {
@@ -280,10 +323,7 @@ final class PredicateTranslator {
       return Optional.of(node.put("null", true));
     } else if (type instanceof BooleanType) {
       return Optional.of(node.put("boolean", (Boolean) value));
-    } else if (type instanceof ByteType
-        || type instanceof ShortType
-        || type instanceof IntegerType
-        || type instanceof LongType) {
+    } else if (isWholeNumber(type)) {
       return Optional.of(node.put("long", ((Number) value).longValue()));
     } else if (type instanceof DecimalType decimal) {
       return decimal((Decimal) value, decimal);

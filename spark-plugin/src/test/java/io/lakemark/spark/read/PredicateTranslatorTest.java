@@ -224,6 +224,26 @@ class PredicateTranslatorTest {
   }
 
   @Test
+  void manyWholeNumbersAreSentAsBytes() {
+    Expression[] children = new Expression[101];
+    java.util.Arrays.fill(children, literal(-2));
+    children[0] = column("k");
+    children[100] = internal(null, DataTypes.IntegerType);
+    var sent = translator.learned(new Predicate[] {predicate("IN", children)}).orElseThrow();
+    var node = sent.get("children").get(0);
+    assertEquals("in_longs", node.get("op").asText());
+    assertEquals("k", node.get("column").asText());
+    assertTrue(node.get("null").asBoolean());
+    byte[] longs = java.util.Base64.getDecoder().decode(node.get("longs").asText());
+    assertEquals(99 * Long.BYTES, longs.length);
+    for (int at = 0; at < longs.length; at++) {
+      assertEquals(at % Long.BYTES == 0 ? -2 : -1, longs[at]);
+    }
+    children[50] = literal(1.0);
+    assertTrue(translator.learned(new Predicate[] {predicate("IN", children)}).isEmpty());
+  }
+
+  @Test
   void tooManyValuesAreNotAsked() {
     Expression[] children = new Expression[(1 << 20) + 2];
     java.util.Arrays.fill(children, literal(1));
