@@ -2,13 +2,15 @@
 
 A module is what a file holds: `src/a.rs` and `src/a/b.rs` are `a` and `a::b`. It uses another one if a path in it, in a
 `use` line or elsewhere, leads there by `crate::`, `super::` or `self::`. Comments, texts and tests are left out.
-Names that the root of a crate gives again lead to the module that has them.
+Names that the head of a folder has from elsewhere, by a `use` line, lead to the module that has them.
+A room is a module that holds others: the head of a folder.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
 COMMENT_OR_TEXT = re.compile(
     r'//[^\n]*|/\*.*?\*/|r(#*)".*?"\1|b?"(?:\\.|[^"\\])*"|b?\'(?:\\.[^\']*|[^\\\'])\'', re.DOTALL
 )
-MODULE = re.compile(r"\b(?:pub(?:\([^)]*\))?\s+)?mod\s+\w+\s*;")
 USE = re.compile(r"\buse\s+((?:crate|super|self)\b[^;]*);")
+ANY_USE = re.compile(r"\buse\s+([^;]*);")
 PATH = re.compile(r"\b(?:crate|super|self)(?:\s*::\s*(?:super|[A-Za-z_][A-Za-z_0-9]*))+")
 TESTS = re.compile(r"#\[cfg\(test\)\]\s*(?:#\[[^\]]*\]\s*)*(?:pub(?:\([^)]*\))?\s+)?(mod|fn|use|impl)\b")
 
@@ -30,12 +32,15 @@ class Crate:
     Attributes:
         name: Its name, without `lakemark-`.
         uses: For each module, by its path, the paths of those that it uses.
-        rooms: The top-level modules that hold nothing but modules.
     """
 
     name: str
     uses: dict[str, set[str]] = field(default_factory=dict)
-    rooms: list[str] = field(default_factory=list)
+
+    @property
+    def rooms(self) -> list[str]:
+        """The paths of the modules that hold others, in any depth."""
+        return sorted({module.rpartition("::")[0] for module in self.uses if "::" in module})
 
     def within(self, room: str = "") -> dict[str, set[str]]:
         """For each module right inside of a room, or of the crate, the others in there that it uses."""
@@ -50,9 +55,10 @@ class Crate:
             inside.setdefault(own, set()).update(set(others) - {own})
         return inside
 
-    def circles(self) -> list[list[str]]:
-        """Sets of top-level modules, and of modules of a room, that lead back to each other."""
-        return [circle for room in ("", *self.rooms) for circle in circles(self.within(room))]
+    def circles(self) -> dict[str, list[list[str]]]:
+        """Sets of modules that lead back to each other: by the room that they are in, which is empty for the crate."""
+        found = {room: circles(self.within(room)) for room in ("", *self.rooms)}
+        return {room: sets for room, sets in found.items() if sets}
 
 
 def bare(text: str) -> str:
@@ -119,28 +125,28 @@ def absolute(path: str, module: str) -> list[str]:
     return at + names
 
 
+@cache
 def read(folder: Path) -> Crate:
     """Reads the crate whose `Cargo.toml` is in this folder."""
-    texts = _texts(folder / "src")
+    code = {module: bare(text) for module, text in _texts(folder / "src").items()}
+    given = _given(code)
     crate = Crate(folder.name)
-    given = _given(bare(texts.get("", "")), texts)
-    for module, text in texts.items():
-        if not module:
-            continue
-        code = bare(text)
-        if "::" not in module and code.strip() and not MODULE.sub("", code).strip():
-            crate.rooms.append(module)
-        used = set()
-        for path in paths(code):
-            names = absolute(path, module)
-            if len(names) >= 1 and names[0] in given and names[0] not in texts:
-                names = given[names[0]].split("::")
-            while names and "::".join(names) not in texts:
-                names = names[:-1]
-            if names:
-                used.add("::".join(names))
-        crate.uses[module] = used - {module}
+    for module, text in code.items():
+        if module:
+            used = {_home(absolute(path, module), code, given) for path in paths(text)}
+            crate.uses[module] = used - {module, ""}
     return crate
+
+
+def _home(names: list[str], code: dict[str, str], given: dict[str, str]) -> str:
+    """The module that has what a path leads to; empty for the root of the crate."""
+    for end in range(len(names), 0, -1):
+        path = "::".join(names[:end])
+        if path in code:
+            return path
+        if path in given:
+            return _home(given[path].split("::"), code, {name: to for name, to in given.items() if name != path})
+    return ""
 
 
 def _texts(source: Path) -> dict[str, str]:
@@ -156,18 +162,21 @@ def _texts(source: Path) -> dict[str, str]:
     return texts
 
 
-def _given(root: str, texts: dict[str, str]) -> dict[str, str]:
-    """Names that the root of a crate gives again, with the modules that have them."""
+def _given(code: dict[str, str]) -> dict[str, str]:
+    """Names that heads of folders have by `use` lines, with the paths that these lines give them."""
     given = {}
-    for tree in re.findall(r"\bpub(?:\([^)]*\))?\s+use\s+([^;]*);", root):
-        for path in unfolded(re.sub(r"\s+", " ", tree)):
-            names = [name.strip() for name in path.split("::")]
-            names = names[1:] if names[0] in ("crate", "self") else names
-            module = names[:-1]
-            while module and "::".join(module) not in texts:
-                module = module[:-1]
-            if module:
-                given[names[-1]] = "::".join(module)
+    for module, text in code.items():
+        at = module.split("::") if module else []
+        trees = (re.sub(r"\s+", " ", tree) for tree in ANY_USE.findall(text))
+        for path in (path.replace(" ", "") for tree in trees for path in unfolded(tree)):
+            first, *_, last = path.split("::")
+            if first not in ("crate", "super", "self"):
+                names = [*at, *path.split("::")]
+                if "::".join([*at, first]) not in code:
+                    continue
+            else:
+                names = absolute(path, module)
+            given["::".join([*at, last])] = "::".join(names)
     return given
 
 
