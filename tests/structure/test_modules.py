@@ -127,6 +127,23 @@ def test_circles_are_found() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
 
 
+def test_the_head_of_a_room_says_what_it_uses_and_its_invariant() -> None:
+    rooms = {
+        RUST / crate / "src" / f"{room}.rs": "//!"
+        for crate in ("table", "datafusion")
+        for room in read(RUST / crate).rooms
+        if "::" not in room
+    }
+    packages = dict.fromkeys((RUST.parent / java.SOURCES).glob("*/package-info.java"), " *")
+    assert rooms, "no room was found"
+    assert packages, "no package was found"
+    for path, start in {**rooms, **packages}.items():
+        lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith(start)]
+        head = [line.removeprefix(start).strip().removeprefix("<p>") for line in lines]
+        for said in (("Uses ", "It uses "), ("Invariant: ",)):
+            assert any(line.startswith(said) for line in head), f"{path}: no line of its head begins with {said[-1]!r}"
+
+
 def test_the_map_names_rooms_and_modules_that_are_there() -> None:
     """The table of rooms in ARCHITECTURE.md."""
     text = (RUST.parent / "ARCHITECTURE.md").read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
 //! Indexes: declared, advised, built, compacted and verified.
 //!
-//! Uses `snapshot` and the rooms below it.
+//! Uses `snapshot` and the rooms below it; `updates` and `table` use this one.
 //!
 //! Invariant: a segment says of a file only what the file had when its fingerprint was taken.
 

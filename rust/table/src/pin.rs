@@ -1,4 +1,9 @@
 //! From a table to a snapshot: the newest state or an older version, and which versions there are.
+//!
+//! Uses `updates` and the rooms below it; `table` alone uses this one.
+//!
+//! Invariant: only this room chooses between the newest state and a version. A version of which something is gone is an error, and never a
+//! smaller answer.
 
 pub(crate) mod history;
 mod versions;

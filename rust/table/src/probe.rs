@@ -8,7 +8,10 @@
 //!                                   else: unknown, with the reason
 //! ```
 //!
-//! Whatever goes wrong with an index makes rows unknown, never the query fail (laws 1 and 5).
+//! Uses `aggregate`, `snapshot` and the rooms below them. It is called as [`Snapshot::probe`]: by `updates`, which looks for keys, and by
+//! engines.
+//!
+//! Invariant: whatever goes wrong with an index makes rows unknown and never lets the query fail (laws 1 and 5).
 
 mod answers;
 mod composite;

@@ -4,6 +4,10 @@
 //! left out, and all keep their order. Rows that replace none, or that moved to another partition, go to new files, sorted by key. Row
 //! groups of which no row changes are copied as bytes. [`delta`] publishes the result by one commit of the log; [`folder`] leaves that to
 //! whoever writes the manifest.
+//!
+//! Uses `snapshot` and the rooms below it; `updates` alone uses this one.
+//!
+//! Invariant: it takes a snapshot and pins none. Nobody sees a new file before a commit of the log, or a manifest, names it.
 
 mod copy;
 pub(crate) mod delta;

@@ -1,4 +1,8 @@
-//! A pinned state of a table.
+//! A pinned state of a table: its data files, matched with what the indexes know of them, and the rows that are in no file yet.
+//!
+//! Uses `files` and the rooms below it; verbs of the rooms above take a snapshot. `pin` and `updates` make one.
+//!
+//! Invariant: files, manifest and log of a snapshot go together, and a snapshot never changes.
 
 mod base;
 mod buffered_rows;

@@ -2,6 +2,10 @@
 //!
 //! Reads go through the object store. On a local file system writes do not, since `object_store` never syncs. A commit there is a synced
 //! temporary file, a hard link to its final name (which fails if someone was faster) and a synced folder.
+//!
+//! Uses `storage`; `files`, snapshots and every room above them find manifests and segments here.
+//!
+//! Invariant: an edit is applied to the newest manifest, and again if someone else was first. No commit names a segment that is not there.
 
 pub(crate) mod kind;
 pub(crate) mod locks;

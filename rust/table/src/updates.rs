@@ -27,6 +27,11 @@
 //! - `indexing`: indexes after a migration or a publication
 //! - `publication`: from the store to the folder that other readers list
 //! - `parameters`: how large everything is
+//!
+//! Uses `probe`, `indexing`, `rewrite` and the rooms below them; `pin`, `vacuum` and `table` use this one.
+//!
+//! Invariant: a change is durable before its call returns, and what is pinned afterwards sees it. The newest state is pinned here, within
+//! the room's own verbs, as they change the state between two pins.
 
 mod append;
 mod auto_migrate;
