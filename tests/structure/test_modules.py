@@ -85,6 +85,10 @@ def test_packages_of_the_connector_use_of_the_root_what_every_package_may_know()
     assert {(package, name) for package, name in used if name not in known} == set()
 
 
+def test_public_members_of_the_connector_have_javadoc() -> None:
+    assert java.undocumented(RUST.parent) == []
+
+
 def test_every_crate_is_looked_at() -> None:
     crates = {path.parent.name for path in RUST.glob("*/Cargo.toml") if (path.parent / "src").is_dir()}
     assert crates == set(CIRCLES)

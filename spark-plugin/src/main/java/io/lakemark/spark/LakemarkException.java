@@ -89,6 +89,7 @@ public class LakemarkException extends RuntimeException {
   public static final class InvalidInput extends LakemarkException {
     private static final long serialVersionUID = 1L;
 
+    /** With a message that says which argument is wrong, and what it must be. */
     public InvalidInput(String message) {
       super(Kind.INVALID_INPUT, message);
     }
@@ -98,6 +99,7 @@ public class LakemarkException extends RuntimeException {
   public static final class NotFound extends LakemarkException {
     private static final long serialVersionUID = 1L;
 
+    /** With a message that says what is missing, and where to look for what there is. */
     public NotFound(String message) {
       super(Kind.NOT_FOUND, message);
     }
@@ -116,6 +118,7 @@ public class LakemarkException extends RuntimeException {
   public static final class Unsupported extends LakemarkException {
     private static final long serialVersionUID = 1L;
 
+    /** With a message that says what is refused, and what to do in its place. */
     public Unsupported(String message) {
       super(Kind.UNSUPPORTED, message);
     }
@@ -128,6 +131,7 @@ public class LakemarkException extends RuntimeException {
   public static final class SchemaMismatch extends LakemarkException {
     private static final long serialVersionUID = 1L;
 
+    /** With a message that has the columns of either side, and what to do. */
     public SchemaMismatch(String message) {
       super(Kind.SCHEMA_MISMATCH, message);
     }
@@ -137,6 +141,7 @@ public class LakemarkException extends RuntimeException {
   public static final class Conflict extends LakemarkException {
     private static final long serialVersionUID = 1L;
 
+    /** With a message that says what somebody else changed, and how to try again. */
     public Conflict(String message) {
       super(Kind.CONFLICT, message);
     }
@@ -173,6 +178,7 @@ public class LakemarkException extends RuntimeException {
   public static final class Corrupt extends LakemarkException {
     private static final long serialVersionUID = 1L;
 
+    /** With a message that says which data are wrong, and what to do with them. */
     public Corrupt(String message) {
       super(Kind.CORRUPT, message);
     }
@@ -182,6 +188,7 @@ public class LakemarkException extends RuntimeException {
   public static final class Io extends LakemarkException {
     private static final long serialVersionUID = 1L;
 
+    /** With a message that names the place, and has the cause. */
     public Io(String message) {
       super(Kind.IO, message);
     }
@@ -200,6 +207,7 @@ public class LakemarkException extends RuntimeException {
   public static final class Internal extends LakemarkException {
     private static final long serialVersionUID = 1L;
 
+    /** With a message for whoever mends the defect; no user can do anything about it. */
     public Internal(String message) {
       super(Kind.INTERNAL, message);
     }

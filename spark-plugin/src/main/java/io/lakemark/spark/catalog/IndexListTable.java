@@ -26,6 +26,7 @@ public final class IndexListTable implements SupportsRead {
 
   private final LakemarkOptions table;
 
+  /** Of the table whose name {@link #SUFFIX} follows. Only a scan looks for its indexes. */
   public IndexListTable(LakemarkOptions table) {
     this.table = table;
   }

@@ -57,6 +57,9 @@ public final class LakemarkTable
   private final StructType schema;
   private final Map<String, String> properties;
 
+  /**
+   * Of a schema that Spark has already, so that nothing is opened; {@link #open} reads the schema.
+   */
   public LakemarkTable(LakemarkOptions options, StructType schema, Map<String, String> properties) {
     this.options = options;
     this.schema = schema;

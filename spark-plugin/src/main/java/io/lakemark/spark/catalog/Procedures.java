@@ -97,10 +97,12 @@ public final class Procedures {
 
   private Procedures() {}
 
+  /** The names that {@code CALL} takes, in the order of the alphabet. */
   public static Set<String> names() {
     return ALL.keySet();
   }
 
+  /** A procedure as the catalog of this name has it. An unknown name is an error that lists all. */
   public static LakemarkProcedure of(
       String catalog, Function<String, LakemarkOptions> tables, String name) {
     LakemarkProcedure.Definition definition = ALL.get(name);

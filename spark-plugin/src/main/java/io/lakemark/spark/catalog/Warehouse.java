@@ -33,6 +33,9 @@ public final class Warehouse {
   private final String root;
   private final Configuration configuration;
 
+  /**
+   * Of the folders below a path or URL, on any file system that the configuration of Hadoop has.
+   */
   public Warehouse(String root, Configuration configuration) {
     this.root =
         root.length() > 1 && root.endsWith("/") ? root.substring(0, root.length() - 1) : root;

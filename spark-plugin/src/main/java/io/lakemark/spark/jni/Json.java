@@ -14,6 +14,7 @@ public final class Json {
 
   private Json() {}
 
+  /** The text of a tree, or of maps, lists, texts and numbers. */
   public static String write(Object value) {
     try {
       return MAPPER.writeValueAsString(value);
@@ -22,20 +23,24 @@ public final class Json {
     }
   }
 
+  /** An object without fields, for whoever builds a request. */
   public static ObjectNode object() {
     return MAPPER.createObjectNode();
   }
 
+  /** An array without elements, for whoever builds a request. */
   public static ArrayNode list() {
     return list(List.of());
   }
 
+  /** An array of these texts, in their order. */
   public static ArrayNode list(List<String> texts) {
     ArrayNode list = MAPPER.createArrayNode();
     texts.forEach(list::add);
     return list;
   }
 
+  /** The tree of a text of the native library. One that is no JSON is a defect of ours. */
   public static JsonNode read(String text) {
     try {
       return MAPPER.readTree(text);

@@ -91,45 +91,117 @@ public final class NativeLibrary {
     }
   }
 
+  /** The release of the native library. {@link #load} compares it with the release of the jar. */
   public static native String version();
 
+  /**
+   * Pins the newest state of a table, or a version that is not negative. {@code NativeTable} holds
+   * the result, which is the {@code table} of other calls.
+   */
   public static native long openTable(
       String path, String storeOrNull, boolean useIndex, long version);
 
+  /**
+   * Fills an Arrow C schema with the columns in Spark's types, for {@code NativeTable}. Its
+   * metadata have the schema that Spark wrote into the files, if that has collations.
+   */
   public static native void schema(long table, long outSchema);
 
+  /**
+   * The number of the pinned state, or -1 if the table takes no changes. {@code NativeTable}
+   * requests it for statements that change the rows that they read.
+   */
   public static native long readPoint(long table);
 
+  /**
+   * Whether the indexes alone say which rows a filter selects. {@code NativeTable} asks while Spark
+   * plans, as Spark need not evaluate such a filter again.
+   */
   public static native boolean isExact(long table, String filter);
 
+  /**
+   * The number of rows that a filter selects, or -1 if the indexes do not know it. {@code
+   * NativeTable} calls this for a {@code count(*)}.
+   */
   public static native long count(long table, String filter);
 
+  /**
+   * Fills an Arrow C stream with a row for each group, for {@code NativeTable}. It has no column if
+   * the indexes do not know the groups.
+   */
   public static native void aggregate(long table, String filter, String request, long outStream);
 
+  /**
+   * The splits of a scan, in the bytes that {@code ScanPlan} reads. {@code NativeTable} calls this
+   * on the driver.
+   */
   public static native byte[] plan(long table, String filter, String request);
 
+  /**
+   * Fills an Arrow C stream with the rows of one input of a split, for {@code LakemarkBatchReader}
+   * in a task. Gives the bytes of memory that reading takes at most, roughly.
+   */
   public static native long openInput(String scan, String input, byte[] attachment, long outStream);
 
+  /**
+   * What Spark's own reader of Parquet files may leave out, as JSON. {@code RowGroupSelection}
+   * calls this for scans under the extension.
+   */
   public static native String rowGroups(
       String path, String storeOrNull, String filterOrNull, String columns);
 
+  /**
+   * Does what a request in JSON says, and gives the report in JSON. {@link Maintenance} calls this.
+   */
   public static native String maintain(String path, String storeOrNull, String request);
 
+  /**
+   * Builds indexes by tasks that a {@link TaskRunner} runs, and gives the report in JSON. {@code
+   * BuildJob} calls this on the driver.
+   */
   public static native String build(
       String path, String storeOrNull, String request, TaskRunner tasks);
 
+  /**
+   * Does a task of a build and gives its part, for {@link TaskRunner#part}. {@code BuildTask} calls
+   * this on executors.
+   */
   public static native byte[] buildTask(
       String path, String storeOrNull, byte[] task, String tuning, TaskContext context);
 
+  /**
+   * Begins to write rows aside for one operation. {@code StagedRows} holds the result, which is the
+   * {@code staging} of other calls, in each task that writes.
+   */
   public static native long beginStaging(String path, String storeOrNull, String operation);
 
+  /**
+   * Adds the rows of an Arrow C array and takes both structures over. Gives the bytes of rows that
+   * are in memory then, which {@code StagedRows} accounts for.
+   */
   public static native long stage(long staging, long array, long schema);
 
+  /**
+   * Makes the rows durable and gives the names of their files as a JSON array. {@code StagedRows}
+   * hands them to the driver, which makes one change of them.
+   */
   public static native String finishStaging(long staging);
 
+  /**
+   * Removes what was staged, if it was not finished. {@code StagedRows} calls this whenever it
+   * closes.
+   */
   public static native void abandonStaging(long staging);
 
+  /**
+   * Gives back what {@link #openTable} gave. {@code NativeTable} calls this once, or its cleaner
+   * does.
+   */
   public static native void close(long table);
 
+  /**
+   * Panics in the call if the address is 0, else in the stream's first batch. Only {@link
+   * NativeSelfTest} calls this.
+   */
   public static native void panic(long outStream);
 }

@@ -52,6 +52,7 @@ public final class NativeStream implements AutoCloseable {
     }
   }
 
+  /** The batch that {@link #next} loaded last. The next one takes its place in the same vectors. */
   public VectorSchemaRoot root() {
     try {
       return reader.getVectorSchemaRoot();

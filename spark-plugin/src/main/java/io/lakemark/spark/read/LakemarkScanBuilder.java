@@ -59,10 +59,12 @@ public final class LakemarkScanBuilder
   private Optional<LakemarkLocalRows> answer = Optional.empty();
   private boolean isIndexOnly;
 
+  /** For a query: Spark may filter by any column once it knows the keys of a join. */
   public LakemarkScanBuilder(LakemarkOptions options, StructType schema) {
     this(options, schema, Set.of(schema.fieldNames()), Optional.empty());
   }
 
+  /** For a statement that changes the rows that it reads, and is filtered by some columns alone. */
   public LakemarkScanBuilder(
       LakemarkOptions options,
       StructType schema,

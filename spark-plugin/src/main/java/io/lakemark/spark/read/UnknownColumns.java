@@ -16,6 +16,7 @@ import java.util.stream.Stream;
  * @param fields fields inside of columns that Spark knows, with the way to them
  */
 public record UnknownColumns(List<String> columns, List<String> fields) implements Serializable {
+  /** Of a table that has nothing but what is in Spark's schema of it. */
   public static final UnknownColumns NONE = new UnknownColumns(List.of(), List.of());
 
   private static final String REMEDY =
@@ -42,6 +43,7 @@ public record UnknownColumns(List<String> columns, List<String> fields) implemen
     return Stream.concat(some.stream(), others.stream()).distinct().toList();
   }
 
+  /** Whether Spark's schema has all that the table has. */
   public boolean isEmpty() {
     return columns.isEmpty() && fields.isEmpty();
   }

@@ -47,7 +47,9 @@ public record LakemarkChange(
     }
   }
 
+  /** The option of a write that names its {@link Operation}; without it rows are inserted. */
   public static final String OPERATION = "operation";
+
   private static final String APPLICATION = "txn_app_id";
   private static final String NUMBER = "txn_version";
 

@@ -28,6 +28,7 @@ public final class LakemarkRowLevelOperation implements RowLevelOperation, Suppo
   private final Command command;
   private Optional<ReadState> read = Optional.empty();
 
+  /** For a statement over a table whose rows the key tells apart. */
   public LakemarkRowLevelOperation(
       LakemarkOptions table, StructType schema, List<String> key, Command command) {
     this.table = table;

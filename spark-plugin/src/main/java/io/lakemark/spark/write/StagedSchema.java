@@ -28,6 +28,7 @@ public final class StagedSchema {
 
   private StagedSchema() {}
 
+  /** The schema of batches that {@code StagedRows} fills with rows of these columns. */
   public static Schema of(StructType columns) {
     return new Schema(fields(columns));
   }
