@@ -12,6 +12,31 @@
 //! writer was writing when it died. No call had returned for it. If the header of another frame stands anywhere behind
 //! the bytes, they are damage: that frame was begun, so the one before it had been finished. Damage to the very last frame
 //! looks like a torn tail.
+//!
+//! Updates are data: their errors ([`FormatError::DamagedUpdates`]) never say to delete anything.
+//!
+//! # Written and read
+//!
+//! A frame is appended and synced, and whoever committed has an answer after that.
+//!
+//! ```
+//! use lakemark_format::log::{LOG_START, check_log_header, log_frame, log_header, read_log};
+//! use lakemark_format::{LogChange, LogCommit, LoggedCommit, Operation};
+//!
+//! let id = *b"a-random-new-id!";
+//! let mut file = log_header(id);
+//! let change = LogChange { operation: Operation::Upsert, rows: b"an Arrow IPC stream".to_vec() };
+//! let commit = LogCommit { tag: "load 7".into(), changes: vec![change] };
+//! file.extend(log_frame(&id, file.len() as u64, 1, &[commit.clone()])?);
+//! let torn = log_frame(&id, file.len() as u64, 2, &[commit.clone()])?;
+//! let end = file.len() as u64;
+//! file.extend(&torn[..torn.len() - 1]);
+//!
+//! check_log_header(&id, &file)?;
+//! let log = read_log(&id, LOG_START, 1, &file[LOG_START as usize..])?;
+//! assert_eq!((log.commits, log.end, log.torn), (vec![LoggedCommit { sequence: 1, commit }], end, true));
+//! # Ok::<(), lakemark_format::FormatError>(())
+//! ```
 
 use crate::codec::{ByteReader, ByteWriter};
 use crate::container::{
