@@ -255,7 +255,9 @@ def tpcds_queries(formats: Formats, scale: float) -> dict[str, Query]:
         table = lakemark.Table(folder / name)
         is_fact = table.info().rows > FACT_ROWS
         indexes[name] = tuple(column for column in table.schema.names if not is_fact or is_condition(column))
-    queries = of_tables(formats, folder, tables, indexes, texts)
+    # Spark quotes names otherwise.
+    quoted = {name: sql.replace('"', "`") for name, sql in texts.items()}
+    queries = of_tables(formats, folder, tables, indexes, quoted)
     return {name: query for name, query in queries.items() if is_taken(formats.spark, name, query("parquet"))}
 
 

@@ -244,6 +244,22 @@ def test_two_indexed_tables(spark: SparkSession, facts: Facts, tmp_path: Path) -
     assert same_rows(joined, facts.theirs.join(dim, "k"))
 
 
+def test_a_filter_that_indexes_answer_still_hands_keys_over(spark: SparkSession, facts: Facts, tmp_path: Path) -> None:
+    dimension(spark, tmp_path / "d.parquet", k=pa.array([3, 13, 23], pa.int32()))
+    create_indexes(tmp_path, "k", "name")
+    indexed = spark.read.format("lakemark").load(str(tmp_path)).where("name IN ('n0', 'n2')")
+    joined = facts.ours.join(indexed, "k")
+    joined.collect()
+    assert read(joined, facts.folder) == Read(28, 30, 178)
+    assert same_rows(joined, facts.theirs.join(spark.read.parquet(str(tmp_path)).where("name IN ('n0', 'n2')"), "k"))
+    # Apart from a join Spark is left no filter, and no file is read.
+    counted = indexed.groupBy().count()
+    assert "LocalTableScan" in plan_of(counted)
+    assert counted.collect()[0][0] == 2
+    below_an_aggregate = facts.ours.join(indexed.groupBy().count().withColumnRenamed("count", "k"), "k")
+    assert "LocalTableScan" in plan_of(below_an_aggregate)
+
+
 @pytest.mark.parametrize("broadcast", ["10485760", "-1"], ids=["small", "large"])
 def test_a_plan_grows_no_faster_than_its_joins(spark: SparkSession, tmp_path: Path, broadcast: str) -> None:
     # Of each scan that takes keys Spark copies the other side with all its copies.

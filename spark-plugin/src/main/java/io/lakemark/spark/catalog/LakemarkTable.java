@@ -7,6 +7,7 @@ import io.lakemark.spark.jni.Maintenance;
 import io.lakemark.spark.read.LakemarkScan;
 import io.lakemark.spark.read.LakemarkScanBuilder;
 import io.lakemark.spark.read.NativeTable;
+import io.lakemark.spark.read.PlannedQuery;
 import io.lakemark.spark.write.LakemarkChange;
 import io.lakemark.spark.write.LakemarkRowLevelOperation;
 import io.lakemark.spark.write.LakemarkWrite;
@@ -121,7 +122,8 @@ public final class LakemarkTable
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap scanOptions) {
-    return new LakemarkScanBuilder(options.forQuery(scanOptions), schema);
+    return new LakemarkScanBuilder(
+        options.forQuery(scanOptions), schema, PlannedQuery.ofThread().joins(this));
   }
 
   @Override

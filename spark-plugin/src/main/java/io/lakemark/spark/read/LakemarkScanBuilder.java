@@ -38,6 +38,9 @@ public final class LakemarkScanBuilder
         SupportsPushDownLimit,
         SupportsPushDownTopN,
         SupportsPushDownAggregates {
+  /** The keys of more rows than this are seldom worth a search. */
+  private static final long MOST_KEYS = 1 << 16;
+
   private final LakemarkOptions options;
   private final StructType schema;
   private final PredicateTranslator translator;
@@ -47,6 +50,9 @@ public final class LakemarkScanBuilder
 
   /** What the rows are read for, if they are to be changed. */
   private final Optional<RowsForChange> change;
+
+  /** Whether the rows go straight into a join. */
+  private final boolean isJoined;
 
   private NativeTable table;
   private StructType columns;
@@ -60,8 +66,8 @@ public final class LakemarkScanBuilder
   private boolean isIndexOnly;
 
   /** For a query: Spark may filter by any column once it knows the keys of a join. */
-  public LakemarkScanBuilder(LakemarkOptions options, StructType schema) {
-    this(options, schema, Set.of(schema.fieldNames()), Optional.empty());
+  public LakemarkScanBuilder(LakemarkOptions options, StructType schema, boolean isJoined) {
+    this(options, schema, Set.of(schema.fieldNames()), Optional.empty(), isJoined);
   }
 
   /** For a statement that changes the rows that it reads, and is filtered by some columns alone. */
@@ -70,10 +76,20 @@ public final class LakemarkScanBuilder
       StructType schema,
       Set<String> filterable,
       Optional<RowsForChange> change) {
+    this(options, schema, filterable, change, false);
+  }
+
+  private LakemarkScanBuilder(
+      LakemarkOptions options,
+      StructType schema,
+      Set<String> filterable,
+      Optional<RowsForChange> change,
+      boolean isJoined) {
     this.options = options;
     this.schema = schema;
     this.filterable = filterable;
     this.change = change;
+    this.isJoined = isJoined;
     this.columns = schema;
     this.translator = new PredicateTranslator(schema);
   }
@@ -100,8 +116,23 @@ public final class LakemarkScanBuilder
       if (!table().isExact(filter)) {
         return predicates;
       }
+      if (isJoined && isSelective() && table().count(filter).orElse(MOST_KEYS) < MOST_KEYS) {
+        taken.stream().filter(predicate -> !isNullTest(predicate)).forEach(left::add);
+      }
     }
     return left.toArray(new Predicate[0]);
+  }
+
+  /**
+   * Spark hands the keys of a side of a join to the other side only if it sees a filter on it. So
+   * what is exact stays in the plan where the rows are few, which costs little.
+   */
+  private boolean isSelective() {
+    return !Arrays.stream(pushed).allMatch(LakemarkScanBuilder::isNullTest);
+  }
+
+  private static boolean isNullTest(Predicate predicate) {
+    return predicate.name().equals("IS_NULL") || predicate.name().equals("IS_NOT_NULL");
   }
 
   @Override
@@ -227,7 +258,7 @@ public final class LakemarkScanBuilder
             // What a limit left over are no rows to choose from.
             limit < 0 && top.isEmpty() ? filterColumns(plan) : List.of(),
             // A statement that changes rows reads them to write them again, whatever is joined.
-            change.isPresent() ? Optional.empty() : Optional.of(LargeScans.ofQuery()),
+            change.isPresent() ? Optional.empty() : Optional.of(PlannedQuery.ofThread().scans()),
             predicates ->
                 translator
                     .learned(predicates)

@@ -1,13 +1,8 @@
 package io.lakemark.spark.read;
 
 import java.util.ArrayList;
-import java.util.Collections;
 import java.util.List;
-import java.util.Map;
-import java.util.WeakHashMap;
-import org.apache.spark.sql.catalyst.QueryPlanningTracker;
 import org.apache.spark.sql.internal.SQLConf;
-import scala.Option;
 
 /**
  * The scans of one query, of which only the largest take the keys of joins at run time.
@@ -20,9 +15,6 @@ import scala.Option;
 final class LargeScans {
   /** So many scans of a query take keys at most: a plan has two to this power of copies, then. */
   static final int MOST = 8;
-
-  private static final Map<QueryPlanningTracker, LargeScans> OF_QUERIES =
-      Collections.synchronizedMap(new WeakHashMap<>());
 
   /** Bytes that each scan reads, in the order in which they were planned. */
   private final List<Long> sizes = new ArrayList<>();
@@ -38,14 +30,6 @@ final class LargeScans {
     boolean isLarge() {
       return isLarge(SQLConf.get().autoBroadcastJoinThreshold());
     }
-  }
-
-  /** Those of the query that this thread plans. */
-  static LargeScans ofQuery() {
-    Option<QueryPlanningTracker> query = QueryPlanningTracker.get();
-    return query.isEmpty()
-        ? new LargeScans()
-        : OF_QUERIES.computeIfAbsent(query.get(), added -> new LargeScans());
   }
 
   /** Adds a scan that reads so many bytes. */

@@ -1,16 +1,10 @@
 package io.lakemark.spark.read;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertNotSame;
-import static org.junit.jupiter.api.Assertions.assertSame;
 
 import java.util.List;
 import java.util.stream.LongStream;
-import org.apache.spark.sql.catalyst.QueryPlanningTracker;
-import org.apache.spark.sql.catalyst.QueryPlanningTracker$;
 import org.junit.jupiter.api.Test;
-import scala.Option;
-import scala.runtime.AbstractFunction0;
 
 class LargeScansTest {
   private static final long BROADCAST = 10;
@@ -42,25 +36,5 @@ class LargeScansTest {
     for (int number = 0; number < sizes.length; number++) {
       assertEquals(sizes[number] >= 106, large.get(number), "scan " + number);
     }
-  }
-
-  @Test
-  void eachQueryHasItsOwn() {
-    LargeScans one = ofQuery(new QueryPlanningTracker(Option.empty()));
-    QueryPlanningTracker tracker = new QueryPlanningTracker(Option.empty());
-    assertSame(ofQuery(tracker), ofQuery(tracker));
-    assertNotSame(one, ofQuery(tracker));
-    assertNotSame(LargeScans.ofQuery(), LargeScans.ofQuery());
-  }
-
-  private static LargeScans ofQuery(QueryPlanningTracker query) {
-    return QueryPlanningTracker$.MODULE$.withTracker(
-        query,
-        new AbstractFunction0<LargeScans>() {
-          @Override
-          public LargeScans apply() {
-            return LargeScans.ofQuery();
-          }
-        });
   }
 }

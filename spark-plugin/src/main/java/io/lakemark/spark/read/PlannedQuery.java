@@ -1,0 +1,45 @@
+package io.lakemark.spark.read;
+
+import java.util.Collections;
+import java.util.IdentityHashMap;
+import java.util.Map;
+import java.util.Set;
+import java.util.WeakHashMap;
+import org.apache.spark.sql.catalyst.QueryPlanningTracker;
+import org.apache.spark.sql.connector.catalog.Table;
+import scala.Option;
+
+/** What the scans of a query know of each other while Spark plans it. */
+public final class PlannedQuery {
+  private static final Map<QueryPlanningTracker, PlannedQuery> KNOWN =
+      Collections.synchronizedMap(new WeakHashMap<>());
+
+  private final LargeScans scans = new LargeScans();
+
+  /** One table is one object in a query, whatever it equals. */
+  private final Set<Table> joined =
+      Collections.synchronizedSet(Collections.newSetFromMap(new IdentityHashMap<>()));
+
+  /** The query that this thread plans. */
+  public static PlannedQuery ofThread() {
+    Option<QueryPlanningTracker> query = QueryPlanningTracker.get();
+    return query.isEmpty()
+        ? new PlannedQuery()
+        : KNOWN.computeIfAbsent(query.get(), added -> new PlannedQuery());
+  }
+
+  /** Its scans that are planned so far. */
+  LargeScans scans() {
+    return scans;
+  }
+
+  /** Adds a table whose rows go straight into a join. */
+  public void addJoined(Table table) {
+    joined.add(table);
+  }
+
+  /** Whether the rows of a table go straight into a join. */
+  public boolean joins(Table table) {
+    return joined.contains(table);
+  }
+}
