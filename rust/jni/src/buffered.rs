@@ -149,10 +149,10 @@ async fn open(pinned: &Pinned, file: &BufferedRun, columns: &BTreeSet<&String>) 
         location: file.meta.location.to_string(),
         size: file.meta.size,
         tag: file.meta.e_tag.clone(),
-        part: SplitRange::Known { file_rows, start: 0, length: file_rows, rows, count },
+        part: SplitRange::Known { file_rows, start: 0, length: file_rows, rows: rows.form, count },
         constants: None,
     };
-    InputReader::open(&scan, &SplitInput::File(range), &[]).await
+    InputReader::open(&scan, &SplitInput::File(range), &rows.bytes).await
 }
 
 fn in_one(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<RecordBatch> {

@@ -54,7 +54,7 @@ impl InputReader {
     /// Opens the file and finds the rows; `attachment` came with the input.
     pub(crate) async fn open(scan: &ScanSpec, input: &SplitInput, attachment: &[u8]) -> Result<Self> {
         match input {
-            SplitInput::File(file) => Self::open_file(scan, file).await,
+            SplitInput::File(file) => Self::open_file(scan, file, attachment).await,
             SplitInput::Memory => Ok(Self {
                 path: IN_MEMORY.to_owned(),
                 schema: scan.schema()?,
@@ -66,7 +66,7 @@ impl InputReader {
         }
     }
 
-    async fn open_file(scan: &ScanSpec, file: &FileRange) -> Result<Self> {
+    async fn open_file(scan: &ScanSpec, file: &FileRange, attachment: &[u8]) -> Result<Self> {
         let schema = scan.schema()?;
         let constants = file.constants()?.into_iter().map(|constant| (constant.name, constant.value));
         let constants: HashMap<_, _> = constants.collect();
@@ -76,7 +76,8 @@ impl InputReader {
             (SplitRange::Known { count, .. }, true) => RowSource::RowCount(*count),
             _ => {
                 let input = reader_of(scan, file).await?;
-                file_source(input, file, &schema, &constants, no_columns).await?
+                let of_file = FileRows { file, attachment };
+                file_source(input, of_file, &schema, &constants, no_columns).await?
             }
         };
         Ok(Self { path, schema, exact: scan.exact.clone(), constants, source })
@@ -140,19 +141,26 @@ async fn reader_of(scan: &ScanSpec, file: &FileRange) -> Result<AmendedReader> {
         .with_mapping(scan.mapping.clone().map(Arc::new)))
 }
 
+/// Rows of a file, and the bytes that say which.
+#[derive(Clone, Copy)]
+struct FileRows<'a> {
+    file: &'a FileRange,
+    attachment: &'a [u8],
+}
+
 async fn file_source(
     mut input: AmendedReader,
-    file: &FileRange,
+    wanted: FileRows<'_>,
     schema: &Schema,
     constants: &HashMap<String, ArrayRef>,
     only_count: bool,
 ) -> Result<RowSource> {
-    let fail = |error: parquet::errors::ParquetError| reading(&file.location, &error);
+    let fail = |error: parquet::errors::ParquetError| reading(&wanted.file.location, &error);
     // The page index lets a selection skip pages and not only row groups; files without one are read all the same.
     let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
     let footer = input.get_metadata(Some(&options)).await.map_err(fail)?;
     let metadata = ArrowReaderMetadata::try_new(footer, options).map_err(fail)?;
-    let ChosenRows { row_groups, selection } = choose(file, metadata.metadata())?;
+    let ChosenRows { row_groups, selection } = choose(wanted, metadata.metadata())?;
     if only_count {
         return Ok(RowSource::RowCount(selection.row_count() as u64));
     }
@@ -197,7 +205,7 @@ struct ChosenRows {
 }
 
 /// The selected rows of an input.
-fn choose(file: &FileRange, metadata: &ParquetMetaData) -> Result<ChosenRows> {
+fn choose(FileRows { file, attachment }: FileRows<'_>, metadata: &ParquetMetaData) -> Result<ChosenRows> {
     match &file.part {
         SplitRange::Known { file_rows, start, length, rows, .. } => {
             let stale = || {
@@ -213,7 +221,7 @@ fn choose(file: &FileRange, metadata: &ParquetMetaData) -> Result<ChosenRows> {
                 return Err(stale());
             }
             let length = usize::try_from(*length).map_err(|_| stale())?;
-            let mut rest = rows.selection(length)?;
+            let mut rest = rows.selection(attachment, length)?;
             let (mut wanted, mut selectors) = (Vec::new(), Vec::new());
             for at in groups {
                 let of_group = rest.split_off(to_usize(metadata.row_groups().get(at).map_or(0, rows_of))?);
@@ -240,7 +248,7 @@ fn choose(file: &FileRange, metadata: &ParquetMetaData) -> Result<ChosenRows> {
                 None => RowSelection::from(vec![RowSelector::select(to_usize(
                     ranges.iter().map(|rows| rows.end - rows.start).sum(),
                 )?)]),
-                Some(rows) => live_rows(&rows.selection(to_usize(*deleted_of)?)?, &ranges)?,
+                Some(rows) => live_rows(&rows.selection(attachment, to_usize(*deleted_of)?)?, &ranges)?,
             };
             Ok(ChosenRows { row_groups: groups, selection: live })
         }

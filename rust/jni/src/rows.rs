@@ -1,30 +1,35 @@
 //! Row sets as they travel in splits: whole, runs or bits, whichever is smaller.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use lakemark_table::RowSet;
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{NativeError, Result};
 
-/// A row set over a range of rows of one file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How a row set over a range of rows of one file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum EncodedRows {
-    /// All of them.
+pub(crate) enum RowsForm {
+    /// All of them, in no byte.
     All,
-    /// Alternating numbers of rows to skip and to take, as base64 of LEB128.
-    Runs(String),
-    /// One bit per row, low bits first, as base64.
-    Bits(String),
+    /// Alternating numbers of rows to skip and to take, as LEB128.
+    Runs,
+    /// One bit per row, low bits first.
+    Bits,
+}
+
+/// A row set, written. The form stands in an input's JSON and the bytes beside it, as millions of bits are no text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EncodedRows {
+    pub(crate) form: RowsForm,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl EncodedRows {
-    /// Encodes a row set.
+    /// Writes a row set.
     pub(crate) fn encode(set: &RowSet) -> Self {
         if set.is_full() {
-            return Self::All;
+            return Self { form: RowsForm::All, bytes: Vec::new() };
         }
         let bits_length = set.universe().div_ceil(8) as usize;
         let mut runs = Vec::new();
@@ -34,28 +39,32 @@ impl EncodedRows {
             leb128(&mut runs, range.end - range.start);
             end = range.end;
             if runs.len() > bits_length {
-                return Self::Bits(STANDARD.encode(bits(set, bits_length)));
+                return Self { form: RowsForm::Bits, bytes: bits(set, bits_length) };
             }
         }
-        Self::Runs(STANDARD.encode(runs))
+        Self { form: RowsForm::Runs, bytes: runs }
     }
+}
 
-    /// The set as a selection over `universe` rows.
-    pub(crate) fn selection(&self, universe: usize) -> Result<RowSelection> {
-        let ranges = match self {
+impl RowsForm {
+    /// The set that the bytes say, as a selection over `universe` rows.
+    pub(crate) fn selection(self, bytes: &[u8], universe: usize) -> Result<RowSelection> {
+        let mut ranges = match self {
             Self::All => vec![RowSelector::select(universe)],
-            Self::Runs(text) => {
+            Self::Runs => {
                 let mut selectors = Vec::new();
-                let bytes = decode(text)?;
-                let mut rest = bytes.as_slice();
+                let mut rest = bytes;
                 while !rest.is_empty() {
                     selectors.push(RowSelector::skip(read_leb128(&mut rest)?));
                     selectors.push(RowSelector::select(read_leb128(&mut rest)?));
                 }
                 selectors
             }
-            Self::Bits(text) => {
-                let bytes = decode(text)?;
+            Self::Bits => {
+                if bytes.len() != universe.div_ceil(8) {
+                    let bits = bytes.len() * 8;
+                    return Err(NativeError::internal(format!("an input has {bits} bits for {universe} rows")));
+                }
                 let set = |row: usize| bytes.get(row / 8).is_some_and(|byte| byte >> (row % 8) & 1 == 1);
                 let rows = (0..universe).filter(|row| set(*row)).map(|row| row..row + 1);
                 return Ok(RowSelection::from_consecutive_ranges(rows, universe));
@@ -65,7 +74,6 @@ impl EncodedRows {
         if named > universe {
             return Err(NativeError::internal(format!("an input names {named} rows of {universe}")));
         }
-        let mut ranges = ranges;
         ranges.push(RowSelector::skip(universe - named));
         Ok(RowSelection::from(ranges))
     }
@@ -79,10 +87,6 @@ fn bits(set: &RowSet, length: usize) -> Vec<u8> {
         }
     }
     bytes
-}
-
-fn decode(text: &str) -> Result<Vec<u8>> {
-    STANDARD.decode(text).map_err(|error| NativeError::internal(format!("an input's rows are not base64: {error}")))
 }
 
 fn leb128(out: &mut Vec<u8>, mut value: u32) {
@@ -114,7 +118,8 @@ mod tests {
 
     fn round_trip(set: &RowSet) -> Vec<u32> {
         let universe = set.universe();
-        let selection = EncodedRows::encode(set).selection(universe as usize).expect("own encoding");
+        let EncodedRows { form, bytes } = EncodedRows::encode(set);
+        let selection = form.selection(&bytes, universe as usize).expect("own encoding");
         let mut rows = Vec::new();
         let mut at = 0_u32;
         for selector in selection.iter() {
@@ -131,22 +136,22 @@ mod tests {
     #[test]
     fn every_shape_comes_back_as_it_was() {
         let odd: Vec<u32> = (0..1000).filter(|row| row % 2 == 1).collect();
-        for (set, kind) in [
-            (RowSet::full(1000), "All"),
-            (RowSet::empty(1000), "Runs"),
-            (RowSet::from_range(300..700, 1000), "Runs"),
-            (RowSet::from_rows(odd, 1000), "Bits"),
-            (RowSet::from_rows(vec![0, 999], 1000), "Runs"),
+        for (set, form) in [
+            (RowSet::full(1000), RowsForm::All),
+            (RowSet::empty(1000), RowsForm::Runs),
+            (RowSet::from_range(300..700, 1000), RowsForm::Runs),
+            (RowSet::from_rows(odd, 1000), RowsForm::Bits),
+            (RowSet::from_rows(vec![0, 999], 1000), RowsForm::Runs),
         ] {
-            assert!(format!("{:?}", EncodedRows::encode(&set)).starts_with(kind), "{kind}");
+            assert_eq!(EncodedRows::encode(&set).form, form);
             assert_eq!(round_trip(&set), set.iter().collect::<Vec<_>>());
         }
     }
 
     #[test]
     fn damaged_rows_are_errors() {
-        assert!(EncodedRows::Runs("gA==".into()).selection(10).is_err(), "cut short");
-        assert!(EncodedRows::Runs("AP8B".into()).selection(10).is_err(), "too many rows");
-        assert!(EncodedRows::Bits("!".into()).selection(10).is_err(), "not base64");
+        assert!(RowsForm::Runs.selection(&[0x80], 10).is_err(), "cut short");
+        assert!(RowsForm::Runs.selection(&[0, 0xff, 1], 10).is_err(), "too many rows");
+        assert!(RowsForm::Bits.selection(&[1], 10).is_err(), "too few bits");
     }
 }

@@ -12,7 +12,7 @@ use lakemark_table::ColumnMapping;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{NativeError, Result};
-use crate::rows::EncodedRows;
+use crate::rows::RowsForm;
 
 /// What all splits of one scan share.
 #[derive(Debug, Serialize, Deserialize)]
@@ -97,8 +97,8 @@ pub(crate) enum SplitRange {
         start: u64,
         /// Its length; it ends where a row group ends.
         length: u64,
-        /// Selected rows, counted from `start`.
-        rows: EncodedRows,
+        /// Selected rows, counted from `start`; attached.
+        rows: RowsForm,
         /// How many they are.
         count: u64,
     },
@@ -106,8 +106,8 @@ pub(crate) enum SplitRange {
     Unknown {
         from_byte: u64,
         to_byte: u64,
-        /// Rows of the file to leave out, by position in the file; its universe is `deleted_of`.
-        deleted: Option<EncodedRows>,
+        /// Rows of the file to leave out, by position in the file; attached. Its universe is `deleted_of`.
+        deleted: Option<RowsForm>,
         deleted_of: u64,
     },
 }

@@ -59,7 +59,7 @@ pub(crate) struct PlannedSplit {
 pub(crate) struct PlannedInput {
     /// A [`SplitInput`], opaque to Java.
     pub(crate) body: String,
-    /// Buffered rows in memory that go with the input: the scan's columns as an IPC stream. Java gets the length of the stream.
+    /// What goes with the input: which rows of a file, or buffered rows in memory, the scan's columns as an IPC stream. Java gets its length.
     #[serde(rename = "attached", serialize_with = "length")]
     pub(crate) attachment: Vec<u8>,
 }
@@ -145,14 +145,15 @@ impl SplitPacker {
 
     fn add_known(&mut self, file: &FileInput<'_>, chosen: &RowSet, start: u32, end: u32, bytes: u64) -> Result<()> {
         let count = u64::from(chosen.count_in(start, end));
+        let rows = EncodedRows::encode(&chosen.slice(start, end));
         let part = SplitRange::Known {
             file_rows: file.row_count(),
             start: u64::from(start),
             length: u64::from(end - start),
-            rows: EncodedRows::encode(&chosen.slice(start, end)),
+            rows: rows.form,
             count,
         };
-        self.add_part(file, part, Some(count), bytes)
+        self.add_part(file, part, rows.bytes, Some(count), bytes)
     }
 
     /// A file whose row groups are not known yet is cut by bytes; a row group belongs to the split in which it begins.
@@ -170,9 +171,12 @@ impl SplitPacker {
                 true => (u64::MAX, size - from_byte),
                 false => (end, end - from_byte),
             };
-            let (deleted, deleted_of) = deleted.clone().map_or((None, 0), |(rows, of)| (Some(rows), of));
-            let part = SplitRange::Unknown { from_byte, to_byte, deleted, deleted_of };
-            self.add_part(file, part, None, bytes)?;
+            let (form, attachment, deleted_of) = match &deleted {
+                Some((rows, of)) => (Some(rows.form), rows.bytes.clone(), *of),
+                None => (None, Vec::new(), 0),
+            };
+            let part = SplitRange::Unknown { from_byte, to_byte, deleted: form, deleted_of };
+            self.add_part(file, part, attachment, None, bytes)?;
             if to_byte == u64::MAX {
                 return Ok(());
             }
@@ -181,7 +185,14 @@ impl SplitPacker {
         }
     }
 
-    fn add_part(&mut self, file: &FileInput<'_>, part: SplitRange, rows: Option<u64>, bytes: u64) -> Result<()> {
+    fn add_part(
+        &mut self,
+        file: &FileInput<'_>,
+        part: SplitRange,
+        attachment: Vec<u8>,
+        rows: Option<u64>,
+        bytes: u64,
+    ) -> Result<()> {
         let (location, constants) = (file.meta.location.to_string(), file.constants.clone());
         let range = FileRange {
             home: file.home,
@@ -191,7 +202,7 @@ impl SplitPacker {
             part,
             constants,
         };
-        self.add(&SplitInput::File(range), Vec::new(), rows, bytes)?;
+        self.add(&SplitInput::File(range), attachment, rows, bytes)?;
         // What is added next waits for this file to be opened.
         self.filled = self.filled.saturating_add(self.open_bytes);
         Ok(())

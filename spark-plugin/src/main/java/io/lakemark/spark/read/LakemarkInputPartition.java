@@ -19,7 +19,7 @@ record LakemarkInputPartition(List<Input> inputs, long rows, long bytes) impleme
    * Rows of one file, or sent with the task.
    *
    * @param body the input as the native side wrote it
-   * @param attachment the rows that are sent with the task, as the native side wrote them
+   * @param attachment which rows of a file, or the rows themselves, as the native side wrote them
    */
   @SuppressWarnings("ArrayRecordComponent") // Compared by content.
   record Input(String body, byte[] attachment) implements Serializable {
