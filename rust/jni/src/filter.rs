@@ -12,7 +12,6 @@
 //! A literal must be a value of the column's own type, exactly. Whatever is not becomes [`Predicate::Unknown`], which keeps
 //! every row, so that Spark evaluates the condition itself.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -27,8 +26,8 @@ use base64::Engine;
 use lakemark_format::column::display;
 use lakemark_index::{KeyRanges, Leaf, Predicate, Reason, Test, Truth, encode_literals};
 use lakemark_table::field_of;
-use serde::de::{Error, IgnoredAny};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::error::Result;
 
@@ -39,68 +38,37 @@ const NAMED_VALUES: usize = 8;
 #[derive(Debug, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub(crate) enum FilterNode {
-    And {
-        children: Vec<FilterNode>,
-    },
-    Or {
-        children: Vec<FilterNode>,
-    },
-    Not {
-        child: Box<FilterNode>,
-    },
+    And { children: Vec<FilterNode> },
+    Or { children: Vec<FilterNode> },
+    Not { child: Box<FilterNode> },
     True,
     False,
-    Unknown {
-        text: String,
-    },
-    IsNull {
-        column: String,
-    },
-    Eq {
-        column: String,
-        value: Literal,
-    },
-    Lt {
-        column: String,
-        value: Literal,
-    },
-    Le {
-        column: String,
-        value: Literal,
-    },
-    Gt {
-        column: String,
-        value: Literal,
-    },
-    Ge {
-        column: String,
-        value: Literal,
-    },
-    StartsWith {
-        column: String,
-        value: Literal,
-    },
-    In {
-        column: String,
-        values: Vec<Literal>,
-    },
-    InLongs {
-        column: String,
-        #[serde(deserialize_with = "unpacked")]
-        longs: Vec<i64>,
-        null: bool,
-    },
+    Unknown { text: String },
+    IsNull { column: String },
+    Eq { column: String, value: Literal },
+    Lt { column: String, value: Literal },
+    Le { column: String, value: Literal },
+    Gt { column: String, value: Literal },
+    Ge { column: String, value: Literal },
+    StartsWith { column: String, value: Literal },
+    In { column: String, values: Vec<Literal> },
+    InLongs { column: String, longs: PackedLongs, null: bool },
 }
 
-/// Numbers that came as bytes.
-fn unpacked<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Vec<i64>, D::Error> {
-    let text = Cow::<str>::deserialize(deserializer)?;
-    let bytes = base64::engine::general_purpose::STANDARD.decode(text.as_bytes()).map_err(D::Error::custom)?;
-    let (longs, rest) = bytes.as_chunks();
-    if rest.is_empty() {
-        Ok(longs.iter().map(|long| i64::from_le_bytes(*long)).collect())
-    } else {
-        Err(D::Error::custom("numbers of 8 bytes each end within one"))
+/// Numbers that come as bytes.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct PackedLongs(Vec<i64>);
+
+impl TryFrom<String> for PackedLongs {
+    type Error = String;
+
+    fn try_from(text: String) -> std::result::Result<Self, String> {
+        let decoded = base64::engine::general_purpose::STANDARD.decode(text).map_err(|error| error.to_string())?;
+        match decoded.as_chunks() {
+            (longs, []) => Ok(Self(longs.iter().map(|long| i64::from_le_bytes(*long)).collect())),
+            _ => Err("numbers of 8 bytes each end within one".to_owned()),
+        }
     }
 }
 
@@ -211,7 +179,7 @@ fn translate(node: FilterNode, schema: &Schema) -> Predicate {
         }
         FilterNode::StartsWith { column, value } => starts_with(schema, column, &value),
         FilterNode::In { column, values } => in_list(schema, column, values),
-        FilterNode::InLongs { column, longs, null } => in_longs(schema, column, longs, null),
+        FilterNode::InLongs { column, longs: PackedLongs(longs), null } => in_longs(schema, column, longs, null),
     }
 }
 
