@@ -1,5 +1,6 @@
 //! Row sets as they travel in splits: whole, runs or bits, whichever is smaller.
 
+use arrow::buffer::{BooleanBuffer, Buffer};
 use lakemark_table::RowSet;
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 use serde::{Deserialize, Serialize};
@@ -65,9 +66,8 @@ impl RowsForm {
                     let bits = bytes.len() * 8;
                     return Err(NativeError::internal(format!("an input has {bits} bits for {universe} rows")));
                 }
-                let set = |row: usize| bytes.get(row / 8).is_some_and(|byte| byte >> (row % 8) & 1 == 1);
-                let rows = (0..universe).filter(|row| set(*row)).map(|row| row..row + 1);
-                return Ok(RowSelection::from_consecutive_ranges(rows, universe));
+                let mask = BooleanBuffer::new(Buffer::from(bytes), 0, universe);
+                return Ok(RowSelection::from_boolean_buffer(mask));
             }
         };
         let named: usize = ranges.iter().map(|selector| selector.row_count).sum();

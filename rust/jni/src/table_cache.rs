@@ -11,7 +11,7 @@ use lakemark_table::{Table, TableOptions};
 use crate::error::Result;
 
 /// So many tables stay open; each may keep its buffered rows in memory.
-const MOST: usize = 16;
+const MOST: usize = 64;
 
 /// The least recently used first.
 static TABLES: Mutex<Vec<OpenTable>> = Mutex::new(Vec::new());
