@@ -260,6 +260,20 @@ def test_a_filter_that_indexes_answer_still_hands_keys_over(spark: SparkSession,
     assert "LocalTableScan" in plan_of(below_an_aggregate)
 
 
+def test_equal_parts_of_a_plan_take_keys_alike_and_run_once(
+    spark: SparkSession, facts: Facts, tmp_path: Path
+) -> None:
+    dim = dimension(spark, tmp_path / "d.parquet", k=pa.array([3, 13], pa.int32()), w=pa.array(["a", "b"]))
+    part = facts.ours.join(dim.where("w > 'a'"), "k").groupBy("k").count()
+    parts = part.union(part).union(part)
+    parts.collect()
+    plan = parts._jdf.queryExecution().executedPlan()  # noqa: SLF001 - plans are reached no other way
+    assert len(list(scans(plan))) == 1, plan.toString()
+    assert "dynamicpruning" in plan_of(parts)
+    theirs = facts.theirs.join(dim.where("w > 'a'"), "k").groupBy("k").count()
+    assert same_rows(parts, theirs.union(theirs).union(theirs))
+
+
 @pytest.mark.parametrize("broadcast", ["10485760", "-1"], ids=["small", "large"])
 def test_a_plan_grows_no_faster_than_its_joins(spark: SparkSession, tmp_path: Path, broadcast: str) -> None:
     # Of each scan that takes keys Spark copies the other side with all its copies.

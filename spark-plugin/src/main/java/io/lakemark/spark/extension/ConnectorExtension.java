@@ -16,11 +16,11 @@ public final class ConnectorExtension extends AbstractFunction1<SparkSessionExte
 
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
-    extensions.injectOptimizerRule(
+    extensions.injectPreCBORule(
         new AbstractFunction1<SparkSession, Rule<LogicalPlan>>() {
           @Override
           public Rule<LogicalPlan> apply(SparkSession session) {
-            return new JoinedTables();
+            return new JoinedScans();
           }
         });
     return BoxedUnit.UNIT;

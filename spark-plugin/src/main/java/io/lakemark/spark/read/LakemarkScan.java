@@ -40,6 +40,7 @@ public final class LakemarkScan
   private final ScanPlan planned;
   private final Map<NamedReference, ColumnStatistics> columnStatistics;
   private final JoinKeys joinKeys;
+  private final Identity identity;
   private final Optional<LargeScans.Place> place;
   private volatile ScanPlan plan;
 
@@ -47,7 +48,7 @@ public final class LakemarkScan
    * What a scan does with the keys of joins.
    *
    * @param columns those whose keys are worth handing over
-   * @param scans the scans of the query, of which the large ones take keys; empty if this one takes
+   * @param scans the scans of the plan, of which the large ones take keys; empty if this one takes
    *     them whatever its size is
    * @param planner plans again when keys are known; empty if nothing is won
    */
@@ -77,9 +78,10 @@ public final class LakemarkScan
     this.plan = planned;
     this.columnStatistics = columnStatistics;
     this.joinKeys = joinKeys;
+    this.identity = new Identity(pushed, columns, planned);
     this.place =
-        takesJoinKeys()
-            ? joinKeys.scans().map(scans -> scans.add(bytesOfColumns(planned)))
+        mayTakeJoinKeys()
+            ? joinKeys.scans().map(scans -> scans.add(identity, bytesOfColumns(planned)))
             : Optional.empty();
   }
 
@@ -110,14 +112,19 @@ public final class LakemarkScan
   }
 
   /** Whether keys of a join are worth handing over, if the scan is large enough. */
-  boolean takesJoinKeys() {
+  boolean mayTakeJoinKeys() {
     return !joinKeys.columns().isEmpty();
   }
 
-  /** Asked when all scans of the query are planned. */
+  /** Whether Spark hands keys of joins over; known when all scans of the plan are planned. */
+  public boolean takesJoinKeys() {
+    return mayTakeJoinKeys() && place.map(LargeScans.Place::isLarge).orElse(true);
+  }
+
+  /** Asked when all scans of the plan are planned. */
   @Override
   public NamedReference[] filterAttributes() {
-    if (!place.map(LargeScans.Place::isLarge).orElse(true)) {
+    if (!takesJoinKeys()) {
       return new NamedReference[0];
     }
     return joinKeys.columns().stream().map(LakemarkScan::reference).toArray(NamedReference[]::new);
@@ -203,15 +210,28 @@ public final class LakemarkScan
    */
   @Override
   public boolean equals(Object other) {
-    return other instanceof LakemarkScan scan
-        && pushed.equals(scan.pushed)
-        && columns.equals(scan.columns)
-        && planned.hasTasksOf(scan.planned);
+    return other instanceof LakemarkScan scan && identity.equals(scan.identity);
   }
 
   @Override
   public int hashCode() {
-    return Objects.hash(pushed, columns, planned.scan());
+    return identity.hashCode();
+  }
+
+  /** What two scans have in common that give the same rows. */
+  private record Identity(PushedDown pushed, StructType columns, ScanPlan planned) {
+    @Override
+    public boolean equals(Object other) {
+      return other instanceof Identity identity
+          && pushed.equals(identity.pushed)
+          && columns.equals(identity.columns)
+          && planned.hasTasksOf(identity.planned);
+    }
+
+    @Override
+    public int hashCode() {
+      return Objects.hash(pushed, columns, planned.scan());
+    }
   }
 
   @Override

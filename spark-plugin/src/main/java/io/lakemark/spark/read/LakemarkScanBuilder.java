@@ -220,7 +220,7 @@ public final class LakemarkScanBuilder
         return answer.orElseThrow().scan(pushedDown());
       }
       LakemarkScan scan = scan(pinned);
-      if (scan.takesJoinKeys()) {
+      if (scan.mayTakeJoinKeys()) {
         RecentTables.keep(pinned);
         isKept = true;
       }

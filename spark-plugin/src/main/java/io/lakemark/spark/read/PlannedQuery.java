@@ -14,7 +14,8 @@ public final class PlannedQuery {
   private static final Map<QueryPlanningTracker, PlannedQuery> KNOWN =
       Collections.synchronizedMap(new WeakHashMap<>());
 
-  private final LargeScans scans = new LargeScans();
+  /** The scans of the plan that Spark works on; subqueries are planned before what has them. */
+  private volatile LargeScans scans = new LargeScans(0);
 
   /** One table is one object in a query, whatever it equals. */
   private final Set<Table> joined =
@@ -28,7 +29,16 @@ public final class PlannedQuery {
         : KNOWN.computeIfAbsent(query.get(), added -> new PlannedQuery());
   }
 
-  /** Its scans that are planned so far. */
+  /**
+   * Begins a plan, whose scans are planned next.
+   *
+   * @param inSubqueries scans of its subqueries that take the keys of joins
+   */
+  public void beginPlan(int inSubqueries) {
+    scans = new LargeScans(inSubqueries);
+  }
+
+  /** The scans of its plan that are planned so far. */
   LargeScans scans() {
     return scans;
   }

@@ -3,7 +3,9 @@ package io.lakemark.spark.read;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import java.util.List;
+import java.util.stream.IntStream;
 import java.util.stream.LongStream;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
 class LargeScansTest {
@@ -11,8 +13,15 @@ class LargeScansTest {
 
   /** Of scans with these sizes, those that take keys. */
   private static List<Boolean> large(long... sizes) {
-    LargeScans scans = new LargeScans();
-    List<LargeScans.Place> places = LongStream.of(sizes).mapToObj(scans::add).toList();
+    return large(new LargeScans(0), LongStream.of(sizes).mapToObj(size -> new Object()), sizes);
+  }
+
+  private static List<Boolean> large(LargeScans scans, Stream<?> compared, long... sizes) {
+    List<?> each = compared.toList();
+    List<LargeScans.Place> places =
+        IntStream.range(0, sizes.length)
+            .mapToObj(number -> scans.add(each.get(number), sizes[number]))
+            .toList();
     return places.stream().map(place -> place.isLarge(BROADCAST)).toList();
   }
 
@@ -26,6 +35,23 @@ class LargeScansTest {
   void whatSparkBroadcastsIsNot() {
     assertEquals(List.of(true, false, true, false), large(500, 10, 11, 0));
     assertEquals(List.of(false, true, false), large(3, 4, 4));
+  }
+
+  @Test
+  void equalScansTakeKeysAlike() {
+    assertEquals(
+        List.of(true, false, true), large(new LargeScans(0), Stream.of("a", "b", "a"), 5, 4, 5));
+    assertEquals(
+        List.of(false, true, true, true),
+        large(new LargeScans(5), Stream.of("b", "a", "a", "a"), 40, 50, 50, 50));
+    // There is no room for all of them.
+    assertEquals(
+        List.of(true, true, false), large(new LargeScans(6), Stream.of("a", "a", "a"), 50, 50, 50));
+  }
+
+  @Test
+  void scansOfSubqueriesLeaveRoomForOneAtLeast() {
+    assertEquals(List.of(true, false), large(new LargeScans(99), Stream.of("a", "b"), 50, 50));
   }
 
   @Test
