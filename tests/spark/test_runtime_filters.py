@@ -260,6 +260,28 @@ def test_a_filter_that_indexes_answer_still_hands_keys_over(spark: SparkSession,
     assert "LocalTableScan" in plan_of(below_an_aggregate)
 
 
+def test_what_a_correlated_subquery_reads_again_is_read_once(spark: SparkSession, tmp_path: Path) -> None:
+    # Spark makes a join of the subquery when its scans are planned, and tests the column of the join for NULL then.
+    (tmp_path / "d").mkdir()
+    keys = [None if row % 9 == 0 else row % 100 for row in range(1000)]
+    pq.write_table(pa.table({"k": keys, "v": range(1000)}), tmp_path / "f.parquet")
+    states = [None if row == 50 else f"s{row % 5}" for row in range(100)]
+    pq.write_table(pa.table({"id": range(100), "state": states}), tmp_path / "d" / "p.parquet")
+    create_indexes(tmp_path / "d", "id", "state")
+    spark.read.parquet(str(tmp_path / "f.parquet")).createOrReplaceTempView("sold")
+    query = """
+        WITH t AS (SELECT k, state, sum(v) AS total FROM sold JOIN places ON k = id GROUP BY k, state)
+        SELECT k, state FROM t AS a WHERE total > (SELECT avg(total) FROM t AS b WHERE a.state = b.state)"""
+    frames = {}
+    for kind in ("lakemark", "parquet"):
+        spark.read.format(kind).load(str(tmp_path / "d")).createOrReplaceTempView("places")
+        frames[kind] = spark.sql(query)
+        frames[kind].collect()
+    plan = frames["lakemark"]._jdf.queryExecution().executedPlan()  # noqa: SLF001 - plans are reached no other way
+    assert len(list(scans(plan))) == 1, plan.toString()
+    assert same_rows(frames["lakemark"], frames["parquet"])
+
+
 def test_equal_parts_of_a_plan_take_keys_alike_and_run_once(
     spark: SparkSession, facts: Facts, tmp_path: Path
 ) -> None:

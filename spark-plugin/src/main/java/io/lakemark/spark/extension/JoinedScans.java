@@ -9,6 +9,7 @@ import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.Subquery;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
@@ -34,6 +35,9 @@ final class JoinedScans extends Rule<LogicalPlan> {
     try {
       if (SQLConf.get().dynamicPartitionPruningEnabled()) {
         PlannedQuery query = PlannedQuery.ofThread();
+        if (plan instanceof Subquery subquery && subquery.correlated()) {
+          query.addCorrelatedSubquery();
+        }
         addJoined(plan, false, query);
         query.beginPlan(withKeys(plan));
       }

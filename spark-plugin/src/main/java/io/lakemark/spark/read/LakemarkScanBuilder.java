@@ -54,6 +54,9 @@ public final class LakemarkScanBuilder
   /** Whether the rows go straight into a join. */
   private final boolean isJoined;
 
+  /** Whether tests for NULL stay with Spark unless they leave few rows. */
+  private final boolean leavesNullTests;
+
   private NativeTable table;
   private StructType columns;
   private String filter = PredicateTranslator.ALL_ROWS;
@@ -66,8 +69,9 @@ public final class LakemarkScanBuilder
   private boolean isIndexOnly;
 
   /** For a query: Spark may filter by any column once it knows the keys of a join. */
-  public LakemarkScanBuilder(LakemarkOptions options, StructType schema, boolean isJoined) {
-    this(options, schema, Set.of(schema.fieldNames()), Optional.empty(), isJoined);
+  public LakemarkScanBuilder(
+      LakemarkOptions options, StructType schema, boolean isJoined, boolean leavesNullTests) {
+    this(options, schema, Set.of(schema.fieldNames()), Optional.empty(), isJoined, leavesNullTests);
   }
 
   /** For a statement that changes the rows that it reads, and is filtered by some columns alone. */
@@ -76,7 +80,7 @@ public final class LakemarkScanBuilder
       StructType schema,
       Set<String> filterable,
       Optional<RowsForChange> change) {
-    this(options, schema, filterable, change, false);
+    this(options, schema, filterable, change, false, false);
   }
 
   private LakemarkScanBuilder(
@@ -84,12 +88,14 @@ public final class LakemarkScanBuilder
       StructType schema,
       Set<String> filterable,
       Optional<RowsForChange> change,
-      boolean isJoined) {
+      boolean isJoined,
+      boolean leavesNullTests) {
     this.options = options;
     this.schema = schema;
     this.filterable = filterable;
     this.change = change;
     this.isJoined = isJoined;
+    this.leavesNullTests = leavesNullTests;
     this.columns = schema;
     this.translator = new PredicateTranslator(schema);
   }
@@ -110,6 +116,13 @@ public final class LakemarkScanBuilder
       boolean isTaken = PredicateTranslator.hasName(predicate) && translator.isUseful(predicate);
       (isTaken ? taken : left).add(predicate);
     }
+    if (leavesNullTests) {
+      List<Predicate> nullTests = taken.stream().filter(LakemarkScanBuilder::isNullTest).toList();
+      if (leaveMostRows(nullTests)) {
+        taken.removeAll(nullTests);
+        left.addAll(nullTests);
+      }
+    }
     pushed = taken.toArray(new Predicate[0]);
     if (pushed.length > 0) {
       filter = translator.conjunction(taken);
@@ -121,6 +134,16 @@ public final class LakemarkScanBuilder
       }
     }
     return left.toArray(new Predicate[0]);
+  }
+
+  /** Whether tests for NULL select at least half of the rows, or nobody knows. */
+  private boolean leaveMostRows(List<Predicate> nullTests) {
+    if (nullTests.isEmpty()) {
+      return false;
+    }
+    OptionalLong all = table().count(PredicateTranslator.ALL_ROWS);
+    OptionalLong selected = table().count(translator.conjunction(nullTests));
+    return all.isEmpty() || selected.isEmpty() || selected.getAsLong() >= all.getAsLong() / 2;
   }
 
   /**

@@ -17,6 +17,8 @@ public final class PlannedQuery {
   /** The scans of the plan that Spark works on; subqueries are planned before what has them. */
   private volatile LargeScans scans = new LargeScans(0);
 
+  private volatile boolean hasCorrelatedSubquery;
+
   /** One table is one object in a query, whatever it equals. */
   private final Set<Table> joined =
       Collections.synchronizedSet(Collections.newSetFromMap(new IdentityHashMap<>()));
@@ -41,6 +43,20 @@ public final class PlannedQuery {
   /** The scans of its plan that are planned so far. */
   LargeScans scans() {
     return scans;
+  }
+
+  /**
+   * Says that a subquery names columns of the query around it. Spark makes it a join when the scans
+   * of the subquery are planned, and adds tests for NULL then. So scans that have such tests are
+   * not equal though they read the same; without them they are, and Spark runs equal parts once.
+   */
+  public void addCorrelatedSubquery() {
+    hasCorrelatedSubquery = true;
+  }
+
+  /** Whether there is such a subquery. */
+  public boolean hasCorrelatedSubquery() {
+    return hasCorrelatedSubquery;
   }
 
   /** Adds a table whose rows go straight into a join. */
