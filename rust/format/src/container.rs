@@ -21,7 +21,7 @@ mod writer;
 use crate::error::{FormatError, Result};
 
 pub use header::Header;
-pub use pages::{physical_length, physical_range, read_logical};
+pub use pages::{physical_range, read_logical};
 pub use trailer::{Opened, Trailer, open_tail};
 pub(crate) use whole::{WholeFile, open_whole};
 pub use writer::ContainerWriter;
@@ -84,6 +84,11 @@ impl ContentKind {
             other => Err(FormatError::invalid("the content kind", other, "1 to 4")),
         }
     }
+}
+
+/// Physical bytes of a stream of `logical` bytes.
+pub fn physical_length(logical: u64) -> u64 {
+    logical + CHECKSUM_BYTES * logical.div_ceil(PAGE_PAYLOAD)
 }
 
 /// CRC32C over the file's id, the page number (8 bytes) and the bytes.

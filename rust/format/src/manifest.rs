@@ -390,6 +390,16 @@ fn of_updates(error: FormatError) -> FormatError {
     error.of_updates("the updates of the manifest")
 }
 
+/// Checks that paths are unique and lead nowhere else.
+fn check_paths<'a>(what: &'static str, paths: impl Iterator<Item = &'a str>) -> Result<()> {
+    let mut seen = HashSet::new();
+    for path in paths {
+        check_path(what, path)?;
+        unique(&mut seen, what, path)?;
+    }
+    Ok(())
+}
+
 /// Refuses a value that was seen before.
 pub(crate) fn unique<'a, T: Hash + Eq + Debug + ?Sized>(
     seen: &mut HashSet<&'a T>,

@@ -1,15 +1,10 @@
-//! Logical and physical offsets, and reading the stream back out of checked pages.
+//! Where a range of the stream is in the file, and reading the stream, its header first, back out of checked pages.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::{CHECKSUM_BYTES, PAGE_BYTES, PAGE_PAYLOAD, Trailer, check_checksum};
+use super::{CHECKSUM_BYTES, HEADER_BYTES, Header, PAGE_BYTES, PAGE_PAYLOAD, Trailer, check_checksum};
 use crate::error::{FormatError, Result};
-
-/// Physical bytes of a stream of `logical` bytes.
-pub fn physical_length(logical: u64) -> u64 {
-    logical + CHECKSUM_BYTES * logical.div_ceil(PAGE_PAYLOAD)
-}
 
 /// The page-aligned physical range that holds the logical bytes `logical`; empty for an empty range.
 ///
@@ -55,6 +50,20 @@ pub fn read_logical<'a>(page_bytes: &'a [u8], logical: Range<u64>, trailer: &Tra
     out.drain(..skip.min(out.len()));
     out.truncate(length);
     Ok(Cow::Owned(out))
+}
+
+impl Trailer {
+    /// Reads and compares the header in `page_bytes`, the bytes of `physical_range(0..HEADER_BYTES)`.
+    pub fn check_header(&self, page_bytes: &[u8]) -> Result<()> {
+        let header = Header::decode(&read_logical(page_bytes, 0..HEADER_BYTES, self)?)?;
+        if header.kind != self.kind {
+            return Err(FormatError::invalid("the header's content kind", header.kind.code(), self.kind.code()));
+        }
+        if header.id != self.id {
+            return Err(FormatError::invalid("the header's id", "another", "the id in the trailer"));
+        }
+        Ok(())
+    }
 }
 
 /// The bytes of a page, checked.

@@ -3,9 +3,8 @@
 use std::ops::Range;
 
 use super::{
-    ContentKind, DIRECTORY_PAGE, HEADER_BYTES, Header, MAGIC, MAX_DIRECTORY_BYTES, MAX_STREAM_BYTES, TRAILER_BYTES,
+    ContentKind, DIRECTORY_PAGE, HEADER_BYTES, MAGIC, MAX_DIRECTORY_BYTES, MAX_STREAM_BYTES, TRAILER_BYTES,
     TRAILER_PAGE, VERSION, check_checksum, check_limit, check_magic, check_version, page_checksum, physical_length,
-    read_logical,
 };
 use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
@@ -126,18 +125,6 @@ impl Trailer {
         }
         let stored = self.directory_checksum;
         check_checksum("the directory at", self.directory_offset, stored, &self.id, DIRECTORY_PAGE, bytes)
-    }
-
-    /// Reads and compares the header in `page_bytes`, the bytes of `physical_range(0..HEADER_BYTES)`.
-    pub fn check_header(&self, page_bytes: &[u8]) -> Result<()> {
-        let header = Header::decode(&read_logical(page_bytes, 0..HEADER_BYTES, self)?)?;
-        if header.kind != self.kind {
-            return Err(FormatError::invalid("the header's content kind", header.kind.code(), self.kind.code()));
-        }
-        if header.id != self.id {
-            return Err(FormatError::invalid("the header's id", "another", "the id in the trailer"));
-        }
-        Ok(())
     }
 }
 

@@ -3,8 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::updates::check_paths;
-use super::{MAX_NAME_LENGTH, MAX_PATH_LENGTH, unique};
+use super::{MAX_NAME_LENGTH, MAX_PATH_LENGTH, check_paths, unique};
 use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
 

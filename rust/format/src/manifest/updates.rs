@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use super::extras::{self, ManifestDelta, ManifestExtras, ManifestPublication, ManifestTransaction};
-use super::{MAX_NAME_LENGTH, MAX_PATH_LENGTH, unique};
+use super::{MAX_NAME_LENGTH, MAX_PATH_LENGTH, check_paths, unique};
 use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
 use crate::key::MAX_KEY_COLUMNS;
@@ -407,16 +407,6 @@ impl ManifestMigration {
         }
         Ok(())
     }
-}
-
-/// Checks that paths are unique and lead nowhere else.
-pub(super) fn check_paths<'a>(what: &'static str, paths: impl Iterator<Item = &'a str>) -> Result<()> {
-    let mut seen = HashSet::new();
-    for path in paths {
-        check_path(what, path)?;
-        unique(&mut seen, what, path)?;
-    }
-    Ok(())
 }
 
 /// A range as its start and its length.
