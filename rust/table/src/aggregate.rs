@@ -5,15 +5,19 @@
 //!
 //! Invariant: a file is answered for all of its exact rows, with what a scan of them would give, or is left to whoever reads it.
 
+mod allowed_values;
 mod alone;
 mod cost;
 mod distinct;
 mod extremes;
 mod group_counts;
 mod pair_counts;
+mod segment_values;
+mod selected_rows;
 mod sources;
 mod sums;
+mod value_counts;
 
 pub use extremes::{ColumnMinMax, MinMax, MinMaxRequest};
-pub(crate) use group_counts::read_values;
-pub use group_counts::{GroupCountRequest, GroupCounts, ValueCounts};
+pub(crate) use segment_values::read_values;
+pub use value_counts::{GroupCountRequest, GroupCounts, ValueCounts};

@@ -11,10 +11,9 @@ use lakemark_format::{Encoding, column};
 use lakemark_index::bitmap::ValueGroups;
 use lakemark_index::{KeyRanges, Leaf, LiteralKey, Test, decode_keys, is_ambiguous};
 
-use super::group_counts::{
-    CHEAP_VALUES, CONCURRENT_COUNTS, GroupCounts, ROWS_PER_VALUE, SegmentCounts, ValueCounts, read_values,
-};
+use super::segment_values::{CHEAP_VALUES, ROWS_PER_VALUE, read_values};
 use super::sources::{CoveringSegment, ValueSources};
+use super::value_counts::{CONCURRENT_COUNTS, GroupCounts, SegmentCounts, ValueCounts};
 use crate::error::{Error, Result};
 use crate::snapshot::Snapshot;
 use crate::store::parts::{CORES, at_once};

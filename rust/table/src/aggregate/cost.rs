@@ -6,8 +6,9 @@ use lakemark_format::segment::encoding::Encoding;
 use lakemark_index::Predicate;
 use lakemark_index::bitmap::{DenseSlices, MAX_CODES, ValueGroups};
 
-use super::group_counts::{AllowedValues, CHEAP_VALUES, CONCURRENT_BATCHES, POSTING_BYTES, rows_per_value};
+use super::allowed_values::AllowedValues;
 use super::pair_counts::{CHEAP_PAIRS, ROWS_PER_PAIR};
+use super::segment_values::{CHEAP_VALUES, CONCURRENT_BATCHES, POSTING_BYTES, rows_per_value};
 use super::sources::{CoveringSegment, ValueSources, shared_files};
 use super::sums::SLICES_OF_ALL_GROUPS;
 use crate::options::IndexOnlyCost;

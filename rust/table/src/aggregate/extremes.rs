@@ -9,7 +9,8 @@ use lakemark_format::key::Key;
 use lakemark_index::bitmap::Mask;
 use lakemark_index::{LiteralKey, decode_keys, is_ambiguous};
 
-use super::group_counts::{exact_rows, has_nothing, list_range};
+use super::segment_values::list_range;
+use super::selected_rows::{exact_rows, has_nothing};
 use super::sources::{ConstantFile, CoveringSegment, ValueSources};
 use crate::error::Result;
 use crate::snapshot::{FileProbe, Snapshot};

@@ -9,83 +9,27 @@
 //! NaN, the zeros of floats, damage          not answered: the caller reads these files
 //! ```
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef};
-use arrow::compute::concat;
 use arrow::datatypes::DataType;
-use lakemark_format::segment::{PostingRef, SegmentDirectory};
-use lakemark_format::{Encoding, column, posting};
-use lakemark_index::bitmap::{GroupValue, Mask, ValueGroups, bitmap_ranges, posting_ranges};
-use lakemark_index::{KeyRanges, Leaf, LiteralKey, Predicate, RowSet, Test, decode_keys, is_ambiguous};
+use lakemark_format::{Encoding, column};
+use lakemark_index::bitmap::{GroupValue, Mask, bitmap_ranges, posting_ranges};
+use lakemark_index::{LiteralKey, decode_keys, is_ambiguous};
 
+use super::allowed_values::AllowedValues;
 use super::pair_counts::add_pairs;
-use super::sources::{ChosenRows, ConstantFile, CoveringSegment, IndexedFile, ValueSources};
+use super::segment_values::{
+    BITMAP_BYTES, CHEAP_ROWS, CONCURRENT_BATCHES, batches, list_range, rows_per_value, values_of,
+};
+use super::selected_rows::{ChosenRows, drop_opaque, exact_rows, has_nothing, total_of, touched_rows};
+use super::sources::{CoveringSegment, IndexedFile, ValueSources};
 use super::sums::add_sums;
-use crate::error::{Error, Result};
+use super::value_counts::{GroupCountRequest, GroupCounts, SegmentCounts, ValueCounts};
+use crate::error::Result;
 use crate::snapshot::{FileProbe, Snapshot};
-use crate::store::parts::{all_at_once, at_once, in_parts};
+use crate::store::parts::all_at_once;
 use crate::store::segments::{Damage, ReadCounter, Segment};
-
-/// Segments that are counted at a time.
-pub(super) const CONCURRENT_COUNTS: usize = 8;
-/// More bytes of bitmaps than this are not read to count rows by value: they have to be in memory together.
-pub(super) const BITMAP_BYTES: u64 = 256 << 20;
-/// Batches of postings of a segment that are counted at a time.
-pub(super) const CONCURRENT_BATCHES: usize = 4;
-/// Bytes of postings of a batch.
-pub(super) const POSTING_BYTES: u64 = 4 << 20;
-/// Rows of an index that are always worth decoding.
-pub(super) const CHEAP_ROWS: u64 = 1 << 16;
-/// Values that are always worth taking from the index, at some 400 ns each.
-pub(super) const CHEAP_VALUES: u64 = 1 << 12;
-/// With fewer rows than this for each value, rows are as quickly read and grouped as values are taken from the index.
-pub(super) const ROWS_PER_VALUE: u64 = 4;
-/// The same where rows are only read and added up, at some 20 ns each.
-pub(super) const ROWS_PER_SUMMED_VALUE: u64 = 20;
-/// Rows that a scan decodes to get at one: about a page.
-const PAGE_ROWS: u32 = 8192;
-
-/// A request for the values of columns in the exact rows of a probe.
-#[derive(Clone, Copy, Debug)]
-pub struct GroupCountRequest<'a> {
-    /// One column or two, by their names in the table's schema; more are not answered.
-    pub columns: &'a [String],
-    /// The predicate of the probe.
-    pub predicate: &'a Predicate,
-    /// What the probe found of every file.
-    pub files: &'a [FileProbe],
-    /// One of the columns, if only its sum and the number of its rows with a value are requested. The index may then give other values, as
-    /// many and with the same sum in each group. None of these lie further apart than the real ones. Where they come from bit slices, no
-    /// row is looked at.
-    pub sum_column: Option<&'a str>,
-    /// Whether values are requested only where they are few. A query that ends with the first groups finds these as soon in the rows.
-    pub only_few_values: bool,
-}
-
-/// How many rows have each value.
-#[derive(Clone, Debug, Default)]
-pub struct GroupCounts {
-    /// One entry per file: whether all of its exact rows are in the parts.
-    pub answered: Vec<bool>,
-    /// Values with their rows; parts may share values.
-    pub parts: Vec<ValueCounts>,
-    /// Reads of the store.
-    pub index_reads: u64,
-    /// Bytes of these reads.
-    pub index_bytes_read: u64,
-}
-
-/// Some values and how many rows have each.
-#[derive(Clone, Debug)]
-pub struct ValueCounts {
-    /// By column in the order of the request, in the column's type in the table: the values, or the halves of pairs; NULL is one.
-    pub values: Vec<ArrayRef>,
-    /// Rows of each value or pair, at least one.
-    pub rows: Vec<u64>,
-}
 
 impl Snapshot {
     /// Counts the exact rows of a probe by the values of one column or of two. Files that indexes alone do not suffice for are left out.
@@ -138,143 +82,6 @@ async fn add_values(
     });
     counts.gather(jobs.collect(), &column::display(column)).await?;
     Ok(())
-}
-
-impl GroupCounts {
-    /// Runs the jobs of some segments of `columns`, a few at a time, and enters what they count. Gives the files of which something was
-    /// counted.
-    pub(super) async fn gather<J>(&mut self, jobs: Vec<J>, columns: &str) -> Result<Vec<usize>>
-    where
-        J: Future<Output = std::result::Result<Option<SegmentCounts>, Damage>> + Send + 'static,
-    {
-        let mut files = Vec::new();
-        for counted in at_once(jobs.into_iter(), CONCURRENT_COUNTS).await.map_err(|error| Error::task(&error))? {
-            match counted {
-                Ok(Some(counted)) => {
-                    files.extend_from_slice(&counted.files);
-                    self.add(counted);
-                }
-                Ok(None) => {}
-                Err(Damage { reason, problem, .. }) => {
-                    let reason = reason.code();
-                    tracing::warn!(column = %columns, reason, problem, "an index file cannot be used; its files are scanned");
-                }
-            }
-        }
-        Ok(files)
-    }
-
-    /// Enters the counts of a segment.
-    fn add(&mut self, counted: SegmentCounts) {
-        for file in counted.files {
-            if let Some(answered) = self.answered.get_mut(file) {
-                *answered = true;
-            }
-        }
-        if !counted.part.rows.is_empty() {
-            self.parts.push(counted.part);
-        }
-    }
-
-    /// Enters the files in which the columns are constant.
-    pub(super) fn add_constants(
-        &mut self,
-        first: &ValueSources,
-        second: Option<&ValueSources>,
-        files: &[FileProbe],
-    ) -> Result<()> {
-        let others: Option<HashMap<usize, &ArrayRef>> =
-            second.map(|second| second.constants.iter().map(|other| (other.file, &other.value)).collect());
-        let (mut values, mut rows): ([Vec<&dyn Array>; 2], Vec<u64>) = Default::default();
-        for ConstantFile { file, value } in &first.constants {
-            let other = match &others {
-                None => None,
-                Some(others) => match others.get(file) {
-                    None => continue,
-                    other => other,
-                },
-            };
-            let (Some(chosen), Some(answered)) = (files.get(*file).and_then(exact_rows), self.answered.get_mut(*file))
-            else {
-                continue;
-            };
-            *answered = true;
-            if !chosen.is_empty() {
-                let [firsts, seconds] = &mut values;
-                firsts.push(value.as_ref());
-                seconds.extend(other.map(|other| other.as_ref() as &dyn Array));
-                rows.push(u64::from(chosen.len()));
-            }
-        }
-        if rows.is_empty() {
-            return Ok(());
-        }
-        let columns = values.iter().filter(|values| !values.is_empty()).map(|values| concat(values));
-        let values = columns.collect::<std::result::Result<_, _>>();
-        let values = values
-            .map_err(|error| Error::internal("the values of a partition column differ in type").with_source(error))?;
-        self.parts.push(ValueCounts { values, rows });
-        Ok(())
-    }
-}
-
-/// The exact rows of a file, if the probe has them.
-pub(super) fn exact_rows(file: &FileProbe) -> Option<&RowSet> {
-    match file {
-        FileProbe::Known { exact, .. } => Some(exact),
-        FileProbe::Counted { .. } | FileProbe::Unknown => None,
-    }
-}
-
-/// Whether no row of a file is exact, so that nothing is to be counted there.
-pub(super) fn has_nothing(file: &FileProbe) -> bool {
-    exact_rows(file).is_some_and(RowSet::is_empty)
-}
-
-/// What a predicate says of the values that a column has in the selected rows.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct AllowedValues {
-    /// The ranges that have the keys of these values.
-    pub(super) ranges: KeyRanges,
-    /// Whether some rows may be NULL.
-    pub(super) nulls: bool,
-    /// Whether every row with such a value is selected.
-    pub(super) sole_condition: bool,
-}
-
-impl AllowedValues {
-    pub(super) fn by(predicate: &Predicate, column: &str) -> Self {
-        let parts = match predicate {
-            Predicate::And(parts) => parts.as_slice(),
-            part => std::slice::from_ref(part),
-        };
-        let own = parts.iter().find_map(|part| Self::by_test(part, column));
-        match own {
-            Some(own) => Self { sole_condition: parts.len() == 1, ..own },
-            None => Self { ranges: KeyRanges::all(), nulls: true, sole_condition: false },
-        }
-    }
-
-    fn by_test(part: &Predicate, column: &str) -> Option<Self> {
-        let test = |part: &Predicate| match part {
-            Predicate::Leaf(Leaf { column: tested, test, .. }) if tested == column => Some(test.clone()),
-            _ => None,
-        };
-        match (test(part), part) {
-            (Some(Test::Ranges(ranges)), _) => Some(Self { ranges, nulls: false, sole_condition: false }),
-            (Some(Test::IsNull), _) => Some(Self { ranges: KeyRanges::none(), nulls: true, sole_condition: false }),
-            (None, Predicate::Not(inner)) if test(inner) == Some(Test::IsNull) => {
-                Some(Self { ranges: KeyRanges::all(), nulls: false, sole_condition: false })
-            }
-            _ => None,
-        }
-    }
-}
-
-/// The counts of one segment.
-pub(super) struct SegmentCounts {
-    pub(super) files: Vec<usize>,
-    pub(super) part: ValueCounts,
 }
 
 /// Counting one segment.
@@ -427,143 +234,5 @@ impl CountJob {
         let values = decode_keys(&keys, &self.data_type).map_err(Damage::corrupt)?;
         let files = self.chosen.iter().map(|chosen| chosen.covered.file).collect();
         Ok(Some(SegmentCounts { files, part: ValueCounts { values: vec![values], rows } }))
-    }
-}
-
-/// How many rows there have to be for each value from the index. A scan quickly reads rows that it only adds up.
-pub(super) fn rows_per_value(is_summed: bool) -> u64 {
-    if is_summed { ROWS_PER_SUMMED_VALUE } else { ROWS_PER_VALUE }
-}
-
-/// The values that selected rows may have; none if they are so many that reading the rows is no worse.
-pub(super) async fn values_of(
-    segment: &Segment,
-    allowed: &AllowedValues,
-    chosen: &[ChosenRows],
-    rows_per_value: u64,
-    counter: &Arc<ReadCounter>,
-) -> Result<Option<Vec<GroupValue>>, Damage> {
-    let groups = ValueGroups::new(&segment.directory, allowed.ranges.clone());
-    if groups.value_limit() > CHEAP_VALUES.max(total_of(chosen) / rows_per_value) {
-        return Ok(None);
-    }
-    read_values(segment, groups, counter).await.map(Some)
-}
-
-/// All values that the groups are about, ascending.
-pub(crate) async fn read_values(
-    segment: &Segment,
-    groups: ValueGroups,
-    counter: &Arc<ReadCounter>,
-) -> Result<Vec<GroupValue>, Damage> {
-    let groups = Arc::new(groups);
-    let run = |part: Range<usize>| {
-        let (segment, groups, counter) = (segment.clone(), Arc::clone(&groups), Arc::clone(counter));
-        async move {
-            let bytes = segment.read(&groups.block_ranges(part.clone()), &counter).await?;
-            groups.values(part, &bytes).map_err(Damage::corrupt)
-        }
-    };
-    let parts = in_parts(segment, groups.block_count(), run).await?;
-    Ok(parts.into_iter().flatten().collect())
-}
-
-/// Leaves files out whose selected rows have values that the index does not know; `bytes` is the list of such rows.
-pub(super) fn drop_opaque(
-    chosen: &mut Vec<ChosenRows>,
-    bytes: &[u8],
-    list: PostingRef,
-    directory: &SegmentDirectory,
-) -> Result<(), Damage> {
-    if list.rows == 0 {
-        return Ok(());
-    }
-    let mut opaque: Vec<u32> = Vec::new();
-    posting::decode(bytes, list.rows, directory.universe, &mut opaque).map_err(Damage::corrupt)?;
-    chosen.retain(|ChosenRows { covered, rows }| {
-        let first = opaque.partition_point(|row| *row < covered.base);
-        let own = opaque.get(first..).unwrap_or_default().iter().map(|row| row - covered.base);
-        !own.take_while(|row| *row < covered.rows).any(|row| rows.contains(row))
-    });
-    Ok(())
-}
-
-/// Where a list of rows is.
-pub(super) fn list_range(list: PostingRef) -> Range<u64> {
-    list.offset..list.offset + u64::from(list.length)
-}
-
-pub(super) fn total_of(chosen: &[ChosenRows]) -> u64 {
-    chosen.iter().map(|chosen| u64::from(chosen.rows.len())).sum()
-}
-
-/// Stretches of values whose postings fit into memory.
-pub(super) fn batches(values: &[GroupValue]) -> impl Iterator<Item = &[GroupValue]> {
-    let mut taken = 0;
-    values.chunk_by(move |value, next| {
-        taken += value.posting.end - value.posting.start;
-        let fits = taken + (next.posting.end - next.posting.start) <= POSTING_BYTES;
-        if !fits {
-            taken = 0;
-        }
-        fits
-    })
-}
-
-/// About how many rows a scan would decode to get at some of them.
-pub(super) fn touched_rows(rows: &RowSet) -> u64 {
-    let pages = (0..rows.universe().div_ceil(PAGE_ROWS)).map(|page| page * PAGE_ROWS);
-    let touched = pages.filter(|&first| rows.count_in(first, first.saturating_add(PAGE_ROWS)) > 0);
-    touched.count() as u64 * u64::from(PAGE_ROWS)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use lakemark_format::key::Key;
-
-    #[test]
-    fn batches_hold_every_value_once_and_few_bytes() {
-        let lengths = [1, POSTING_BYTES, 5, POSTING_BYTES / 2, POSTING_BYTES / 2, POSTING_BYTES * 3, 7, 7];
-        let mut offset = 0;
-        let values = lengths.map(|length| {
-            offset += length;
-            GroupValue { key: Key::Fixed(offset), rank: 0, rows: 1, posting: offset - length..offset }
-        });
-        let cut: Vec<usize> = batches(&values).map(<[GroupValue]>::len).collect();
-        assert_eq!(cut, [1, 1, 2, 1, 1, 2]);
-        assert_eq!(batches(&[]).count(), 0);
-    }
-
-    #[test]
-    fn tests_of_the_column_tell_which_values_are_chosen() {
-        let leaf =
-            |column: &str, test: Test| Predicate::Leaf(Leaf { column: column.into(), test, text: String::new() });
-        let one = KeyRanges::point(Key::Fixed(1));
-        let ranges = || leaf("a", Test::Ranges(KeyRanges::point(Key::Fixed(1))));
-        let everything = AllowedValues { ranges: KeyRanges::all(), nulls: true, sole_condition: false };
-        for (predicate, expected) in [
-            (Predicate::And(Vec::new()), everything.clone()),
-            (leaf("b", Test::IsNull), everything.clone()),
-            (Predicate::Or(vec![ranges(), leaf("b", Test::IsNull)]), everything),
-            (ranges(), AllowedValues { ranges: one.clone(), nulls: false, sole_condition: true }),
-            (
-                Predicate::And(vec![leaf("b", Test::IsNull), ranges()]),
-                AllowedValues { ranges: one, nulls: false, sole_condition: false },
-            ),
-            (leaf("a", Test::IsNull), AllowedValues { ranges: KeyRanges::none(), nulls: true, sole_condition: true }),
-            (
-                Predicate::Not(Box::new(leaf("a", Test::IsNull))),
-                AllowedValues { ranges: KeyRanges::all(), nulls: false, sole_condition: true },
-            ),
-        ] {
-            assert_eq!(AllowedValues::by(&predicate, "a"), expected, "{predicate}");
-        }
-    }
-
-    #[test]
-    fn a_scan_touches_whole_pages() {
-        assert_eq!(touched_rows(&RowSet::from_rows(vec![3, 4, 20_000], 100_000)), 2 * u64::from(PAGE_ROWS));
-        assert_eq!(touched_rows(&RowSet::empty(100_000)), 0);
     }
 }

@@ -15,11 +15,11 @@ use lakemark_format::column;
 use lakemark_index::bitmap::{Codes, GroupValue, MAX_CODES, Mask, each_posting, posting_ranges};
 use lakemark_index::{KeyRanges, LiteralKey, decode_keys, is_ambiguous};
 
-use super::group_counts::{
-    AllowedValues, CHEAP_ROWS, GroupCountRequest, GroupCounts, ROWS_PER_VALUE, SegmentCounts, ValueCounts, batches,
-    drop_opaque, exact_rows, list_range, total_of, touched_rows, values_of,
-};
-use super::sources::{ChosenRows, CoveringSegment, IndexedFile, ValueSources, shared_files};
+use super::allowed_values::AllowedValues;
+use super::segment_values::{CHEAP_ROWS, ROWS_PER_VALUE, batches, list_range, values_of};
+use super::selected_rows::{ChosenRows, drop_opaque, total_of, touched_rows};
+use super::sources::{CoveringSegment, IndexedFile, ValueSources, shared_files};
+use super::value_counts::{GroupCountRequest, GroupCounts, SegmentCounts, ValueCounts};
 use crate::error::Result;
 use crate::snapshot::Snapshot;
 use crate::store::segments::{Damage, ReadCounter, Segment};
@@ -99,11 +99,7 @@ struct PairJob {
 /// What can be counted: constants of either column with segments of the other, and segments with segments.
 fn jobs(sides: &[PairSide<'_>; 2], request: &GroupCountRequest<'_>) -> Vec<PairJob> {
     let [first, second] = sides;
-    let rows = |covered: &IndexedFile| {
-        let rows = request.files.get(covered.file).and_then(exact_rows)?;
-        let is_chosen = rows.universe() == covered.rows && !rows.is_empty();
-        is_chosen.then(|| ChosenRows { covered: covered.clone(), rows: rows.clone() })
-    };
+    let rows = |covered: &IndexedFile| ChosenRows::of(covered, request.files);
     let mut jobs = Vec::new();
     for (counted, other, counted_first) in [(second, first, false), (first, second, true)] {
         let constants: HashMap<usize, &ArrayRef> =

@@ -7,7 +7,6 @@ use arrow::array::{ArrayRef, new_null_array};
 use arrow::datatypes::DataType;
 use futures::{StreamExt, stream};
 use lakemark_format::{ManifestIndex, ManifestSegment, SegmentFile, column};
-use lakemark_index::RowSet;
 
 use crate::index_kind::IndexKind;
 use crate::snapshot::Snapshot;
@@ -49,13 +48,6 @@ pub(crate) struct IndexedFile {
     /// Its first row in the segment's row space.
     pub base: u32,
     pub rows: u32,
-}
-
-/// The selected rows of a data file in an open segment.
-#[derive(Clone, Debug)]
-pub(crate) struct ChosenRows {
-    pub covered: IndexedFile,
-    pub rows: RowSet,
 }
 
 /// An open segment and the files that it covers.

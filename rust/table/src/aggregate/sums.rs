@@ -21,11 +21,11 @@ use lakemark_format::value_block::MAX_BLOCK_VALUES;
 use lakemark_index::bitmap::{DenseSlices, GroupValue, Mask, ValueGroups, each_posting, posting_ranges};
 use lakemark_index::{LiteralKey, decode_keys, is_ambiguous};
 
-use super::group_counts::{
-    AllowedValues, BITMAP_BYTES, CHEAP_ROWS, GroupCountRequest, GroupCounts, ROWS_PER_VALUE, SegmentCounts,
-    ValueCounts, batches, drop_opaque, exact_rows, list_range, total_of, touched_rows, values_of,
-};
-use super::sources::{ChosenRows, IndexedFile, ValueSources, shared_files};
+use super::allowed_values::AllowedValues;
+use super::segment_values::{BITMAP_BYTES, CHEAP_ROWS, ROWS_PER_VALUE, batches, list_range, values_of};
+use super::selected_rows::{ChosenRows, drop_opaque, total_of, touched_rows};
+use super::sources::{IndexedFile, ValueSources, shared_files};
+use super::value_counts::{GroupCountRequest, GroupCounts, SegmentCounts, ValueCounts};
 use crate::error::Result;
 use crate::snapshot::Snapshot;
 use crate::store::segments::{Damage, ReadCounter, Segment};
@@ -102,11 +102,7 @@ struct SumJob {
 }
 
 fn jobs(request: &GroupCountRequest<'_>, sources: &ValueSources, groups: Option<GroupSources<'_>>) -> Vec<SumJob> {
-    let rows = |covered: &IndexedFile| {
-        let rows = request.files.get(covered.file).and_then(exact_rows)?;
-        let is_chosen = rows.universe() == covered.rows && !rows.is_empty();
-        is_chosen.then(|| ChosenRows { covered: covered.clone(), rows: rows.clone() })
-    };
+    let rows = |covered: &IndexedFile| ChosenRows::of(covered, request.files);
     let mut jobs = Vec::new();
     for cover in sources.covers.iter().filter(|cover| DenseSlices::of(&cover.segment.directory).is_some()) {
         let mut add = |chosen: Vec<ChosenRows>, grouping: Grouping| {
