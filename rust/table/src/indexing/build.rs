@@ -14,11 +14,13 @@
 //! the memory limit wait in a temporary file.
 
 mod adopt;
+pub(crate) mod build_group;
 mod finish;
 pub(crate) mod group;
 mod lost;
 mod part;
 mod plan;
+mod run;
 pub(crate) mod segment;
 pub(crate) mod spill;
 mod task;
@@ -39,9 +41,9 @@ pub use part::BuildPart;
 pub(crate) use part::built_of;
 pub use plan::BuildPlan;
 pub(crate) use plan::{check_manifest, plan, selected_indexes};
+pub(crate) use run::run;
 use spill::Budget;
 pub use task::BuildTask;
-pub(crate) use task::run;
 
 /// Bytes for unfinished parts where the size of the machine's memory is unknown.
 const FALLBACK_MEMORY: u64 = 1 << 30;

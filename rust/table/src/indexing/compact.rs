@@ -22,7 +22,8 @@ use uuid::Uuid;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::index_kind::IndexKind;
-use crate::indexing::build::group::{Group, GroupResult, build_group, encoding_of};
+use crate::indexing::build::build_group::{build_group, encoding_of};
+use crate::indexing::build::group::{Group, GroupResult};
 use crate::indexing::build::segment::write;
 use crate::indexing::build::spill::ReservedSource;
 use crate::indexing::build::{BuildContext, built_of, selected_indexes};

@@ -6,10 +6,9 @@ use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::{ManifestFile, ManifestSegment};
 
 use super::BuildContext;
-use super::group::GroupFile;
+use super::group::{GroupFile, is_changed, listed};
 use super::part::{BuildPart, schema_in};
 use super::plan::BuildPlan;
-use super::task::{is_changed, listed};
 use crate::error::{Error, Result};
 use crate::files::file_version::FileVersion;
 use crate::files::trust::false_statistics;

@@ -1,21 +1,12 @@
-//! One group of files of a build: what it is about, in a form that other processes can get, and the work itself.
-
-use std::sync::Arc;
+//! One group of files of a build: what it is about, in a form that other processes can get.
 
 use arrow::datatypes::Schema;
-use chrono::DateTime;
 use lakemark_format::{Manifest, ManifestFile};
-use object_store::{ObjectMeta, ObjectStoreExt};
 
-use super::BuildContext;
-use super::group::{Group, GroupFile, GroupResult, build_group};
-use super::part::BuildPart;
-use crate::error::{Error, ErrorKind, Result};
-use crate::options::BuildOptions;
+use super::group::{Group, listed};
+use crate::error::{Error, Result};
 use crate::snapshot::BaseTable;
 use crate::storage::file_time::modified_ns;
-use crate::store::Store;
-use crate::table_format::TableFormat;
 use crate::values::schema;
 
 /// Some data files and the indexes that lack them: what becomes one segment for each of these.
@@ -96,7 +87,8 @@ impl BuildTask {
         &self.manifest
     }
 
-    fn group(&self, table: &BaseTable) -> Result<Group> {
+    /// The files and indexes that it is about.
+    pub(super) fn group(&self, table: &BaseTable) -> Result<Group> {
         let bytes = self.manifest.schemas.first().ok_or_else(|| Error::corrupt("a task of a build has no columns"))?;
         let fields = schema::from_bytes(bytes)?.fields().to_vec();
         if fields.len() != self.manifest.indexes.len() {
@@ -105,67 +97,4 @@ impl BuildTask {
         let files = self.manifest.files.iter().map(|file| listed(table, file)).collect();
         Ok(Group { files, indexes: self.manifest.indexes.clone(), fields })
     }
-}
-
-/// The data file as it was listed.
-pub(super) fn listed(table: &BaseTable, file: &ManifestFile) -> GroupFile {
-    let meta = ObjectMeta {
-        location: table.place_of(&file.path),
-        last_modified: DateTime::from_timestamp_nanos(file.modified_ns),
-        size: file.size,
-        e_tag: file.etag.clone(),
-        version: None,
-    };
-    GroupFile { meta, path: file.path.clone() }
-}
-
-/// Whether the file is not the one that was listed any more.
-pub(super) async fn is_changed(context: &BuildContext, file: &GroupFile) -> Result<bool> {
-    let now = match context.object_store.head(&file.meta.location).await {
-        Ok(now) => now,
-        Err(object_store::Error::NotFound { .. }) => return Ok(true),
-        Err(error) => return Err(Error::io(format!("the data file {} cannot be read", file.path)).with_source(error)),
-    };
-    let same_time = match (&file.meta.e_tag, &now.e_tag) {
-        (Some(was), Some(is)) => was == is,
-        _ => modified_ns(&file.meta) == modified_ns(&now),
-    };
-    // The Delta log has its own times and no entity tags.
-    Ok(now.size != file.meta.size || !(context.format == TableFormat::Delta || same_time))
-}
-
-/// Whether a file that changes while it is read can give such an error.
-pub(super) fn is_about_the_file(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::Corrupt | ErrorKind::NotFound | ErrorKind::Io | ErrorKind::Conflict)
-}
-
-/// Writes the segments of a task. After a failure none of them is left.
-pub(crate) async fn run(table: &BaseTable, task: &BuildTask, options: &BuildOptions) -> Result<BuildPart> {
-    let context = BuildContext::new(table, options)?;
-    context.check_cancel()?;
-    check_store(&context.store, &task.manifest).await?;
-    let group = task.group(table)?;
-    let mut result = GroupResult::default();
-    let outcome = build_group(&context, &group, &mut result).await.and_then(|()| context.check_cancel());
-    let part = outcome.and_then(|()| BuildPart::new(task, &result, context.budget.spilled()));
-    if part.is_err() {
-        for segment in &result.segments {
-            context.store.discard(&segment.path).await;
-        }
-    }
-    part
-}
-
-/// Fails where the store is not the one that the plan saw: on another machine the same path may be another disk.
-async fn check_store(store: &Arc<Store>, planned: &Manifest) -> Result<()> {
-    let newest = store.newest_number().await?;
-    if newest >= planned.number {
-        return Ok(());
-    }
-    Err(Error::not_found(format!(
-        "the store {} lacks the manifest {} where a task of the build runs (the newest there is {newest}): all processes that build must see \
-         the same store; put the table, or its indexes with the option `store`, on storage that all of them reach",
-        store.text(),
-        planned.number
-    )))
 }

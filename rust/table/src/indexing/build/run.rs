@@ -1,0 +1,46 @@
+//! Running a task of a build, in the process that planned it or in another one.
+
+use std::sync::Arc;
+
+use lakemark_format::Manifest;
+
+use super::BuildContext;
+use super::build_group::build_group;
+use super::group::GroupResult;
+use super::part::BuildPart;
+use super::task::BuildTask;
+use crate::error::{Error, Result};
+use crate::options::BuildOptions;
+use crate::snapshot::BaseTable;
+use crate::store::Store;
+
+/// Writes the segments of a task. After a failure none of them is left.
+pub(crate) async fn run(table: &BaseTable, task: &BuildTask, options: &BuildOptions) -> Result<BuildPart> {
+    let context = BuildContext::new(table, options)?;
+    context.check_cancel()?;
+    check_store(&context.store, task.manifest()).await?;
+    let group = task.group(table)?;
+    let mut result = GroupResult::default();
+    let outcome = build_group(&context, &group, &mut result).await.and_then(|()| context.check_cancel());
+    let part = outcome.and_then(|()| BuildPart::new(task, &result, context.budget.spilled()));
+    if part.is_err() {
+        for segment in &result.segments {
+            context.store.discard(&segment.path).await;
+        }
+    }
+    part
+}
+
+/// Fails where the store is not the one that the plan saw: on another machine the same path may be another disk.
+async fn check_store(store: &Arc<Store>, planned: &Manifest) -> Result<()> {
+    let newest = store.newest_number().await?;
+    if newest >= planned.number {
+        return Ok(());
+    }
+    Err(Error::not_found(format!(
+        "the store {} lacks the manifest {} where a task of the build runs (the newest there is {newest}): all processes that build must see \
+         the same store; put the table, or its indexes with the option `store`, on storage that all of them reach",
+        store.text(),
+        planned.number
+    )))
+}
