@@ -22,7 +22,6 @@ CIRCLES: dict[str, dict[str, list[set[str]]]] = {
     "table": {
         "probe": [{"answers", "conjunct_order"}],
         "rewrite": [{"copy", "encode", "file", "output", "writer"}, {"delta", "log"}, {"row_block", "rows"}],
-        "snapshot": [{"base", "pin_base"}],
         "updates": [
             {
                 "auto_migrate",

@@ -11,6 +11,7 @@ mod lineage;
 mod pin_base;
 mod reader_cache;
 mod relocating_store;
+mod snapshot_cache;
 pub(crate) mod spark;
 
 use std::any::Any;
@@ -41,8 +42,8 @@ pub use self::buffered_rows::{BufferedRows, BufferedRun};
 pub(crate) use self::buffered_rows::{KeyPages, OpenedRun};
 pub(crate) use self::lineage::{Lineage, application, application_through};
 pub(crate) use self::pin_base::{
-    DeletedPositions, ManifestAndListing, SnapshotCache, SummaryOfFile, listing_of, newest_listing, newest_manifest,
-    read_shapes, retry_if_moved,
+    DeletedPositions, ManifestAndListing, SummaryOfFile, listing_of, newest_listing, newest_manifest, read_shapes,
+    retry_if_moved,
 };
 use self::reader_cache::ReaderCache;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use object_store::path::Path;
 
-use super::SnapshotCache;
+use super::snapshot_cache::SnapshotCache;
 use crate::error::{Error, Result};
 use crate::files::delta::{NewestState, VectorCache};
 use crate::files::footer::FooterCache;

@@ -2,17 +2,16 @@
 //! afterwards.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use futures::{StreamExt, TryFutureExt, TryStreamExt, stream};
 use lakemark_format::{Manifest, ManifestFile, ManifestPublication, ManifestUpdates};
 use lakemark_index::RowSet;
-use object_store::ObjectMeta;
 
 use super::reader_cache::ReaderCache;
 use super::relocating_store::followed;
+use super::snapshot_cache::FileListSource;
 use super::{BaseTable, BufferedRows, DataFile, FileIndexState, Lineage, Snapshot, shown_schema};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::delta::DeltaState;
@@ -222,60 +221,6 @@ impl Snapshot {
             pending: None,
             sequence: None,
         })
-    }
-}
-
-/// The last snapshot of a table without what is buffered, and what the snapshot was made of. While that and the manifest are the same, so
-/// is all that follows from them. Files are matched with the manifest once.
-#[derive(Debug, Default)]
-pub(crate) struct SnapshotCache(Mutex<Option<Arc<CachedSnapshot>>>);
-
-#[derive(Debug)]
-struct CachedSnapshot {
-    source: FileListSource,
-    snapshot: Snapshot,
-}
-
-/// What says which data files there are.
-enum FileListSource {
-    /// The files in the order of the listing.
-    Listing(Vec<ObjectMeta>),
-    Log(Arc<DeltaState>),
-}
-
-impl FileListSource {
-    fn has_listed(&self, files: &[ListedFile]) -> bool {
-        matches!(self, Self::Listing(listed) if files.iter().map(|file| &file.meta).eq(listed))
-    }
-
-    fn has_read(&self, state: &Arc<DeltaState>) -> bool {
-        matches!(self, Self::Log(read) if Arc::ptr_eq(read, state))
-    }
-}
-
-impl fmt::Debug for FileListSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Listing(files) => write!(f, "{} listed files", files.len()),
-            Self::Log(state) => write!(f, "version {} of the log", state.version),
-        }
-    }
-}
-
-impl SnapshotCache {
-    /// The snapshot of this manifest, if its source is still what there is.
-    fn get(&self, manifest: Option<&Arc<Manifest>>, is_same: impl FnOnce(&FileListSource) -> bool) -> Option<Snapshot> {
-        let last = Arc::clone(self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?);
-        let same_manifest = match (manifest, &last.snapshot.manifest) {
-            (Some(now), Some(then)) => Arc::ptr_eq(now, then),
-            (now, then) => now.is_none() && then.is_none(),
-        };
-        (same_manifest && is_same(&last.source)).then(|| last.snapshot.clone())
-    }
-
-    fn insert(&self, source: FileListSource, snapshot: &Snapshot) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(Arc::new(CachedSnapshot { source, snapshot: snapshot.clone() }));
     }
 }
 
