@@ -20,7 +20,6 @@ CIRCLES: dict[str, dict[str, list[set[str]]]] = {
     "format": {},
     "index": {},
     "table": {
-        "probe": [{"answers", "conjunct_order"}],
         "rewrite": [{"copy", "encode", "file", "output", "writer"}, {"delta", "log"}, {"row_block", "rows"}],
         "updates": [
             {

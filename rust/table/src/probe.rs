@@ -16,8 +16,10 @@
 mod answers;
 mod composite;
 mod conjunct_order;
+mod constants;
 mod cost;
 mod directory_count;
+mod gather;
 mod recheck;
 mod segment_search;
 mod top_k;
@@ -42,6 +44,7 @@ use crate::store::segments::ReadCounter;
 pub(crate) use answers::{FileCandidates, LeafCandidates};
 use cost::SearchPlan;
 pub use cost::SearchedColumn;
+use gather::gather;
 use segment_search::ReadContext;
 pub use top_k::TopKRequest;
 
@@ -75,7 +78,7 @@ pub(crate) async fn probe(snapshot: &Snapshot, predicate: &Predicate, options: &
         _ => SearchPlan::default(),
     };
     let reads = ReadContext { counter: Arc::clone(&counter), selection_cache: options.selection_cache };
-    let answers = LeafCandidates::gather(snapshot, &predicate, &counted, &choice, &reads).await?;
+    let answers = gather(snapshot, &predicate, &counted, &choice, &reads).await?;
     let row_groups = row_groups(snapshot, &answers);
     let files = combine(snapshot, &predicate, &answers, &row_groups, &counted, options).await?;
     let mut report = summarize(snapshot, &predicate, &answers, &files, &row_groups, &counted);

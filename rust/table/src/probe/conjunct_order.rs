@@ -73,19 +73,17 @@ impl PossibleTruths {
     }
 }
 
-impl LeafCandidates {
-    /// For each file whether no row of it can be selected, by what is known up to now.
-    pub(super) fn ruled_out(&self, predicate: &Predicate, files: usize) -> Vec<bool> {
-        let is_ruled_out = |file| {
-            let mut leaf = 0;
-            let mut next = || {
-                leaf += 1;
-                PossibleTruths::of(self.of_leaf(leaf - 1, file))
-            };
-            !PossibleTruths::be(predicate, &mut next).be_true
+/// For each file whether no row of it can be selected, by what is known up to now.
+pub(super) fn ruled_out(answers: &LeafCandidates, predicate: &Predicate) -> Vec<bool> {
+    let is_ruled_out = |file| {
+        let mut leaf = 0;
+        let mut next = || {
+            leaf += 1;
+            PossibleTruths::of(answers.of_leaf(leaf - 1, file))
         };
-        (0..files).map(is_ruled_out).collect()
-    }
+        !PossibleTruths::be(predicate, &mut next).be_true
+    };
+    (0..answers.file_count()).map(is_ruled_out).collect()
 }
 
 /// The leaf to probe before all others, if that may save many requests: a condition that every selected row meets, and likely few rows do.

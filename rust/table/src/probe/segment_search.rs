@@ -6,8 +6,9 @@ use std::sync::{Arc, LazyLock};
 use lakemark_format::{ManifestIndex, ManifestSegment, SegmentFile};
 use lakemark_index::bitmap::{LeafMatches, LeafSearch, Search, SegmentRows};
 use lakemark_index::zones::ZoneSearch;
-use lakemark_index::{Candidates, Test};
+use lakemark_index::{Candidates, Leaf, Test};
 
+use crate::snapshot::Snapshot;
 use crate::storage::cache::Cache;
 use crate::store::Store;
 use crate::store::parts::{LEAST_BLOCKS_OF_PART, in_parts};
@@ -49,6 +50,37 @@ pub(super) struct SegmentRequest {
     pub segment: ManifestSegment,
     /// Files of the snapshot that the segment may answer for.
     pub files: Vec<usize>,
+}
+
+/// The segments of these indexes to probe for the open files: for each file the first one that covers it.
+pub(super) fn segment_requests(
+    snapshot: &Snapshot,
+    place: usize,
+    leaf: &Leaf,
+    indexes: &[&ManifestIndex],
+    is_open: impl Fn(usize) -> bool,
+) -> Vec<SegmentRequest> {
+    let Some(manifest) = snapshot.manifest.as_ref().filter(|_| !indexes.is_empty()) else { return Vec::new() };
+    // By ordinal in the manifest.
+    let mut open: Vec<Option<usize>> = vec![None; manifest.files.len()];
+    for (file, state) in snapshot.index_states.iter().enumerate() {
+        let slot = state.ordinal.and_then(|ordinal| open.get_mut(ordinal as usize));
+        if let Some(slot) = slot.filter(|_| is_open(file)) {
+            *slot = Some(file);
+        }
+    }
+    let mut questions = Vec::new();
+    for index in indexes {
+        for segment in manifest.segments.iter().filter(|segment| segment.index_id == index.id) {
+            let files = segment.files.iter().filter_map(|ordinal| open.get_mut(*ordinal as usize)?.take());
+            let files: Vec<usize> = files.collect();
+            if !files.is_empty() {
+                let (index, segment) = ((*index).clone(), segment.clone());
+                questions.push(SegmentRequest { leaf: place, test: leaf.test.clone(), index, segment, files });
+            }
+        }
+    }
+    questions
 }
 
 /// What a segment has for a test.

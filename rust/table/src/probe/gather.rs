@@ -1,0 +1,128 @@
+//! Probes every leaf of a predicate in every file: what is constant first, then segments, and of these the ones that rule files out.
+
+use lakemark_index::{Leaf, Predicate, Reason};
+use tokio::task::JoinSet;
+
+use super::answers::{FileCandidates, LeafCandidates};
+use super::conjunct_order::{first_probed, ruled_out};
+use super::constants::{LeafConstants, constants};
+use super::cost::SearchPlan;
+use super::segment_search::{ReadContext, SegmentRequest, probe_segment, remembered, segment_requests};
+use super::zones_first::probe_zones_first;
+use crate::error::{Error, Result};
+use crate::snapshot::Snapshot;
+use crate::store::segments::Damage;
+
+/// Probes every leaf for every file that was not counted already. Of leaves that the choice leaves out no segment is searched.
+pub(super) async fn gather(
+    snapshot: &Snapshot,
+    predicate: &Predicate,
+    counted: &[Option<u64>],
+    choice: &SearchPlan,
+    reads: &ReadContext,
+) -> Result<LeafCandidates> {
+    let leaves = predicate.leaves();
+    let (mut known, mut sources) = (Vec::with_capacity(leaves.len()), Vec::with_capacity(leaves.len()));
+    for leaf in &leaves {
+        let LeafConstants { mut candidates, source } = constants(snapshot, leaf);
+        for (answer, rows) in candidates.iter_mut().zip(counted) {
+            if rows.is_some() {
+                *answer = FileCandidates::Counted(rows.filter(|_| matches!(predicate, Predicate::Leaf(_))));
+            }
+        }
+        known.push(candidates);
+        sources.push(source);
+    }
+    let mut answers = LeafCandidates::new(known, sources);
+    let mut questions = Vec::with_capacity(leaves.len());
+    for (place, leaf) in leaves.iter().enumerate() {
+        let mut of_leaf = requests(&mut answers, snapshot, place, leaf);
+        if choice.skipped.get(place).copied().unwrap_or(false) {
+            for file in of_leaf.drain(..).flat_map(|question| question.files) {
+                answers.set(place, file, FileCandidates::Unknown(Reason::ScanIsCheaper));
+            }
+        }
+        questions.push(of_leaf);
+    }
+    leave_out_needless(&mut answers, predicate, &mut questions);
+    if let Some(first) = first_probed(predicate, &leaves, &questions, &choice.shares) {
+        let only = questions.iter_mut().enumerate();
+        let only = only.map(|(place, of_leaf)| if place == first { std::mem::take(of_leaf) } else { Vec::new() });
+        let only = only.collect();
+        probe_all(&mut answers, snapshot, &leaves, only, reads).await?;
+        leave_out_needless(&mut answers, predicate, &mut questions);
+    }
+    probe_all(&mut answers, snapshot, &leaves, questions, reads).await?;
+    Ok(answers)
+}
+
+/// Leaves out files of which no row can be selected.
+fn leave_out_needless(answers: &mut LeafCandidates, predicate: &Predicate, questions: &mut [Vec<SegmentRequest>]) {
+    if questions.iter().all(Vec::is_empty) {
+        return;
+    }
+    let ruled_out = ruled_out(answers, predicate);
+    if !ruled_out.contains(&true) {
+        return;
+    }
+    let is_needless = |file: usize| ruled_out.get(file).copied().unwrap_or(false);
+    for (place, of_leaf) in questions.iter_mut().enumerate() {
+        for question in of_leaf.iter_mut() {
+            let (needless, needed): (Vec<usize>, _) =
+                std::mem::take(&mut question.files).into_iter().partition(|file| is_needless(*file));
+            question.files = needed;
+            for file in needless {
+                answers.set(place, file, FileCandidates::NotNeeded);
+            }
+        }
+        of_leaf.retain(|question| !question.files.is_empty());
+    }
+}
+
+/// Probes all segments at once; the requests are by leaf.
+async fn probe_all(
+    answers: &mut LeafCandidates,
+    snapshot: &Snapshot,
+    leaves: &[&Leaf],
+    questions: Vec<Vec<SegmentRequest>>,
+    reads: &ReadContext,
+) -> Result<()> {
+    let mut tasks = JoinSet::new();
+    for (leaf, questions) in leaves.iter().zip(questions) {
+        let questions = probe_zones_first(answers, snapshot, leaf, questions, reads).await;
+        for question in questions {
+            // What is remembered needs no task: to start one would take longer.
+            let store = snapshot.store.as_ref().filter(|_| reads.selection_cache);
+            if let Some(known) = store.and_then(|store| remembered(store, &question)) {
+                answers.take(snapshot, question, Ok(known)).await;
+                continue;
+            }
+            let (store, reads) = (snapshot.store.clone(), reads.clone());
+            tasks.spawn(async move {
+                let asked = match &store {
+                    Some(store) => probe_segment(store, &question, &reads).await,
+                    None => Err(Damage::corrupt("no store")),
+                };
+                (question, asked)
+            });
+        }
+    }
+    while let Some(done) = tasks.join_next().await {
+        let (question, asked) = done.map_err(|error| Error::task(&error))?;
+        answers.take(snapshot, question, asked).await;
+    }
+    Ok(())
+}
+
+/// The segments to probe for a leaf: for every file that has no answer yet, the first one that covers it.
+fn requests(answers: &mut LeafCandidates, snapshot: &Snapshot, place: usize, leaf: &Leaf) -> Vec<SegmentRequest> {
+    let indexes = snapshot.indexes_for(leaf);
+    let is_open = |file: usize| {
+        !matches!(answers.of_leaf(place, file), Some(FileCandidates::Constant(_) | FileCandidates::Counted(_)))
+    };
+    let questions = segment_requests(snapshot, place, leaf, &indexes, is_open);
+    if let Some(index) = indexes.first() {
+        answers.set_source(place, index);
+    }
+    questions
+}
