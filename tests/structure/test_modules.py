@@ -20,7 +20,6 @@ CIRCLES: dict[str, dict[str, list[set[str]]]] = {
     "format": {},
     "index": {},
     "table": {
-        "rewrite": [{"copy", "encode", "file", "output", "writer"}, {"delta", "log"}, {"row_block", "rows"}],
         "updates": [
             {
                 "auto_migrate",

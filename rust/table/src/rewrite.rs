@@ -21,6 +21,7 @@ mod reader;
 mod row_block;
 mod rows;
 mod stats;
+mod target;
 #[cfg(test)]
 mod tests;
 mod writable;
@@ -42,8 +43,9 @@ use crate::rewrite::emptied_files::emptied_files;
 use crate::rewrite::encode::{RowGroup, encode_new, rewrite};
 use crate::rewrite::file::OldFile;
 use crate::rewrite::rows::NewRows;
+use crate::rewrite::target::{FileTarget, WrittenFile};
 use crate::rewrite::writer::{
-    FileTarget, FileWriter, ROW_GROUP_BYTES, ROW_GROUP_ROWS, StartedFile, WrittenFile, new_properties, properties_like,
+    FileWriter, ROW_GROUP_BYTES, ROW_GROUP_ROWS, StartedFile, new_properties, properties_like,
 };
 use crate::snapshot::{DataFile, Snapshot};
 use crate::storage::disk::on_a_thread;
@@ -181,7 +183,7 @@ impl RewriteJob<'_> {
         self.advance(u64::from(shadow.universe()) - dealt + old.places.len() as u64);
         let Some(last) = pieces.len().checked_sub(1) else { return Ok(()) };
         let StartedFile { writer, factory } =
-            self.begin(Some(file), &file.partition_values, &properties_like(&old.footer))?;
+            self.begin(Some(file), &file.partition_values, &properties_like(&old.opened.footer))?;
         let (mut begins, old) = (Some(Box::new(writer)), Arc::new(old));
         for (place, piece) in pieces.into_iter().enumerate() {
             let (old, factory) = (Arc::clone(&old), Arc::clone(&factory));

@@ -18,8 +18,8 @@ use parquet::file::reader::{ChunkReader, Length};
 
 use crate::error::Result;
 use crate::files::amended_reader::AmendedReader;
-use crate::rewrite::FileTarget;
-use crate::rewrite::file::{OldFile, unreadable};
+use crate::rewrite::reader::OpenedFile;
+use crate::rewrite::target::FileTarget;
 use crate::storage::local::of_listed;
 
 /// The metadata of a file whose row groups can be copied.
@@ -35,7 +35,7 @@ pub(super) struct CopiedColumn {
 
 impl Copying {
     /// None if the file's columns are not exactly those that new files have.
-    pub(super) async fn of(old: &OldFile, target: &FileTarget<'_>) -> Result<Option<Self>> {
+    pub(super) async fn of(old: &OpenedFile, target: &FileTarget<'_>) -> Result<Option<Self>> {
         let have = old.footer.metadata.file_metadata().schema_descr();
         let Ok(wanted) = ArrowSchemaConverter::new().convert(&target.schema) else { return Ok(None) };
         // What a log says of floats depends on whether there is a NaN, which bytes do not show.
@@ -45,12 +45,12 @@ impl Copying {
         }
         let mut object = reader_of(old);
         let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
-        let metadata = object.get_metadata(Some(&options)).await.map_err(|error| unreadable(&old.file.path, error))?;
+        let metadata = object.get_metadata(Some(&options)).await.map_err(|error| old.unreadable(error))?;
         Ok(Some(Self { metadata }))
     }
 
     /// The columns of a row group; none if it lies in the file in another way than it would in a new one.
-    pub(super) async fn read(&self, old: &OldFile, row_group: usize) -> Result<Option<Vec<CopiedColumn>>> {
+    pub(super) async fn read(&self, old: &OpenedFile, row_group: usize) -> Result<Option<Vec<CopiedColumn>>> {
         let Some(group) = self.metadata.row_groups().get(row_group) else { return Ok(None) };
         if group.columns().iter().any(|chunk| start_of(chunk) != Some(chunk.byte_range().0)) {
             return Ok(None);
@@ -65,7 +65,7 @@ impl Copying {
         let read = old.store.get_ranges(&old.file.meta.location, &ranges);
         let parts = of_listed(old.file.meta.e_tag.as_deref(), read)
             .await
-            .map_err(|error| unreadable(&old.file.path, ParquetError::External(Box::new(error))))?;
+            .map_err(|error| old.unreadable(ParquetError::External(Box::new(error))))?;
         let mut filters = self.filters(old, row_group, group).await?.into_iter();
         let mut columns = Vec::with_capacity(parts.len());
         for (place, ((chunk, range), bytes)) in group.columns().iter().zip(&ranges).zip(parts).enumerate() {
@@ -89,14 +89,14 @@ impl Copying {
 
     async fn filters(
         &self,
-        old: &OldFile,
+        old: &OpenedFile,
         row_group: usize,
         group: &RowGroupMetaData,
     ) -> Result<Vec<Option<parquet::bloom_filter::Sbbf>>> {
         if group.columns().iter().all(|chunk| chunk.bloom_filter_offset().is_none()) {
             return Ok(Vec::new());
         }
-        let unreadable = |error| unreadable(&old.file.path, error);
+        let unreadable = |error| old.unreadable(error);
         let metadata = ArrowReaderMetadata::try_new(Arc::clone(&self.metadata), ArrowReaderOptions::new());
         let metadata = metadata.map_err(unreadable)?;
         let mut reader = ParquetRecordBatchStreamBuilder::new_with_metadata(reader_of(old), metadata);
@@ -108,7 +108,7 @@ impl Copying {
     }
 }
 
-fn reader_of(old: &OldFile) -> AmendedReader {
+fn reader_of(old: &OpenedFile) -> AmendedReader {
     let caught = Arc::clone(&old.file.false_statistics);
     AmendedReader::of(Arc::clone(&old.store), &old.file.meta).with_false_statistics(caught)
 }

@@ -20,37 +20,18 @@ use crate::files::delta::{DeltaState, partition_text};
 use crate::rewrite::folder::hive_folders;
 use crate::rewrite::log::{Admission, Log, Outcome};
 use crate::rewrite::stats::stats_of;
-use crate::rewrite::writer::{FILE_BYTES, FileTarget, WrittenFile};
+use crate::rewrite::target::{FILE_BYTES, FileTarget, WrittenFile};
 use crate::rewrite::{RewriteInput, RewriteOutput, rewrite_files};
 use crate::snapshot::{DataFile, Snapshot};
 use crate::storage::disk;
 use crate::storage::failpoint::reach;
 use crate::storage::location::Location;
 
+pub(crate) use crate::rewrite::log::{ApplicationTransaction, ApplicationVersion};
 pub(crate) use crate::rewrite::writable::check_writable;
 
 /// Columns that have statistics unless a table says otherwise.
 const INDEXED_COLUMNS: usize = 32;
-
-/// The transaction of a commit, by which an application makes it once.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ApplicationTransaction {
-    /// The application's name.
-    pub id: String,
-    /// The version grows from commit to commit.
-    pub version: i64,
-    /// Another application's version that is committed with it.
-    pub through: Option<ApplicationVersion>,
-}
-
-/// The version of an application that a log has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ApplicationVersion {
-    /// The application's name.
-    pub id: String,
-    /// The version grows from commit to commit.
-    pub version: i64,
-}
 
 /// What became of a migration.
 #[derive(Debug)]

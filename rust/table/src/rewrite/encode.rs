@@ -13,12 +13,12 @@ use parquet::errors::ParquetError;
 
 use crate::error::{Error, Result};
 use crate::rewrite::copy::CopiedColumn;
-use crate::rewrite::file::{OldFile, RowGroupSpan, unreadable};
-use crate::rewrite::reader::{self, BATCH_ROWS};
+use crate::rewrite::file::{OldFile, RowGroupSpan};
+use crate::rewrite::reader::BATCH_ROWS;
 use crate::rewrite::row_block::NumberedRows;
 use crate::rewrite::rows::TakenPlace;
+use crate::rewrite::target::unwritten;
 use crate::rewrite::unfit;
-use crate::rewrite::writer::unwritten;
 use crate::values::conform::{Match, conform_batch};
 
 /// A row group without a file.
@@ -41,7 +41,7 @@ pub(super) async fn rewrite(
     factory: &ArrowRowGroupWriterFactory,
 ) -> Result<RowGroup> {
     if let Some(copying) = old.copying.as_ref().filter(|_| piece.is_whole)
-        && let Some(columns) = copying.read(old, piece.row_groups.start).await?
+        && let Some(columns) = copying.read(&old.opened, piece.row_groups.start).await?
     {
         return Ok(RowGroup { columns: RowGroupColumns::Copied(columns), with_nan: BTreeSet::new() });
     }
@@ -51,15 +51,14 @@ pub(super) async fn rewrite(
     let new = source.gather(&numbers).await?;
     let mut taken = 0;
     let mut encoder = Encoder::new(factory, schema)?;
-    let unreadable = |error| unreadable(&old.file.path, error);
+    let unreadable = |error| old.opened.unreadable(error);
     let is_wanted = |column: &str| schema.field_with_name(column).is_ok();
-    let (store, row_groups) = (Arc::clone(&old.store), piece.row_groups.clone().collect());
-    let mut batches =
-        reader::open(store, &old.file.meta, &old.footer, row_groups, None, is_wanted).map_err(unreadable)?;
+    let row_groups = piece.row_groups.clone().collect();
+    let mut batches = old.opened.batches(row_groups, None, is_wanted).map_err(unreadable)?;
     let mut start = piece.rows.start;
     while let Some(batch) = batches.try_next().await.map_err(unreadable)? {
-        let batch =
-            conform_batch(&batch, schema, Match::Name).map_err(|error| unfit(&old.file.path).with_source(error))?;
+        let batch = conform_batch(&batch, schema, Match::Name)
+            .map_err(|error| unfit(&old.opened.file.path).with_source(error))?;
         let rows = start..start + batch.num_rows() as u32;
         start = rows.end;
         let (here, later) = places.split_at(places.partition_point(|place| place.position < rows.end));

@@ -1,31 +1,27 @@
 //! A data file that is written anew: what becomes of its rows, and the pieces in which that is done.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use futures::TryStreamExt;
 use lakemark_index::RowSet;
-use object_store::ObjectStore;
-use parquet::errors::ParquetError;
 
-use crate::error::{Error, ErrorKind, Result, kind_of_parquet};
+use crate::error::{Error, Result};
 use crate::files::columns::{ReadSelection, selection};
 use crate::files::footer::Footer;
 use crate::rewrite::copy::Copying;
+use crate::rewrite::reader::OpenedFile;
 use crate::rewrite::rows::{NewRows, TakenPlace};
-use crate::rewrite::{FileTarget, reader, unfit};
+use crate::rewrite::target::FileTarget;
+use crate::rewrite::unfit;
 use crate::snapshot::{DataFile, Snapshot};
-use crate::storage::damage::damaged;
 use crate::values::conform::{Match, conform_batch};
 use crate::values::int96::is_rebased;
 
 /// A data file with rows that newer ones replace.
 pub(super) struct OldFile {
-    pub store: Arc<dyn ObjectStore>,
-    pub file: DataFile,
-    pub footer: Footer,
+    pub opened: OpenedFile,
     /// Rows that are not in the new file: replaced, deleted, or deleted by a deletion vector.
     pub deleted: RowSet,
     /// The places that new rows take, in the order of the file.
@@ -55,18 +51,17 @@ impl OldFile {
         new: &mut NewRows,
         target: &FileTarget<'_>,
     ) -> Result<Self> {
-        let store = snapshot.object_store();
-        let footer = Footer::read(store.as_ref(), &file.meta, &file.path).await?;
-        check_rewritable(file, &footer, shadow)?;
+        let opened = OpenedFile::open(snapshot.object_store(), file).await?;
+        check_rewritable(file, &opened.footer, shadow)?;
         let hidden = file.deleted.as_ref().map_or_else(|| shadow.clone(), |deleted| shadow.or(deleted));
-        let mut old = Self { store, file: file.clone(), footer, deleted: hidden, places: Vec::new(), copying: None };
+        let mut old = Self { opened, deleted: hidden, places: Vec::new(), copying: None };
         if let Some(partition) = new.partition_of(&file.partition_values)? {
             let keys = old.keys(shadow, new).await?;
             let shadowed: Vec<u32> = shadow.iter().collect();
             old.places = new.assign_positions(&keys, &shadowed, &file.partition_values, partition)?;
         }
         if old.pieces().iter().any(|piece| piece.is_whole) {
-            old.copying = Copying::of(&old, target).await?;
+            old.copying = Copying::of(&old.opened, target).await?;
         }
         Ok(old)
     }
@@ -74,16 +69,14 @@ impl OldFile {
     /// The columns of the key of some rows, as they are stored.
     async fn keys(&self, rows: &RowSet, new: &NewRows) -> Result<RecordBatch> {
         let schema = new.key_schema();
-        let unreadable = |error| unreadable(&self.file.path, error);
-        let ReadSelection { row_groups, rows: chosen } = selection(&self.footer.row_groups, rows);
+        let unreadable = |error| self.opened.unreadable(error);
+        let ReadSelection { row_groups, rows: chosen } = selection(&self.opened.footer.row_groups, rows);
         let is_key = |column: &str| schema.field_with_name(column).is_ok();
         let mut batches = Vec::new();
-        let store = Arc::clone(&self.store);
-        let mut read =
-            reader::open(store, &self.file.meta, &self.footer, row_groups, Some(chosen), is_key).map_err(unreadable)?;
+        let mut read = self.opened.batches(row_groups, Some(chosen), is_key).map_err(unreadable)?;
         while let Some(batch) = read.try_next().await.map_err(unreadable)? {
             let batch = conform_batch(&batch, schema, Match::Name);
-            batches.push(batch.map_err(|error| unfit(&self.file.path).with_source(error))?);
+            batches.push(batch.map_err(|error| unfit(&self.opened.file.path).with_source(error))?);
         }
         let keys = concat_batches(schema, &batches)
             .map_err(|error| Error::internal("keys cannot be put together").with_source(error))?;
@@ -96,17 +89,17 @@ impl OldFile {
     pub(super) fn has_other_counts(&self) -> Error {
         Error::corrupt(format!(
             "the data file {} has other row counts than its footer says; write it again",
-            self.file.path
+            self.opened.file.path
         ))
     }
 
     /// The pieces in which the file is written anew, without those of which nothing is left. A row group becomes one of the new
     /// file; neighbours that shrank so much that they fit into one become one.
     pub(super) fn pieces(&self) -> Vec<RowGroupSpan> {
-        let most = self.footer.row_groups.iter().copied().max().unwrap_or_default();
+        let most = self.opened.footer.row_groups.iter().copied().max().unwrap_or_default();
         let mut pieces: Vec<RowGroupSpan> = Vec::new();
         let mut start = 0u32;
-        for (group, length) in self.footer.row_groups.iter().enumerate() {
+        for (group, length) in self.opened.footer.row_groups.iter().enumerate() {
             let rows = start..start + length;
             start = rows.end;
             let hidden = self.deleted.count_in(rows.start, rows.end);
@@ -151,12 +144,5 @@ fn check_rewritable(file: &DataFile, footer: &Footer, shadow: &RowSet) -> Result
             field.name(),
             file.path
         ))),
-    }
-}
-
-pub(super) fn unreadable(name: &str, error: ParquetError) -> Error {
-    match kind_of_parquet(&error) {
-        ErrorKind::Corrupt => damaged(name, error),
-        kind => Error::new(kind, format!("the data file {name} cannot be read; try again")).with_source(error),
     }
 }

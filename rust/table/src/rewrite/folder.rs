@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 use crate::files::delta::partition_text;
 use crate::files::listing::hive_folder_name;
-use crate::rewrite::writer::{FILE_BYTES, FileTarget};
+use crate::rewrite::target::{FILE_BYTES, FileTarget};
 use crate::rewrite::{RewriteInput, RewriteOutput, rewrite_files};
 use crate::snapshot::{DataFile, Snapshot};
 use crate::storage::failpoint::reach;

@@ -11,11 +11,30 @@ use serde_json::Value;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::delta::{DeltaState, LOG_FOLDER};
 use crate::rewrite::RewrittenKeys;
-use crate::rewrite::delta::ApplicationTransaction;
 use crate::snapshot::Snapshot;
 use crate::storage::location::{Location, place_of};
 use crate::storage::put_if_absent::{PutOutcome, PutTarget};
 use crate::store::locks::{FileLock, holding};
+
+/// The transaction of a commit, by which an application makes it once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ApplicationTransaction {
+    /// The application's name.
+    pub id: String,
+    /// The version grows from commit to commit.
+    pub version: i64,
+    /// Another application's version that is committed with it.
+    pub through: Option<ApplicationVersion>,
+}
+
+/// The version of an application that a log has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ApplicationVersion {
+    /// The application's name.
+    pub id: String,
+    /// The version grows from commit to commit.
+    pub version: i64,
+}
 
 /// What became of an attempt to commit.
 pub(super) enum Outcome {

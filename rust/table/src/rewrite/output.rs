@@ -9,7 +9,7 @@ use object_store::buffered::BufWriter;
 use tokio::io::AsyncWriteExt;
 
 use crate::error::{Error, Result};
-use crate::rewrite::writer::{FileTarget, unwritable};
+use crate::rewrite::target::{FileTarget, unwritable};
 use crate::storage::disk::on_a_thread;
 use crate::storage::location::place_of;
 

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow::compute::{interleave_record_batch, take_record_batch};
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::compute::{cast, interleave_record_batch, take_record_batch};
 use arrow::datatypes::{Field, Fields, Schema, SchemaRef};
+use arrow::error::ArrowError;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::rows::{columns_of, incomparable, nullable};
 use super::unfit;
 use crate::error::{Error, Result};
 use crate::values::conform::{Match, conform_batch};
@@ -131,4 +131,32 @@ pub(super) fn conformed(batch: &RecordBatch, shown: &Fields, stored: &SchemaRef)
     nullable(&Schema::new(shown.clone()), columns, batch.num_rows())
         .and_then(|batch| conform_batch(&batch, stored, Match::Place))
         .map_err(|error| unfit("the updates").with_source(error))
+}
+
+/// The columns of these fields, by name and in their types where those are flat.
+pub(super) fn columns_of<'a>(batch: &RecordBatch, fields: impl Iterator<Item = &'a Field>) -> Result<Vec<ArrayRef>> {
+    let columns = fields.map(|field| {
+        let Some(column) = batch.column_by_name(field.name()) else {
+            return Err(Error::internal(format!("the rows to compact lack the column {}", field.name())));
+        };
+        if field.data_type().is_nested() || column.data_type() == field.data_type() {
+            return Ok(Arc::clone(column));
+        }
+        cast(column, field.data_type()).map_err(incomparable)
+    });
+    columns.collect()
+}
+
+/// The columns under the names of `shown`, whatever types they have inside. Whether a column takes NULL is checked later.
+fn nullable(shown: &Schema, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, ArrowError> {
+    let fields = shown.fields().iter().zip(&columns);
+    let fields: Vec<Field> =
+        fields.map(|(field, column)| Field::new(field.name(), column.data_type().clone(), true)).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
+}
+
+/// The error of new rows whose columns are not as the table has them.
+pub(super) fn incomparable(error: ArrowError) -> Error {
+    Error::internal("the rows to compact cannot be compared by key and partition").with_source(error)
 }

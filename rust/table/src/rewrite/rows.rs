@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
-use arrow::compute::{cast, take};
+use arrow::compute::take;
 use arrow::datatypes::{Field, FieldRef, Fields, Schema, SchemaRef};
-use arrow::error::ArrowError;
 use arrow::row::{RowConverter, Rows, SortField};
 
 use crate::error::{Error, Result};
 use crate::rewrite::RewriteInput;
-use crate::rewrite::row_block::{NumberedRows, conformed};
+use crate::rewrite::row_block::{NumberedRows, columns_of, conformed, incomparable};
 use crate::snapshot::Snapshot;
 
 /// The new rows by key and partition. Of each row the key alone is in memory; the rest is where it was until it is written.
@@ -233,31 +232,4 @@ impl Partitions {
         let encoded = converter.convert_columns(values).map_err(incomparable)?;
         Ok(encoded.iter().next().and_then(|key| self.numbers.get(key.data()).copied()))
     }
-}
-
-/// The columns of these fields, by name and in their types where those are flat.
-pub(super) fn columns_of<'a>(batch: &RecordBatch, fields: impl Iterator<Item = &'a Field>) -> Result<Vec<ArrayRef>> {
-    let columns = fields.map(|field| {
-        let Some(column) = batch.column_by_name(field.name()) else {
-            return Err(Error::internal(format!("the rows to compact lack the column {}", field.name())));
-        };
-        if field.data_type().is_nested() || column.data_type() == field.data_type() {
-            return Ok(Arc::clone(column));
-        }
-        cast(column, field.data_type()).map_err(incomparable)
-    });
-    columns.collect()
-}
-
-/// The columns under the names of `shown`, whatever types they have inside. Whether a column takes NULL is checked later.
-pub(super) fn nullable(shown: &Schema, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, ArrowError> {
-    let fields = shown.fields().iter().zip(&columns);
-    let fields: Vec<Field> =
-        fields.map(|(field, column)| Field::new(field.name(), column.data_type().clone(), true)).collect();
-    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows));
-    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
-}
-
-pub(super) fn incomparable(error: ArrowError) -> Error {
-    Error::internal("the rows to compact cannot be compared by key and partition").with_source(error)
 }

@@ -10,7 +10,7 @@ use chrono::DateTime;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use serde_json::{Map, Number, Value, json};
 
-use crate::rewrite::writer::WrittenFile;
+use crate::rewrite::target::WrittenFile;
 
 /// Decimals below this are the same after a reader has taken them for 64-bit floats.
 const EXACT_DECIMAL: u128 = 1_000_000_000_000_000;

@@ -16,7 +16,8 @@ use super::{
     RewriteFixture, expected, old_rows, open, pairs, pairs_of, read, rows, shadow, with_column, write, write_with,
 };
 use crate::rewrite::folder::write as fold;
-use crate::rewrite::writer::{FileTarget, WrittenFile, new_properties};
+use crate::rewrite::target::{FileTarget, WrittenFile};
+use crate::rewrite::writer::new_properties;
 use crate::rewrite::{RewriteOutput, RowBlock, rewrite_files};
 use crate::{ErrorKind, Result, Table};
 

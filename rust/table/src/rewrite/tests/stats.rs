@@ -14,7 +14,8 @@ use crate::rewrite::RowBlock;
 use crate::rewrite::encode::encode_new;
 use crate::rewrite::row_block::NumberedRows;
 use crate::rewrite::stats::stats_of;
-use crate::rewrite::writer::{FileTarget, FileWriter, StartedFile, WrittenFile, new_properties};
+use crate::rewrite::target::{FileTarget, WrittenFile};
+use crate::rewrite::writer::{FileWriter, StartedFile, new_properties};
 
 /// Writes a file with a row group for each batch.
 async fn written(batches: &[RecordBatch]) -> (WrittenFile, FileTarget<'static>) {
