@@ -7,5 +7,6 @@
 pub(crate) mod conform;
 pub(crate) mod exact;
 pub(crate) mod fields;
+pub(crate) mod footer_edit;
 pub(crate) mod int96;
 pub(crate) mod schema;

@@ -9,14 +9,15 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use lakemark_format::column;
-use parquet::arrow::{ARROW_SCHEMA_META_KEY, PARQUET_FIELD_ID_META_KEY, encode_arrow_schema, parquet_to_arrow_schema};
+use parquet::arrow::{PARQUET_FIELD_ID_META_KEY, parquet_to_arrow_schema};
 use parquet::basic::{ConvertedType, LogicalType, Repetition};
 use parquet::errors::Result as ParquetResult;
-use parquet::file::metadata::{FileMetaData, KeyValue, ParquetMetaData, ParquetMetaDataBuilder};
+use parquet::file::metadata::ParquetMetaData;
 use parquet::schema::types::{SchemaDescriptor, Type, TypePtr};
 use serde::{Deserialize, Serialize};
 
 use crate::storage::fingerprint::fingerprint;
+use crate::values::footer_edit::with_schema;
 
 /// The field metadata of Delta's column mapping.
 const MAPPING_PREFIX: &str = "delta.columnMapping.";
@@ -143,23 +144,7 @@ impl ColumnMapping {
         let schema = parquet_to_arrow_schema(stored, file.key_value_metadata())?;
         let schema = Schema::new(shown_fields(schema.fields(), &self.columns));
         let root = renamed_group(stored.root_schema(), stored.root_schema().name(), &self.columns)?;
-        let others = file.key_value_metadata().into_iter().flatten().filter(|entry| entry.key != ARROW_SCHEMA_META_KEY);
-        let mut entries: Vec<KeyValue> = others.cloned().collect();
-        entries.push(KeyValue::new(ARROW_SCHEMA_META_KEY.to_owned(), encode_arrow_schema(&schema)));
-        let file = FileMetaData::new(
-            file.version(),
-            file.num_rows(),
-            file.created_by().map(str::to_owned),
-            Some(entries),
-            Arc::new(SchemaDescriptor::new(root)),
-            file.column_orders().cloned(),
-        );
-        let mut rest = metadata.into_builder();
-        Ok(ParquetMetaDataBuilder::new(file)
-            .set_row_groups(rest.take_row_groups())
-            .set_column_index(rest.take_column_index())
-            .set_offset_index(rest.take_offset_index())
-            .build())
+        Ok(with_schema(metadata, &schema, Arc::new(SchemaDescriptor::new(root))))
     }
 }
 
@@ -358,6 +343,7 @@ fn renamed_leaf(leaf: &Type, name: &str) -> ParquetResult<TypePtr> {
 mod tests {
     use std::collections::HashMap;
 
+    use parquet::file::metadata::FileMetaData;
     use parquet::schema::parser::parse_message_type;
 
     use super::*;

@@ -15,7 +15,7 @@ use arrow::datatypes::{DataType, Schema};
 use parquet::basic::{ColumnOrder, ConvertedType, LogicalType, SortOrder, Type as PhysicalType};
 use parquet::errors::Result;
 use parquet::file::metadata::{
-    ColumnChunkMetaData, FileMetaData, ParquetColumnIndex, ParquetMetaData, ParquetMetaDataBuilder, RowGroupMetaData,
+    ColumnChunkMetaData, FileMetaData, ParquetColumnIndex, ParquetMetaData, RowGroupMetaData,
 };
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::statistics::{Statistics, ValueStatistics};
@@ -24,6 +24,7 @@ use parquet::schema::types::ColumnDescriptor;
 use crate::files::column_mapping::ColumnMapping;
 use crate::report::Finding;
 use crate::storage::damage::guarded;
+use crate::values::footer_edit::with_file_metadata;
 use crate::values::int96::with_int96_timestamps;
 
 /// Columns of one version of a file whose statistics exclude values that are there, by their places among the leaves of its schema,
@@ -80,12 +81,7 @@ fn with_row_count(metadata: ParquetMetaData) -> ParquetMetaData {
         file.schema_descr_ptr(),
         file.column_orders().cloned(),
     );
-    let mut rest = metadata.into_builder();
-    ParquetMetaDataBuilder::new(file)
-        .set_row_groups(rest.take_row_groups())
-        .set_column_index(rest.take_column_index())
-        .set_offset_index(rest.take_offset_index())
-        .build()
+    with_file_metadata(metadata, file)
 }
 
 /// What becomes of the statistics of a column chunk.

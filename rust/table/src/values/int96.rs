@@ -10,11 +10,13 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, TimeUnit};
-use parquet::arrow::{ARROW_SCHEMA_META_KEY, encode_arrow_schema, parquet_to_arrow_schema};
+use parquet::arrow::parquet_to_arrow_schema;
 use parquet::basic::Type as PhysicalType;
 use parquet::errors::Result;
-use parquet::file::metadata::{FileMetaData, KeyValue, ParquetMetaData, ParquetMetaDataBuilder};
+use parquet::file::metadata::{FileMetaData, ParquetMetaData};
 use parquet::schema::types::SchemaDescriptor;
+
+use crate::values::footer_edit::with_schema;
 
 /// The type of a 96-bit timestamp.
 fn moment() -> DataType {
@@ -34,23 +36,8 @@ pub(crate) fn with_int96_timestamps(metadata: ParquetMetaData) -> Result<Parquet
     let schema = parquet_to_arrow_schema(columns, file.key_value_metadata())?;
     let mut leaf = 0;
     let fields: Fields = schema.fields().iter().map(|field| retyped(field, columns, &mut leaf)).collect();
-    let others = file.key_value_metadata().into_iter().flatten().filter(|entry| entry.key != ARROW_SCHEMA_META_KEY);
-    let mut entries: Vec<KeyValue> = others.cloned().collect();
-    entries.push(KeyValue::new(ARROW_SCHEMA_META_KEY.to_owned(), encode_arrow_schema(&Schema::new(fields))));
-    let file = FileMetaData::new(
-        file.version(),
-        file.num_rows(),
-        file.created_by().map(str::to_owned),
-        Some(entries),
-        file.schema_descr_ptr(),
-        file.column_orders().cloned(),
-    );
-    let mut rest = metadata.into_builder();
-    Ok(ParquetMetaDataBuilder::new(file)
-        .set_row_groups(rest.take_row_groups())
-        .set_column_index(rest.take_column_index())
-        .set_offset_index(rest.take_offset_index())
-        .build())
+    let columns = file.schema_descr_ptr();
+    Ok(with_schema(metadata, &Schema::new(fields), columns))
 }
 
 fn is_int96(columns: &SchemaDescriptor, leaf: usize) -> bool {
@@ -159,6 +146,8 @@ fn major_and_minor(version: &str) -> (u32, u32) {
 
 #[cfg(test)]
 mod tests {
+    use parquet::file::metadata::KeyValue;
+
     use super::*;
 
     fn calendar(entries: &[(&str, &str)]) -> FileCalendar {
