@@ -107,8 +107,54 @@ where
         }
         py.check_signals()?;
     };
+    raised(py, outcome)
+}
+
+/// What work gave, after the warnings that were logged meanwhile.
+fn raised<T>(py: Python<'_>, outcome: lakemark_table::Result<T>) -> PyResult<T> {
     warning::raise(py)?;
     outcome.map_err(|cause| error::to_python(py, &cause))
+}
+
+/// What came of waiting for work that an interrupt does not drop.
+enum Waited<T> {
+    /// The work ended, after an interrupt or without one.
+    Ended { outcome: lakemark_table::Result<T>, interrupt: Option<PyErr> },
+    /// A second interrupt came before the work had ended, which dropped it.
+    Dropped(PyErr),
+}
+
+/// Runs `work` and waits for its end, also after Ctrl-C or an error of `tick`, which counts as one and is called about ten
+/// times a second until then. `interrupted` is called at the first of these.
+fn wait_for_end<T, F, W>(
+    py: Python<'_>,
+    work: F,
+    tick: &mut impl FnMut(Python<'_>) -> PyResult<()>,
+    interrupted: impl Fn(),
+) -> PyResult<Waited<T>>
+where
+    T: Send + 'static,
+    F: FnOnce() -> W + Send + 'static,
+    W: Future<Output = lakemark_table::Result<T>>,
+{
+    let runtime = runtime(py)?;
+    let mut task = Task::start(runtime, work);
+    let mut interrupt: Option<PyErr> = None;
+    loop {
+        if let Some(outcome) = task.poll(py, runtime)? {
+            return Ok(Waited::Ended { outcome, interrupt });
+        }
+        let first = match (&interrupt, py.check_signals()) {
+            (None, Ok(())) => tick(py).err(),
+            (None, Err(first)) => Some(first),
+            (Some(_), Ok(())) => None,
+            (Some(_), Err(second)) => return Ok(Waited::Dropped(second)),
+        };
+        if first.is_some() {
+            interrupted();
+            interrupt = first;
+        }
+    }
 }
 
 /// Like [`wait`], for work that stops itself in good order when `cancel` is set: after Ctrl-C, or an error of `tick`,
@@ -124,30 +170,14 @@ where
     F: FnOnce() -> W + Send + 'static,
     W: Future<Output = lakemark_table::Result<T>>,
 {
-    let runtime = runtime(py)?;
-    let mut task = Task::start(runtime, work);
-    let mut interrupt: Option<PyErr> = None;
-    let outcome = loop {
-        if let Some(outcome) = task.poll(py, runtime)? {
-            break outcome;
+    match wait_for_end(py, work, &mut tick, || cancel.cancel())? {
+        // A second Ctrl-C does not wait for good order. What was committed stays, the rest is never seen.
+        Waited::Dropped(interrupt) | Waited::Ended { interrupt: Some(interrupt), .. } => Err(interrupt),
+        Waited::Ended { outcome, interrupt: None } => {
+            tick(py)?;
+            raised(py, outcome)
         }
-        match (&interrupt, py.check_signals()) {
-            (None, Ok(())) => interrupt = tick(py).err(),
-            (None, Err(first)) => interrupt = Some(first),
-            (Some(_), Ok(())) => continue,
-            // A second Ctrl-C does not wait for good order. What was committed stays, the rest is never seen.
-            (Some(_), Err(second)) => return Err(second),
-        }
-        if interrupt.is_some() {
-            cancel.cancel();
-        }
-    };
-    if let Some(interrupt) = interrupt {
-        return Err(interrupt);
     }
-    tick(py)?;
-    warning::raise(py)?;
-    outcome.map_err(|cause| error::to_python(py, &cause))
 }
 
 /// Like [`wait`], for work that is finished once it has begun. After Ctrl-C it is waited for, and the `KeyboardInterrupt`
@@ -173,27 +203,20 @@ where
     F: FnOnce() -> W + Send + 'static,
     W: Future<Output = lakemark_table::Result<T>>,
 {
-    let runtime = runtime(py)?;
-    let mut task = Task::start(runtime, work);
-    let mut interrupt: Option<PyErr> = None;
-    let outcome = loop {
-        if let Some(outcome) = task.poll(py, runtime)? {
-            break outcome;
+    match wait_for_end(py, work, &mut tick, || {})? {
+        Waited::Dropped(interrupt) => Err(with_outcome(py, interrupt, NOT_KNOWN)),
+        Waited::Ended { outcome, interrupt: Some(interrupt) } => {
+            let said = match outcome {
+                Ok(outcome) => done(&outcome),
+                Err(cause) => format!("the change was not made: {cause}"),
+            };
+            Err(with_outcome(py, interrupt, &said))
         }
-        match (&interrupt, py.check_signals()) {
-            (None, Ok(())) => interrupt = tick(py).err(),
-            (None, Err(first)) => interrupt = Some(first),
-            (Some(_), Ok(())) => {}
-            (Some(_), Err(stop)) => return Err(with_outcome(py, stop, NOT_KNOWN)),
+        Waited::Ended { outcome, interrupt: None } => {
+            tick(py)?;
+            raised(py, outcome)
         }
-    };
-    if let Some(interrupt) = interrupt {
-        let said = outcome.map_or_else(|cause| format!("the change was not made: {cause}"), |outcome| done(&outcome));
-        return Err(with_outcome(py, interrupt, &said));
     }
-    tick(py)?;
-    warning::raise(py)?;
-    outcome.map_err(|cause| error::to_python(py, &cause))
 }
 
 /// An interrupt that says what became of the work. One with words of its own, from a handler of the caller's, keeps them.
