@@ -9,7 +9,8 @@
 //!
 //! - `key` and `rows`: what distinguishes rows, and rows of changes; `change`: changes as callers give them
 //! - `merge_changes`: several changes of a key become one; `resolve_keys`: what changes do to what is below them
-//! - `log_file` and `log_tail`: the log as it is read; `sorted_run` and `runs`: the log's rows or a run's, with what they were resolved to
+//! - `log_file` and `log_tail`: the log as it is read; `sorted_run`: the log's rows or a run's, with what they were resolved to;
+//!   `run_cache` and `run_writer`: runs as files, `own_columns` as they were written; `active_run`: a run of which some rows count no more
 //! - `fetch` and `key_positions`: rows of Parquet files by position and by key
 //! - `updatable`: a table with what is remembered of its changes
 //! - `hits`: which rows of data files the runs delete or replace; `run_stack`: runs above each other; `merged_view`: what a snapshot sees;
@@ -22,23 +23,25 @@
 //!   files; `auto_migrate`: when a writer begins that
 //! - `staging`: rows are written aside, sorted; `staged_write` and `staged_merge`: they become one call; `bulk_write`: a call that is too
 //!   large for the buffer
-//! - `position_map`: what parts of a run are resolved to, together
+//! - `position_map` and `position_map_file`: what parts of a run are resolved to, together, and as a file
 //! - `conflict_check`: what others changed below a statement; `quiesce`: nobody is about to name files
 //! - `indexing`: indexes after a migration or a publication
 //! - `publication`: from the store to the folder that other readers list
-//! - `parameters`: how large everything is
+//! - `parameters`: how large everything is; `errors`: what several verbs refuse
 //!
 //! Uses `probe`, `indexing`, `rewrite` and the rooms below them; `pin`, `vacuum` and `table` use this one.
 //!
 //! Invariant: a change is durable before its call returns, and what is pinned afterwards sees it. The newest state is pinned here, within
 //! the room's own verbs, as they change the state between two pins.
 
+mod active_run;
 mod append;
 mod auto_migrate;
 mod bulk_write;
 mod change;
 mod conflict_check;
 mod declare_key;
+mod errors;
 mod fetch;
 mod flush;
 mod flush_policy;
@@ -59,17 +62,20 @@ mod migrate;
 mod migration_commit;
 mod migration_input;
 mod newest;
+mod own_columns;
 mod parameters;
 mod partition_types;
 mod phase;
 mod position_map;
+mod position_map_file;
 mod publication;
 mod quiesce;
 mod repair;
 mod resolve_keys;
 mod rows;
+mod run_cache;
 mod run_stack;
-mod runs;
+mod run_writer;
 mod sorted_run;
 mod staged_merge;
 mod staged_write;
@@ -85,6 +91,7 @@ pub use staging::Staging;
 
 pub(crate) use auto_migrate::wait as wait_for_migration;
 pub(crate) use declare_key::declare_key;
+pub(crate) use errors::no_key;
 pub(crate) use flush::flush;
 pub(crate) use indexing::{build_newest, create_newest, pin_to_build};
 pub(crate) use info::{changes_beside_files, info};
@@ -96,4 +103,4 @@ pub(crate) use quiesce::quiesce;
 pub(crate) use repair::repair;
 pub(crate) use staged_write::{discard_staged, write_staged};
 pub(crate) use updatable::UpdatableTable;
-pub(crate) use write::{WriteTurn, no_key, write};
+pub(crate) use write::{WriteTurn, write};

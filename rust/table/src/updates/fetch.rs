@@ -18,8 +18,9 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::PageIndexPolicy;
 
 use super::key::{KeyColumns, KeySet};
+use super::own_columns::OwnColumns;
 use super::phase::MigrationPhase;
-use super::rows::{OwnColumns, batch, table_columns};
+use super::rows::{batch, table_columns};
 use crate::error::{Error, ErrorKind, Result, kind_of_parquet};
 use crate::files::amended_reader::AmendedReader;
 use crate::files::column_mapping::ColumnMapping;

@@ -1,17 +1,18 @@
 //! From the buffer to a run on the disk, and from many runs to few.
 
 use arrow::array::RecordBatch;
-use lakemark_format::log::{LOG_START, log_header};
-use lakemark_format::{KeyFilter, ManifestLog, ManifestPositionMap, ManifestRun, ManifestTransaction, WriteCounters};
-use uuid::Uuid;
+use lakemark_format::log::LOG_START;
+use lakemark_format::{ManifestRun, ManifestTransaction, WriteCounters};
 
+use super::active_run::ActiveRun;
+use super::log_file::new_log;
 use super::merge::merge_oldest;
 use super::merged_view::UpdateContext;
 use super::phase::with_both;
 use super::position_map::PositionMapBuilder;
-use super::resolve_keys::{ActiveRun, KeyResolver, memory_rows};
-use super::runs::{FinishedRun, RunWriter, SequenceRange, write_position_map};
-use super::sorted_run::SortedRun;
+use super::position_map_file::position_map_of;
+use super::resolve_keys::{KeyResolver, memory_rows};
+use super::run_writer::{FinishedRun, RunWriter, SequenceRange};
 use super::write::WriteTurn;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::failpoint::reach;
@@ -52,7 +53,7 @@ impl NewRun {
             _ => None,
         };
         let names = writing.base.column_names().cloned();
-        let out = RunWriter::new(writing.store, &updated, names.as_deref(), &writing.parameters);
+        let out = RunWriter::new(writing.store, &updated.schema, &updated.key, names.as_deref(), &writing.parameters);
         Ok(Self { out, older, afterwards, during: 0, resolved: PositionMapBuilder::default() })
     }
 
@@ -137,22 +138,6 @@ async fn discard(store: &Store, run: &ManifestRun) {
     }
 }
 
-/// Writes the position map of a run. It is an index: without it, the positions are found again.
-pub(crate) async fn position_map_of(
-    store: &Store,
-    level: &SortedRun,
-    run: &ManifestRun,
-    keys: Option<KeyFilter>,
-) -> Option<ManifestPositionMap> {
-    match write_position_map(store, level, run, keys).await {
-        Ok(resolution) => Some(resolution),
-        Err(error) => {
-            tracing::warn!(run = run.path, %error, "the position map of a run could not be written");
-            None
-        }
-    }
-}
-
 /// Whether the cache has room for a run of so many bytes.
 fn check_room(writing: &WriteTurn<'_>, bytes: u64) -> Result<()> {
     let have = writing.updates.run_bytes();
@@ -168,12 +153,4 @@ fn check_room(writing: &WriteTurn<'_>, bytes: u64) -> Result<()> {
             writing.table.base.location()
         ),
     ))
-}
-
-/// A log without commits.
-pub(crate) async fn new_log(store: &Store, first_sequence: u64) -> Result<ManifestLog> {
-    let id = Uuid::new_v4();
-    let bytes = log_header(id.into_bytes());
-    let path = store.write_update(&format!("{id}.lml"), bytes).await?;
-    Ok(ManifestLog { id: id.into_bytes(), path, first_sequence })
 }

@@ -4,7 +4,7 @@
 use super::merged_view::{MergedViewCache, UpdateContext};
 use super::parameters::Parameters;
 use super::phase::MigrationPhase;
-use super::runs::buffered;
+use super::run_writer::buffered;
 use crate::error::Result;
 use crate::snapshot::Snapshot;
 

@@ -12,8 +12,8 @@
 use arrow::array::{Array, ArrayRef};
 use lakemark_index::{RowSet, RowSetBuilder};
 
+use super::active_run::ActiveRun;
 use super::key::KeyColumns;
-use super::resolve_keys::ActiveRun;
 use super::sorted_run::{SortedRun, SortedRunRows};
 use crate::error::Result;
 

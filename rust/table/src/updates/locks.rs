@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::write::not_local;
+use super::errors::not_local;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::disk;
 use crate::store::Store;

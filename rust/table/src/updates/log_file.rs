@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use lakemark_format::log::{LOG_START, LogRead, check_log_header, read_log};
+use lakemark_format::log::{LOG_START, LogRead, check_log_header, log_header, read_log};
 use lakemark_format::{FormatError, ManifestLog};
+use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::storage::disk;
@@ -39,6 +40,14 @@ pub(super) fn path_of(store: &Store, log: &ManifestLog) -> Result<PathBuf> {
     store
         .local_path(&log.path)
         .ok_or_else(|| Error::unsupported("a table with buffered changes needs its store on a local file system"))
+}
+
+/// A log without commits.
+pub(crate) async fn new_log(store: &Store, first_sequence: u64) -> Result<ManifestLog> {
+    let id = Uuid::new_v4();
+    let bytes = log_header(id.into_bytes());
+    let path = store.write_update(&format!("{id}.lml"), bytes).await?;
+    Ok(ManifestLog { id: id.into_bytes(), path, first_sequence })
 }
 
 /// Reads the commits from a position on. Waits for the disk.

@@ -12,15 +12,17 @@ use futures::stream::BoxStream;
 use lakemark_format::{ManifestRun, ManifestUpdates, WriteCounters};
 use lakemark_index::RowSet;
 
-use super::flush::position_map_of;
+use super::active_run::ActiveRun;
+use super::hits::hits_of;
 use super::key::KeyColumns;
 use super::locks::MigrationLock;
 use super::merge_policy::to_merge;
 use super::merged_view::{ManifestState, UpdateContext, UpdateScope};
 use super::migration_commit::is_ruled_out;
 use super::position_map::PositionMapBuilder;
-use super::resolve_keys::{ActiveRun, KeyResolver};
-use super::runs::{FinishedRun, RunWriter, SequenceRange, buffered};
+use super::position_map_file::position_map_of;
+use super::resolve_keys::KeyResolver;
+use super::run_writer::{FinishedRun, RunWriter, SequenceRange, buffered};
 use super::sorted_run::{FilePositions, HitsOfFile, SortedRun, SortedRunRows};
 use super::write::WriteTurn;
 use crate::error::{Error, ErrorKind, Result};
@@ -101,9 +103,10 @@ async fn merge(
     let merged: &[ActiveRun] = levels.get(chosen.clone()).unwrap_or_default();
     let newer = levels.get(chosen.end..).unwrap_or_default();
     let names = writing.base.column_names().cloned();
-    let mut out = RunWriter::new(writing.store, updated, names.as_deref(), &writing.parameters);
+    let (schema, key) = (&updated.schema, &updated.key);
+    let mut out = RunWriter::new(writing.store, schema, key, names.as_deref(), &writing.parameters);
     let mut places: Vec<Vec<u32>> = merged.iter().map(|of| vec![DROPPED; of.level.row_count() as usize]).collect();
-    let dead = dead_rows(updated, merged, newer).await?;
+    let dead = dead_rows(key, merged, newer).await?;
     let mut cursors = Vec::with_capacity(merged.len());
     for of in merged {
         cursors.push(RunCursor::open(&of.level, &updated.schema, &updated.key).await?);
@@ -148,10 +151,10 @@ async fn merge(
     let FinishedRun { mut run, filter } = out.finish(2, sequences, buffered).await?;
     reach("merge-written");
     let ground = KeyResolver { base: &writing.base, key: &updated.key, schema: &updated.schema };
-    let newer_hits = hits_of_each(updated, &ground, newer).await?;
+    let newer_hits = hits_of_each(&ground, newer).await?;
     let mut resolved = PositionMapBuilder::default();
     for ((of, dead), places) in merged.iter().zip(&dead).zip(&places) {
-        let hits = kept_hits(updated, &ground, of, dead, &newer_hits).await?;
+        let hits = kept_hits(&ground, of, dead, &newer_hits).await?;
         let place = |row: u32| places.get(row as usize).copied().filter(|place| *place != DROPPED);
         resolved.add(hits, of.level.all_replaced(), place);
     }
@@ -164,12 +167,12 @@ async fn merge(
 }
 
 /// The rows of each run that need not be written again, as they are migrated or a newer run replaces them.
-async fn dead_rows(updated: &UpdateContext<'_>, merged: &[ActiveRun], newer: &[ActiveRun]) -> Result<Vec<RowSet>> {
+async fn dead_rows(key: &KeyColumns, merged: &[ActiveRun], newer: &[ActiveRun]) -> Result<Vec<RowSet>> {
     let mut dead = Vec::with_capacity(merged.len());
     for of in merged {
         let mut rows = of.migrated.clone();
         for above in newer {
-            rows = rows.or(updated.replaced(above, &of.level).await?.as_ref());
+            rows = rows.or(above.replaced_in(&of.level, key).await?.as_ref());
         }
         dead.push(rows);
     }
@@ -177,14 +180,10 @@ async fn dead_rows(updated: &UpdateContext<'_>, merged: &[ActiveRun], newer: &[A
 }
 
 /// What each run hits in the data files, as far as its rows count.
-async fn hits_of_each(
-    updated: &UpdateContext<'_>,
-    ground: &KeyResolver<'_>,
-    levels: &[ActiveRun],
-) -> Result<Vec<Vec<Option<Arc<FilePositions>>>>> {
+async fn hits_of_each(ground: &KeyResolver<'_>, levels: &[ActiveRun]) -> Result<Vec<Vec<Option<Arc<FilePositions>>>>> {
     let mut all = Vec::with_capacity(levels.len());
     for level in levels {
-        all.push(updated.hits(ground, level).await?);
+        all.push(hits_of(ground, level).await?);
     }
     Ok(all)
 }
@@ -192,7 +191,6 @@ async fn hits_of_each(
 /// What those rows of a run hit in data files that the merged run keeps. `dead` are the other rows: rows that were migrated, and rows that
 /// a newer run replaces. That newer run hits their keys as well.
 async fn kept_hits(
-    updated: &UpdateContext<'_>,
     ground: &KeyResolver<'_>,
     of: &ActiveRun,
     dead: &RowSet,
@@ -202,7 +200,7 @@ async fn kept_hits(
         return Ok(of.level.all_hits());
     }
     let mut kept = Vec::new();
-    for (place, hits) in updated.hits(ground, of).await?.into_iter().enumerate() {
+    for (place, hits) in hits_of(ground, of).await?.into_iter().enumerate() {
         let (Some(hits), Some(file)) = (hits, ground.base.files().get(place)) else { continue };
         let mut shadowed = hits.deleted.as_ref().clone();
         for above in newer.iter().filter_map(|files| files.get(place)?.as_ref()) {

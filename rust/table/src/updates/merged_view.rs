@@ -15,6 +15,8 @@ use arrow::datatypes::SchemaRef;
 use lakemark_format::{ManifestMigration, ManifestUpdates};
 use lakemark_index::{RowSet, RowSetBuilder};
 
+use super::active_run::ActiveRun;
+use super::errors::no_key;
 use super::fetch::RowFile;
 use super::key::{KeyColumns, KeySet};
 use super::key_positions::{KeyPositions, positions_of_keys};
@@ -23,13 +25,12 @@ use super::log_tail::{LogTail, LogTailSlot};
 use super::parameters::Parameters;
 use super::partition_types::{LogTypes, changed_types};
 use super::phase::MigrationPhase;
-use super::resolve_keys::{ActiveRun, KeyResolver, ResolvedBuffer, memory_rows};
+use super::resolve_keys::{KeyResolver, ResolvedBuffer, memory_rows};
 use super::rows::{as_table, change_schema};
+use super::run_cache::RunCache;
 use super::run_stack::{RunStack, StackedRun};
-use super::runs::RunCache;
 use super::sorted_run::{SortedRun, SortedRunRows, select_rows};
 use super::updatable::UpdatableTable;
-use super::write::no_key;
 use crate::error::{Error, Result};
 use crate::files::file_version::FileVersion;
 use crate::snapshot::{BufferedRows, BufferedRun, DataFile, DeletedPositions, OpenedRun, Snapshot};
@@ -329,7 +330,7 @@ impl<'a> UpdateContext<'a> {
         };
         let settled = ResolvedBuffer::new(Arc::new(level), &self.key)?;
         let migrated = RowSet::empty(settled.level.row_count());
-        stack.add(self, ground, &ActiveRun { level: Arc::clone(&settled.level), migrated }).await?;
+        stack.add(ground, &ActiveRun { level: Arc::clone(&settled.level), migrated }).await?;
         let settled = FreshChanges { next: tail.next, buffer: settled };
         *lower.fresh.lock().unwrap_or_else(PoisonError::into_inner) = Some(settled);
         Ok(stack)
@@ -349,7 +350,7 @@ impl<'a> UpdateContext<'a> {
     async fn stack_runs(&self, ground: &KeyResolver<'_>, levels: &[ActiveRun]) -> Result<RunStack> {
         let mut stack = RunStack::new(ground);
         for level in levels {
-            stack.add(self, ground, level).await?;
+            stack.add(ground, level).await?;
         }
         Ok(stack)
     }
@@ -397,17 +398,6 @@ impl<'a> UpdateContext<'a> {
             pending.batches.push(as_table(&select_rows(&completed.rows, &found)?, &table)?);
         }
         Ok(())
-    }
-
-    /// Rows of an older run that a newer one replaces.
-    pub(crate) async fn replaced(&self, above: &ActiveRun, level: &SortedRun) -> Result<Arc<RowSet>> {
-        if let Some(known) = above.level.replaced(&level.id) {
-            return Ok(known);
-        }
-        // All keys of the newer run, those of migrated rows, too: what is remembered must hold for every manifest.
-        let all = RowSet::full(above.level.row_count());
-        let keys = above.level.keys(&self.key, &all).await?;
-        Ok(above.level.set_replaced(level.id, level.rows_with(&self.key, &keys).await?))
     }
 }
 

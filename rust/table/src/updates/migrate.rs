@@ -19,15 +19,16 @@ use std::time::Instant;
 use lakemark_format::{ManifestMigration, ManifestUpdates, RunRange};
 use lakemark_index::RowSet;
 
+use super::active_run::ActiveRun;
+use super::errors::{no_key, not_local};
 use super::flush::flush;
 use super::indexing::build_newest;
 use super::key_range_end::{RangeEnd, range_end_of, rows_in_range};
 use super::locks::MigrationLock;
 use super::merged_view::{ManifestState, UpdateContext, UpdateScope};
 use super::migration_commit::{Migration, is_ruled_out};
-use super::resolve_keys::ActiveRun;
 use super::updatable::UpdatableTable;
-use super::write::{WriteTurn, no_key, not_local};
+use super::write::WriteTurn;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{BuildOptions, MigrateOptions};
 use crate::report::MigrateReport;

@@ -10,6 +10,7 @@ use lakemark_format::{ReplacedFile, StoreFile};
 use object_store::ObjectStoreExt;
 use uuid::Uuid;
 
+use super::errors::no_key;
 use super::key::KeyColumns;
 use super::key_positions::positions_of_keys;
 use super::locks::MigrationLock;
@@ -18,7 +19,6 @@ use super::migrate::StartedMigration;
 use super::migration_input::MigrationInput;
 use super::resolve_keys::KeyResolver;
 use super::updatable::UpdatableTable;
-use super::write::no_key;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::file_version::FileVersion;
 use crate::options::MigrateOptions;

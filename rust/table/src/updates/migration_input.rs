@@ -9,10 +9,11 @@ use futures::future::BoxFuture;
 use lakemark_format::ManifestUpdates;
 use lakemark_index::RowSet;
 
+use super::active_run::ActiveRun;
 use super::key::KeySet;
 use super::key_positions::{KeyPositions, positions_of_keys};
 use super::merged_view::{LiveRows, MergedView, UpdateContext};
-use super::resolve_keys::{ActiveRun, KeyResolver};
+use super::resolve_keys::KeyResolver;
 use super::rows::as_table;
 use super::sorted_run::{SortedRun, SortedRunRows, select_rows};
 use crate::error::{Error, Result};

@@ -22,10 +22,10 @@ use std::time::Instant;
 use lakemark_format::{ManifestPublication, ManifestUpdates, MovedFile, PublishedFile};
 use uuid::Uuid;
 
+use super::errors::{no_key, unwritable};
 use super::indexing::build_newest;
 use super::locks::{MigrationLock, WriterLock};
 use super::updatable::UpdatableTable;
-use super::write::{no_key, unwritable};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::listing::under_way;
 use crate::options::BuildOptions;

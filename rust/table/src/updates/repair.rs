@@ -5,10 +5,9 @@
 
 use lakemark_format::{ManifestDelta, ManifestUpdates};
 
-use super::flush::new_log;
+use super::errors::no_key;
 use super::locks::{MigrationLock, WriterLock};
-use super::log_file::{LogPosition, path_of, read_on};
-use super::write::no_key;
+use super::log_file::{LogPosition, new_log, path_of, read_on};
 use crate::error::{Error, ErrorKind, Result};
 use crate::snapshot::{BaseTable, Lineage, Snapshot};
 use crate::storage::disk;

@@ -16,6 +16,7 @@ use arrow::datatypes::SchemaRef;
 use lakemark_format::Operation;
 use lakemark_index::RowSet;
 
+use super::active_run::ActiveRun;
 use super::fetch::RowFile;
 use super::key::{KeyColumns, KeySet};
 use super::key_positions::{KeyPositions, positions_of_keys};
@@ -24,20 +25,6 @@ use super::rows::{ChangeColumns, batch, has, table_columns};
 use super::sorted_run::{FilePositions, SortedRun, SortedRunRows, select_rows};
 use crate::error::{Error, Result};
 use crate::snapshot::Snapshot;
-
-/// A run and those of its rows that are in data files already.
-#[derive(Clone)]
-pub(crate) struct ActiveRun {
-    pub level: Arc<SortedRun>,
-    pub migrated: RowSet,
-}
-
-impl ActiveRun {
-    /// The rows that count.
-    pub(crate) fn active(&self) -> RowSet {
-        self.migrated.not()
-    }
-}
 
 /// What changes are resolved against.
 pub(crate) struct KeyResolver<'a> {

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use lakemark_index::RowSet;
 
-use super::merged_view::UpdateContext;
-use super::resolve_keys::{ActiveRun, KeyResolver, memory_rows};
+use super::active_run::ActiveRun;
+use super::hits::hits_of;
+use super::resolve_keys::{KeyResolver, memory_rows};
 use super::sorted_run::SortedRun;
 use crate::error::Result;
 use crate::snapshot::DeletedPositions;
@@ -38,14 +39,9 @@ impl RunStack {
     }
 
     /// Adds a run above all others.
-    pub(crate) async fn add(
-        &mut self,
-        updated: &UpdateContext<'_>,
-        ground: &KeyResolver<'_>,
-        stacked: &ActiveRun,
-    ) -> Result<()> {
+    pub(crate) async fn add(&mut self, ground: &KeyResolver<'_>, stacked: &ActiveRun) -> Result<()> {
         for below in &mut self.levels {
-            let replaced = updated.replaced(stacked, &below.level).await?;
+            let replaced = stacked.replaced_in(&below.level, ground.key).await?;
             if !replaced.is_empty() {
                 (below.rows, below.incomplete) = (below.rows.minus(&replaced), below.incomplete.minus(&replaced));
             }
@@ -54,7 +50,7 @@ impl RunStack {
         let mut completed = RowSet::empty(level.row_count());
         // The buffer was completed from these very files; runs were when they were made.
         let is_fresh = memory_rows(level).is_some();
-        for (file, hits) in updated.hits(ground, stacked).await?.into_iter().enumerate() {
+        for (file, hits) in hits_of(ground, stacked).await?.into_iter().enumerate() {
             let Some(hits) = hits else { continue };
             // A row that somebody deleted since completes nothing. Updates that this file completed are completed anew, if they still can
             // be.

@@ -22,11 +22,12 @@ use twox_hash::XxHash64;
 
 use super::bulk_write::{BulkSize, bulk_write};
 use super::change::{WriteOptions, Written};
+use super::errors::{no_key, not_local};
 use super::merged_view::{KeyedSnapshot, UpdateContext};
 use super::parameters::Parameters;
 use super::staged_merge::SortedRows;
 use super::updatable::UpdatableTable;
-use super::write::{no_key, not_local, write};
+use super::write::write;
 use crate::error::{Error, Result};
 use crate::snapshot::BaseTable;
 use crate::storage::local;

@@ -14,11 +14,11 @@ use lakemark_format::Operation;
 use twox_hash::XxHash64;
 
 use super::change::keys_of;
+use super::errors::{not_local, unwritable};
 use super::key::KeyColumns;
 use super::merged_view::{KeyedSnapshot, UpdateContext};
 use super::staged_write::{StagedRows, other_columns};
 use super::updatable::UpdatableTable;
-use super::write::{not_local, unwritable};
 use crate::error::{Error, Result};
 use crate::storage::temp_file::TempFile;
 use crate::store::Store;

@@ -20,6 +20,7 @@ use super::append::{NotAppended, append, secure_last};
 use super::auto_migrate;
 use super::change::{Change, Transaction, WriteOptions, Written, fitted};
 use super::conflict_check::{SeenState, changed_since};
+use super::errors::{no_key, not_local, unwritable};
 use super::flush::flush;
 use super::key::{KeyColumns, KeySet};
 use super::locks::WriterLock;
@@ -31,7 +32,7 @@ use super::repair;
 use super::sorted_run::select_rows;
 use super::updatable::UpdatableTable;
 use crate::error::{Error, ErrorKind, Result};
-use crate::snapshot::{BaseTable, Snapshot};
+use crate::snapshot::Snapshot;
 use crate::storage::disk;
 use crate::store::Store;
 
@@ -119,23 +120,6 @@ fn refuse(waiting: Vec<QueuedWrite>, error: &Error) {
 /// An error for one more caller.
 fn same(error: &Error) -> Error {
     Error::new(error.kind(), error.to_string())
-}
-
-/// The error of a store that is not on a local file system.
-pub(crate) fn not_local(store: &Store) -> Error {
-    Error::unsupported(format!(
-        "updates need a store on a local file system, for their log and lock; {} is not: choose one with --store",
-        store.text()
-    ))
-}
-
-/// The error of a table without a key.
-pub(crate) fn no_key(table: &BaseTable) -> Error {
-    Error::invalid(format!(
-        "the table {} has no key, which tells changed rows apart: declare one first, as in `lakemark key TABLE --on COLUMN`, \
-         `OPTIONS (key 'COLUMN')` of CREATE EXTERNAL TABLE, `Table.declare_key`, or in Spark `CALL lm.system.declare_key`",
-        table.location()
-    ))
 }
 
 /// A change in the types of the table that can be made.
@@ -455,15 +439,6 @@ async fn take_over_log(
     secured.await.map_err(|error| Error::task(&error))?.map_err(|error| unwritable(store, error))?;
     (tail.own, tail.torn) = (tail.end, false);
     Ok(())
-}
-
-pub(crate) fn unwritable(store: &Store, error: std::io::Error) -> Error {
-    Error::io(format!(
-        "changes cannot be written to {} (disk full, or no permission?); these were not made, all before them are safe: \
-         make room and make them again",
-        store.text()
-    ))
-    .with_source(error)
 }
 
 fn exists(key: &str) -> Error {

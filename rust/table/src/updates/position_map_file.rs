@@ -1,0 +1,97 @@
+//! The position map of a run as a file beside it: written with the run, read when the run is opened.
+
+use std::sync::Arc;
+
+use lakemark_format::{KeyFilter, ManifestPositionMap, ManifestRun, PositionMap, PositionsInFile, PositionsInRun};
+use lakemark_index::RowSet;
+use object_store::ObjectStoreExt;
+use uuid::Uuid;
+
+use super::sorted_run::{FilePositions, HitsOfFile, ReplacedInRun, SortedRun};
+use crate::error::{Error, Result};
+use crate::files::file_version::FileVersion;
+use crate::store::Store;
+
+/// Reads the position map of a run.
+pub(crate) async fn read_resolution(store: &Store, of: &ManifestPositionMap, run: &ManifestRun) -> Result<PositionMap> {
+    let bytes = store.object_store().get(&store.object_path(&of.path)).await?.bytes().await?;
+    let resolution = PositionMap::decode(&bytes)?;
+    if resolution.id != of.id || resolution.run != run.id || resolution.rows != run.rows {
+        return Err(Error::corrupt("the file belongs to another run"));
+    }
+    Ok(resolution)
+}
+
+/// Takes a run's position map. Rows that are `changed` since have other columns to be completed.
+pub(crate) fn take_resolution(level: &SortedRun, resolution: PositionMap, changed: &RowSet) {
+    for file in resolution.files {
+        let rows = file.row_groups.iter().copied().fold(0, u32::saturating_add);
+        let hits = FilePositions {
+            row_groups: file.row_groups,
+            deleted: Arc::new(RowSet::from_rows(file.deleted, rows)),
+            completed: RowSet::from_rows(file.completed, level.row_count()).minus(changed),
+        };
+        let version = FileVersion { path: file.path, size: file.size, modified_ns: file.modified_ns, tag: file.etag };
+        level.set_hits(version, hits);
+    }
+    for run in resolution.runs {
+        level.set_replaced(run.id, RowSet::from_rows(run.replaced, run.rows));
+    }
+    if let Some(keys) = resolution.keys {
+        // The filter is set once, as the run is opened.
+        drop(level.filter.set(keys));
+    }
+}
+
+/// Writes the position map of a run. It is an index: without it, the positions are found again.
+pub(crate) async fn position_map_of(
+    store: &Store,
+    level: &SortedRun,
+    run: &ManifestRun,
+    keys: Option<KeyFilter>,
+) -> Option<ManifestPositionMap> {
+    match write_position_map(store, level, run, keys).await {
+        Ok(resolution) => Some(resolution),
+        Err(error) => {
+            tracing::warn!(run = run.path, %error, "the position map of a run could not be written");
+            None
+        }
+    }
+}
+
+/// Writes the position map of a run, with a filter of its keys.
+async fn write_position_map(
+    store: &Store,
+    level: &SortedRun,
+    run: &ManifestRun,
+    keys: Option<KeyFilter>,
+) -> Result<ManifestPositionMap> {
+    let id = Uuid::new_v4().into_bytes();
+    let mut files: Vec<PositionsInFile> = level
+        .all_hits()
+        .into_iter()
+        .map(|HitsOfFile { file, hits }| PositionsInFile {
+            path: file.path,
+            size: file.size,
+            modified_ns: file.modified_ns,
+            etag: file.tag,
+            row_groups: hits.row_groups.clone(),
+            deleted: hits.deleted.iter().collect(),
+            completed: hits.completed.iter().collect(),
+        })
+        .collect();
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    let runs = level.all_replaced().into_iter().map(|ReplacedInRun { run, rows }| PositionsInRun {
+        id: run,
+        rows: rows.universe(),
+        replaced: rows.iter().collect(),
+    });
+    let resolution = PositionMap { id, run: run.id, rows: run.rows, files, runs: runs.collect(), keys };
+    let bytes = resolution.encode().map_err(|error| {
+        Error::unsupported("the table is beyond the limits of a position map's format").with_source(error)
+    })?;
+    let path = Store::segment_path(id);
+    let length = bytes.len() as u64;
+    store.write_file(&path, bytes).await?;
+    Ok(ManifestPositionMap { id, path, length })
+}
