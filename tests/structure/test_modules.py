@@ -23,16 +23,12 @@ CIRCLES: dict[str, dict[str, list[set[str]]]] = {
         "updates": [
             {
                 "auto_migrate",
-                "conflict_check",
                 "flush",
                 "indexing",
                 "merge",
-                "merged_view",
                 "migrate",
                 "migration_commit",
-                "migration_input",
                 "newest",
-                "partition_types",
                 "publication",
                 "updatable",
                 "write",

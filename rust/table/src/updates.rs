@@ -13,11 +13,11 @@
 //!   `run_cache` and `run_writer`: runs as files, `own_columns` as they were written; `active_run`: a run of which some rows count no more
 //! - `fetch` and `key_positions`: rows of Parquet files by position and by key
 //! - `updatable`: a table with what is remembered of its changes
-//! - `hits`: which rows of data files the runs delete or replace; `run_stack`: runs above each other; `merged_view`: what a snapshot sees;
-//!   `newest`: the snapshot; `write`, `flush`, `merge`: how changes get there; `declare_key`: the key
+//! - `hits`: which rows of data files the runs delete or replace; `run_stack`: runs above each other; `merged_view` and
+//!   `view_cache`: what a snapshot sees; `context`: what the verbs know of the changes; `newest`: the snapshot; `write`, `flush`, `merge`: how changes get there; `declare_key`: the key
 //! - `flush_policy`: when the log becomes a run; `merge_policy`: which runs are merged
 //! - `phase`: what a run comes to while a migration compacts what is below it, and afterwards
-//! - `partition_types`: which types partition columns have while changes are buffered
+//! - `partition_types` and `log_types`: which types partition columns have while changes are buffered
 //! - `repair`: whether a store and a Delta table belong together
 //! - `key_range_end`: up to which key a slice reaches; `migrate`, `migration_input` and `migration_commit`: from the buffer to the data
 //!   files; `auto_migrate`: when a writer begins that
@@ -40,6 +40,7 @@ mod auto_migrate;
 mod bulk_write;
 mod change;
 mod conflict_check;
+mod context;
 mod declare_key;
 mod errors;
 mod fetch;
@@ -51,9 +52,11 @@ mod info;
 mod key;
 mod key_positions;
 mod key_range_end;
+mod keyed_snapshot;
 mod locks;
 mod log_file;
 mod log_tail;
+mod log_types;
 mod merge;
 mod merge_changes;
 mod merge_policy;
@@ -81,6 +84,8 @@ mod staged_merge;
 mod staged_write;
 mod staging;
 mod updatable;
+mod update_files;
+mod view_cache;
 mod write;
 
 pub use change::{Change, Transaction, WriteOptions, Written};
@@ -90,12 +95,13 @@ pub use staged_write::StagedRows;
 pub use staging::Staging;
 
 pub(crate) use auto_migrate::wait as wait_for_migration;
+pub(crate) use context::{ManifestState, UpdateContext, UpdateScope};
 pub(crate) use declare_key::declare_key;
 pub(crate) use errors::no_key;
 pub(crate) use flush::flush;
 pub(crate) use indexing::{build_newest, create_newest, pin_to_build};
 pub(crate) use info::{changes_beside_files, info};
-pub(crate) use merged_view::{ManifestState, UpdateContext, UpdateScope};
+pub(crate) use merged_view::merged_view_of_runs;
 pub(crate) use migrate::migrate;
 pub(crate) use newest::pin_newest;
 pub(crate) use publication::publish;

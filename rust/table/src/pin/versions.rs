@@ -22,7 +22,7 @@ use crate::files::listing::{ListedFile, moved_of, objects};
 use crate::snapshot::{BaseTable, ManifestAndListing, Snapshot, listing_of, newest_listing};
 use crate::store::Store;
 use crate::table_format::TableFormat;
-use crate::updates::{ManifestState, UpdatableTable, UpdateContext, UpdateScope};
+use crate::updates::{ManifestState, UpdatableTable, UpdateContext, UpdateScope, merged_view_of_runs};
 
 /// The state of a version.
 pub(crate) async fn pin(table: &UpdatableTable, version: u64) -> Result<Snapshot> {
@@ -72,9 +72,9 @@ async fn pin_listed(
     let mut snapshot = Snapshot::pin_listing(&table.base, Some(Arc::clone(&indexed)), listing).await?;
     if let Some(updates) = &indexed.updates {
         let state = ManifestState { number: version, migration_done: false };
-        let updated =
-            UpdateContext::of(&mut snapshot, store, &table.overlays, updates, state, UpdateScope::Runs).await?;
-        let overlay = updated.merged_view_of_runs(&snapshot, &table.overlays).await?;
+        let files = &table.overlays.files;
+        let updated = UpdateContext::of(&mut snapshot, store, files, updates, state, UpdateScope::Runs).await?;
+        let overlay = merged_view_of_runs(&updated, &snapshot, files).await?;
         snapshot.apply_updates(&overlay.deleted, &overlay.buffered, overlay.next);
     }
     Ok(snapshot)

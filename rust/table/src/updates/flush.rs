@@ -5,9 +5,9 @@ use lakemark_format::log::LOG_START;
 use lakemark_format::{ManifestRun, ManifestTransaction, WriteCounters};
 
 use super::active_run::ActiveRun;
+use super::context::UpdateContext;
 use super::log_file::new_log;
 use super::merge::merge_oldest;
-use super::merged_view::UpdateContext;
 use super::phase::with_both;
 use super::position_map::PositionMapBuilder;
 use super::position_map_file::position_map_of;
@@ -44,11 +44,12 @@ pub(crate) struct NewRun {
 impl NewRun {
     pub(crate) async fn begin(writing: &WriteTurn<'_>) -> Result<Self> {
         let updated = writing.updated();
-        let older = updated.active_runs(&writing.base, &writing.table.overlays).await?;
+        let files = &writing.table.overlays.files;
+        let older = updated.active_runs(&writing.base, files).await?;
         let afterwards = match &writing.updates.migration {
             Some(_) if !updated.migration_done => {
                 let done = UpdateContext { migration_done: true, ..writing.updated() };
-                Some(done.active_runs(&writing.base, &writing.table.overlays).await?)
+                Some(done.active_runs(&writing.base, files).await?)
             }
             _ => None,
         };

@@ -1,9 +1,10 @@
 //! When the buffer becomes a run. The run that the buffer becomes is measured, since the theorems on MaSM count its pages. Runs are
 //! compressed and logs are not, so that more of a log fits a run of S pages than S pages.
 
-use super::merged_view::{MergedViewCache, UpdateContext};
+use super::context::UpdateContext;
 use super::parameters::Parameters;
 use super::phase::MigrationPhase;
+use super::run_cache::RunCache;
 use super::run_writer::buffered;
 use crate::error::Result;
 use crate::snapshot::Snapshot;
@@ -11,35 +12,32 @@ use crate::snapshot::Snapshot;
 /// The most bytes of a log for a byte of a run: whoever opens the table reads the log.
 const MOST_LOG: f64 = 8.0;
 
-impl UpdateContext<'_> {
-    /// Whether a log of so many bytes becomes a run now.
-    pub(crate) async fn is_full(
-        &self,
-        log_bytes: u64,
-        parameters: &Parameters,
-        base: &Snapshot,
-        cache: &MergedViewCache,
-    ) -> Result<bool> {
-        // A run is not larger than its log, so that nothing needs to be looked up before.
-        let is_large = log_bytes >= parameters.buffer_bytes(self.updates.runs.len());
-        Ok(is_large && log_bytes >= self.log_limit(parameters, base, cache).await?)
-    }
+/// Whether a log of so many bytes becomes a run now.
+pub(crate) async fn is_full(
+    updated: &UpdateContext<'_>,
+    log_bytes: u64,
+    parameters: &Parameters,
+    base: &Snapshot,
+    runs: &RunCache,
+) -> Result<bool> {
+    // A run is not larger than its log, so that nothing needs to be looked up before.
+    let is_large = log_bytes >= parameters.buffer_bytes(updated.updates.runs.len());
+    Ok(is_large && log_bytes >= log_limit(updated, parameters, base, runs).await?)
+}
 
-    /// The bytes of a log that becomes a run. The newest run shows how much smaller a run is than its log. Without any run it counts as
-    /// equally large.
-    pub(crate) async fn log_limit(
-        &self,
-        parameters: &Parameters,
-        base: &Snapshot,
-        cache: &MergedViewCache,
-    ) -> Result<u64> {
-        let runs = &self.updates.runs;
-        let limit = parameters.buffer_bytes(runs.len());
-        let Some(newest) = runs.last() else { return Ok(limit) };
-        let phase = MigrationPhase::of(newest, self.updates, self.migration_done);
-        let level = cache.runs.get(self.store, newest, base.column_names(), phase).await?;
-        let log_bytes = buffered(&level).unwrap_or(newest.length);
-        let shrinks = log_bytes as f64 / newest.length.max(1) as f64;
-        Ok((limit as f64 * shrinks.clamp(1.0, MOST_LOG)) as u64)
-    }
+/// The bytes of a log that becomes a run. The newest run shows how much smaller a run is than its log. Without any run it counts as
+/// equally large.
+pub(crate) async fn log_limit(
+    updated: &UpdateContext<'_>,
+    parameters: &Parameters,
+    base: &Snapshot,
+    runs: &RunCache,
+) -> Result<u64> {
+    let limit = parameters.buffer_bytes(updated.updates.runs.len());
+    let Some(newest) = updated.updates.runs.last() else { return Ok(limit) };
+    let phase = MigrationPhase::of(newest, updated.updates, updated.migration_done);
+    let level = runs.get(updated.store, newest, base.column_names(), phase).await?;
+    let log_bytes = buffered(&level).unwrap_or(newest.length);
+    let shrinks = log_bytes as f64 / newest.length.max(1) as f64;
+    Ok((limit as f64 * shrinks.clamp(1.0, MOST_LOG)) as u64)
 }

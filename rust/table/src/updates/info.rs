@@ -5,7 +5,8 @@ use std::sync::Arc;
 use lakemark_format::log::LOG_START;
 use lakemark_format::{ManifestRun, WriteCounters};
 
-use super::merged_view::{ManifestState, UpdateContext, UpdateScope};
+use super::context::{ManifestState, UpdateContext, UpdateScope};
+use super::flush_policy::log_limit;
 use super::newest::pin_newest;
 use super::parameters::Parameters;
 use super::updatable::UpdatableTable;
@@ -46,9 +47,10 @@ async fn info_now(table: &Arc<UpdatableTable>) -> Result<Option<UpdatesInfo>> {
     };
     let parameters = Parameters::of(&updates.options)?;
     let state = ManifestState { number: manifest.number, migration_done: snapshot.migration_done() };
-    let updated = UpdateContext::of(&mut snapshot, store, &table.overlays, updates, state, UpdateScope::Log).await?;
-    let tail = updated.log_tail(&snapshot, &table.overlays.reader).await?;
-    table.overlays.reader.put(tail.clone());
+    let files = &table.overlays.files;
+    let updated = UpdateContext::of(&mut snapshot, store, files, updates, state, UpdateScope::Log).await?;
+    let tail = updated.log_tail(&snapshot, &files.reader).await?;
+    files.reader.put(tail.clone());
     let WriteCounters { rows, log_bytes, flushed_bytes, merged_bytes, .. } = updates.written;
     let runs: Vec<RunInfo> = updates
         .runs
@@ -74,7 +76,7 @@ async fn info_now(table: &Arc<UpdatableTable>) -> Result<Option<UpdatesInfo>> {
         key: snapshot.key_columns().unwrap_or_default(),
         sequence: snapshot.sequence().unwrap_or_default(),
         buffer_bytes,
-        buffer_limit: updated.log_limit(&parameters, &snapshot, &table.overlays).await?,
+        buffer_limit: log_limit(&updated, &parameters, &snapshot, &files.runs).await?,
         buffer_keys: tail.changes.len() as u64,
         rows_buffered: snapshot.buffered_rows().map_or(0, |pending| pending.row_count()),
         rows_deleted: snapshot.deleted_rows(),

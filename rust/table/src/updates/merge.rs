@@ -13,11 +13,11 @@ use lakemark_format::{ManifestRun, ManifestUpdates, WriteCounters};
 use lakemark_index::RowSet;
 
 use super::active_run::ActiveRun;
+use super::context::{ManifestState, UpdateContext, UpdateScope};
 use super::hits::hits_of;
 use super::key::KeyColumns;
 use super::locks::MigrationLock;
 use super::merge_policy::to_merge;
-use super::merged_view::{ManifestState, UpdateContext, UpdateScope};
 use super::migration_commit::is_ruled_out;
 use super::position_map::PositionMapBuilder;
 use super::position_map_file::position_map_of;
@@ -42,13 +42,13 @@ pub(crate) async fn merge_oldest(writing: &mut WriteTurn<'_>) -> Result<()> {
         let Some(manifest) = writing.store.newest().await?.manifest? else { return Ok(()) };
         let Some(updates) = manifest.updates.clone() else { return Ok(()) };
         let Some(chosen) = to_merge(&updates, &writing.parameters, bound_by_migration(&updates)) else {
-            writing.table.overlays.runs.retain(&updates.runs);
+            writing.table.overlays.files.runs.retain(&updates.runs);
             return Ok(());
         };
-        let (store, cache) = (writing.store.as_ref(), &writing.table.overlays);
+        let (store, files) = (writing.store.as_ref(), &writing.table.overlays.files);
         let state = ManifestState { number: manifest.number, migration_done: writing.base.migration_done() };
-        let updated = UpdateContext::of(&mut writing.base, store, cache, &updates, state, UpdateScope::Log).await?;
-        let levels = updated.active_runs(&writing.base, &writing.table.overlays).await?;
+        let updated = UpdateContext::of(&mut writing.base, store, files, &updates, state, UpdateScope::Log).await?;
+        let levels = updated.active_runs(&writing.base, files).await?;
         let merged = merge(writing, &updated, &levels, chosen.clone()).await?;
         let replaced = updates.runs.get(chosen).unwrap_or_default().iter().map(|run| run.id).collect();
         let written =

@@ -20,12 +20,12 @@ use lakemark_format::{ManifestMigration, ManifestUpdates, RunRange};
 use lakemark_index::RowSet;
 
 use super::active_run::ActiveRun;
+use super::context::{ManifestState, UpdateContext, UpdateScope};
 use super::errors::{no_key, not_local};
 use super::flush::flush;
 use super::indexing::build_newest;
 use super::key_range_end::{RangeEnd, range_end_of, rows_in_range};
 use super::locks::MigrationLock;
-use super::merged_view::{ManifestState, UpdateContext, UpdateScope};
 use super::migration_commit::{Migration, is_ruled_out};
 use super::updatable::UpdatableTable;
 use super::write::WriteTurn;
@@ -139,9 +139,9 @@ async fn begin(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result<
     let manifest = newest.manifest?.ok_or_else(|| no_key(&table.base))?;
     let mut updates = manifest.updates.clone().ok_or_else(|| no_key(&table.base))?;
     let (store, state) = (writing.store, ManifestState { number: manifest.number, migration_done: false });
-    let updated =
-        UpdateContext::of(&mut writing.base, store, &table.overlays, &updates, state, UpdateScope::Log).await?;
-    let levels = updated.active_runs(&writing.base, &table.overlays).await?;
+    let files = &table.overlays.files;
+    let updated = UpdateContext::of(&mut writing.base, store, files, &updates, state, UpdateScope::Log).await?;
+    let levels = updated.active_runs(&writing.base, files).await?;
     let slices = slices(&updated, &levels, border.as_deref()).await?;
     if slices.is_empty() {
         return Ok(None);
@@ -183,8 +183,9 @@ async fn border(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result
     let (Some(manifest), Some(store)) = (base.manifest.clone(), table.base.store.as_ref()) else { return Ok(None) };
     let Some(updates) = manifest.updates.as_ref() else { return Ok(None) };
     let state = ManifestState { number: manifest.number, migration_done: base.migration_done() };
-    let updated = UpdateContext::of(&mut base, store, &table.overlays, updates, state, UpdateScope::Log).await?;
-    let levels = updated.active_runs(&base, &table.overlays).await?;
+    let files = &table.overlays.files;
+    let updated = UpdateContext::of(&mut base, store, files, updates, state, UpdateScope::Log).await?;
+    let levels = updated.active_runs(&base, files).await?;
     let total: u64 = updates.runs.iter().map(|run| u64::from(run.rows)).sum();
     let wanted = ((total as f64 * options.fraction).ceil() as u64).max(1);
     range_end_of(&levels, &updated.key, wanted).await

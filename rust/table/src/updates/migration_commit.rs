@@ -10,13 +10,15 @@ use lakemark_format::{ReplacedFile, StoreFile};
 use object_store::ObjectStoreExt;
 use uuid::Uuid;
 
+use super::context::{ManifestState, UpdateContext, UpdateScope};
 use super::errors::no_key;
 use super::key::KeyColumns;
 use super::key_positions::positions_of_keys;
 use super::locks::MigrationLock;
-use super::merged_view::{LiveRows, ManifestState, UpdateContext, UpdateScope};
+use super::merged_view::{LiveRows, MergedView};
 use super::migrate::StartedMigration;
 use super::migration_input::MigrationInput;
+use super::parameters::Parameters;
 use super::resolve_keys::KeyResolver;
 use super::updatable::UpdatableTable;
 use crate::error::{Error, ErrorKind, Result};
@@ -82,11 +84,11 @@ impl Migration<'_> {
         }
         let manifest = base.manifest.clone().ok_or_else(|| no_key(&table.base))?;
         let state = ManifestState { number: manifest.number, migration_done: false };
-        let (cache, updates) = (&table.overlays, &started.updates);
-        let updated = UpdateContext::of(&mut base, store, cache, updates, state, UpdateScope::Runs).await?;
-        let levels = updated.active_runs(&base, cache).await?;
+        let (files, updates) = (&table.overlays.files, &started.updates);
+        let updated = UpdateContext::of(&mut base, store, files, updates, state, UpdateScope::Runs).await?;
+        let levels = updated.active_runs(&base, files).await?;
         let ground = KeyResolver { base: &base, key: &updated.key, schema: &updated.schema };
-        let overlay = updated.view_of(&ground, &levels, 0).await?;
+        let overlay = MergedView::of(&ground, &levels, 0, &Parameters::of(&updates.options)?).await?;
         let slice = MigrationInput::of(&updated, &ground, &levels, &overlay, updates).await?;
         report.rows = slice.rows.iter().map(|part| part.row_count() as u64).sum();
         report.rows_replaced = slice.shadow.iter().flatten().map(|rows| u64::from(rows.len())).sum();

@@ -10,9 +10,10 @@ use lakemark_format::ManifestUpdates;
 use lakemark_index::RowSet;
 
 use super::active_run::ActiveRun;
+use super::context::UpdateContext;
 use super::key::KeySet;
 use super::key_positions::{KeyPositions, positions_of_keys};
-use super::merged_view::{LiveRows, MergedView, UpdateContext};
+use super::merged_view::{LiveRows, MergedView};
 use super::resolve_keys::KeyResolver;
 use super::rows::as_table;
 use super::sorted_run::{SortedRun, SortedRunRows, select_rows};

@@ -1,8 +1,9 @@
 //! The newest state of a table: its data files merged with what is buffered.
 
-use super::merged_view::{ManifestState, UpdateContext, UpdateScope};
+use super::context::{ManifestState, UpdateContext, UpdateScope};
 use super::repair::{last_of_none, next_of_none};
 use super::updatable::UpdatableTable;
+use super::view_cache::merged_view;
 use crate::error::Result;
 use crate::snapshot::{Snapshot, retry_if_moved};
 
@@ -29,8 +30,9 @@ async fn laid_over(table: &UpdatableTable) -> Result<Snapshot> {
         return Ok(snapshot);
     }
     let state = ManifestState { number: manifest.number, migration_done: snapshot.migration_done() };
-    let updated = UpdateContext::of(&mut snapshot, store, &table.overlays, updates, state, UpdateScope::Log).await?;
-    let overlay = updated.merged_view(&snapshot, &table.overlays).await?;
+    let files = &table.overlays.files;
+    let updated = UpdateContext::of(&mut snapshot, store, files, updates, state, UpdateScope::Log).await?;
+    let overlay = merged_view(&updated, &snapshot, &table.overlays).await?;
     snapshot.apply_updates(&overlay.deleted, &overlay.buffered, overlay.next);
     Ok(snapshot)
 }

@@ -173,7 +173,7 @@ mod tests {
             }
             let snapshot = reads.snapshot().await.unwrap();
             let there = snapshot.manifest.as_ref().unwrap().updates.as_ref().unwrap().runs.len();
-            let known = reads.updates.overlays.runs.0.lock().unwrap().len();
+            let known = reads.updates.overlays.files.runs.0.lock().unwrap().len();
             assert!(known <= there, "{known} of {there} runs in round {round}");
         }
     }

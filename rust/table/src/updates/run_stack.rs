@@ -34,10 +34,18 @@ pub(crate) struct RunStack {
 
 impl RunStack {
     /// Data files alone.
-    pub(crate) fn new(ground: &KeyResolver<'_>) -> Self {
+    fn new(ground: &KeyResolver<'_>) -> Self {
         Self { shadow: vec![None; ground.base.files().len()], levels: Vec::new() }
     }
 
+    /// Data files with these runs above each other, the oldest first.
+    pub(crate) async fn of(ground: &KeyResolver<'_>, levels: &[ActiveRun]) -> Result<Self> {
+        let mut stack = Self::new(ground);
+        for level in levels {
+            stack.add(ground, level).await?;
+        }
+        Ok(stack)
+    }
     /// Adds a run above all others.
     pub(crate) async fn add(&mut self, ground: &KeyResolver<'_>, stacked: &ActiveRun) -> Result<()> {
         for below in &mut self.levels {

@@ -23,7 +23,7 @@ use twox_hash::XxHash64;
 use super::bulk_write::{BulkSize, bulk_write};
 use super::change::{WriteOptions, Written};
 use super::errors::{no_key, not_local};
-use super::merged_view::{KeyedSnapshot, UpdateContext};
+use super::keyed_snapshot::KeyedSnapshot;
 use super::parameters::Parameters;
 use super::staged_merge::SortedRows;
 use super::updatable::UpdatableTable;
@@ -68,7 +68,7 @@ pub(crate) async fn write_staged(
 ) -> Result<Written> {
     table.base.check_open_for_changes()?;
     let store = table.base.writable_store()?;
-    let KeyedSnapshot { base, key } = UpdateContext::key_of(table).await?;
+    let KeyedSnapshot { base, key } = KeyedSnapshot::of(table).await?;
     let updates =
         base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref()).ok_or_else(|| no_key(&table.base))?;
     let part_bytes = Parameters::of(&updates.options)?.part_bytes();

@@ -16,7 +16,7 @@ use twox_hash::XxHash64;
 use super::change::keys_of;
 use super::errors::{not_local, unwritable};
 use super::key::KeyColumns;
-use super::merged_view::{KeyedSnapshot, UpdateContext};
+use super::keyed_snapshot::KeyedSnapshot;
 use super::staged_write::{StagedRows, other_columns};
 use super::updatable::UpdatableTable;
 use crate::error::{Error, Result};
@@ -63,7 +63,7 @@ impl Staging {
                 folder.display()
             )));
         }
-        let KeyedSnapshot { key, .. } = UpdateContext::key_of(table).await?;
+        let KeyedSnapshot { key, .. } = KeyedSnapshot::of(table).await?;
         Ok(Self { store, operation, key, waiting: Vec::new(), waiting_bytes: 0, staged: Vec::new() })
     }
 

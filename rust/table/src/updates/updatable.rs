@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::auto_migrate::AutoMigration;
-use super::merged_view::MergedViewCache;
+use super::view_cache::MergedViewCache;
 use super::write::WriteQueue;
 use crate::snapshot::BaseTable;
 

@@ -20,17 +20,20 @@ use super::append::{NotAppended, append, secure_last};
 use super::auto_migrate;
 use super::change::{Change, Transaction, WriteOptions, Written, fitted};
 use super::conflict_check::{SeenState, changed_since};
+use super::context::{ManifestState, UpdateContext, UpdateScope};
 use super::errors::{no_key, not_local, unwritable};
 use super::flush::flush;
+use super::flush_policy::is_full;
 use super::key::{KeyColumns, KeySet};
 use super::locks::WriterLock;
 use super::log_tail::{LastCall, LogTail, to_ipc};
-use super::merged_view::{ManifestState, MergedView, UpdateContext, UpdateScope};
+use super::merged_view::MergedView;
 use super::parameters::Parameters;
 use super::publication;
 use super::repair;
 use super::sorted_run::select_rows;
 use super::updatable::UpdatableTable;
+use super::view_cache::merged_view;
 use crate::error::{Error, ErrorKind, Result};
 use crate::snapshot::Snapshot;
 use crate::storage::disk;
@@ -173,8 +176,9 @@ impl<'a> WriteTurn<'a> {
         let updates = manifest.updates.clone().ok_or_else(|| no_key(&table.base))?;
         let parameters = Parameters::of(&updates.options)?;
         let state = ManifestState { number: manifest.number, migration_done: base.migration_done() };
-        let updated = UpdateContext::of(&mut base, store, &table.overlays, &updates, state, UpdateScope::Log).await?;
-        let mut tail = updated.log_tail(&base, &table.overlays.writer).await?;
+        let files = &table.overlays.files;
+        let updated = UpdateContext::of(&mut base, store, files, &updates, state, UpdateScope::Log).await?;
+        let mut tail = updated.log_tail(&base, &files.writer).await?;
         let UpdateContext { key, schema, .. } = updated;
         let (first, end) = (tail.next, tail.end);
         take_over_log(store, &updates, &mut tail, &lock).await?;
@@ -331,7 +335,7 @@ impl<'a> WriteTurn<'a> {
         if let Some(before) = &self.before {
             return Ok(Arc::clone(before));
         }
-        let before = self.updated().merged_view(&self.base, &self.table.overlays).await?;
+        let before = merged_view(&self.updated(), &self.base, &self.table.overlays).await?;
         self.before = Some(Arc::clone(&before));
         Ok(before)
     }
@@ -360,7 +364,7 @@ impl<'a> WriteTurn<'a> {
                 return Err(conflict(&updated.key.display(rows, row)));
             }
         }
-        let levels = updated.active_runs(&self.base, &self.table.overlays).await?;
+        let levels = updated.active_runs(&self.base, &self.table.overlays.files).await?;
         for (run, stacked) in self.updates.runs.iter().zip(levels) {
             if run.last_sequence <= read_at {
                 continue;
@@ -384,7 +388,8 @@ impl<'a> WriteTurn<'a> {
             Error::unsupported("the changes are too large for one call; split them").with_source(error)
         })?;
         let buffered = self.end - lakemark_format::log::LOG_START + frame.len() as u64;
-        if self.updated().is_full(buffered, &self.parameters, &self.base, &self.table.overlays).await? {
+        let runs = &self.table.overlays.files.runs;
+        if is_full(&self.updated(), buffered, &self.parameters, &self.base, runs).await? {
             self.unlogged = frame.len() as u64;
             flush(&mut self).await?;
             return Ok(Done::Flushed);
@@ -402,7 +407,7 @@ impl<'a> WriteTurn<'a> {
             Err(NotAppended::Unknown(error)) => return Err(self.store.unsure(error)),
         }
         (self.tail.last, self.tail.end, self.tail.own) = (end, end + length, end + length);
-        self.table.overlays.writer.put(self.tail);
+        self.table.overlays.files.writer.put(self.tail);
         Ok(Done::Appended)
     }
 }
