@@ -21,18 +21,7 @@ CIRCLES: dict[str, dict[str, list[set[str]]]] = {
     "index": {},
     "table": {
         "updates": [
-            {
-                "auto_migrate",
-                "flush",
-                "indexing",
-                "merge",
-                "migrate",
-                "migration_commit",
-                "newest",
-                "publication",
-                "updatable",
-                "write",
-            },
+            {"flush", "merge", "migrate", "migration_commit"},
             {"bulk_write", "staged_merge", "staged_write"},
         ],
     },

@@ -211,7 +211,7 @@ impl Table {
     /// Waits for the migration that a write of this object began by the option `migration_threshold`, if one is running. A process that
     /// ends without waiting stops the migration; the next process begins it again.
     pub fn wait_for_migration(&self) -> BoxFuture<'_, ()> {
-        Box::pin(updates::wait_for_migration(&self.updates))
+        Box::pin(self.updates.automatic.wait())
     }
 
     /// Lets the data files that migrations wrote into the store be files of the table's folder, in the place of those that they replace.

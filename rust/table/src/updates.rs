@@ -14,13 +14,15 @@
 //! - `fetch` and `key_positions`: rows of Parquet files by position and by key
 //! - `updatable`: a table with what is remembered of its changes
 //! - `hits`: which rows of data files the runs delete or replace; `run_stack`: runs above each other; `merged_view` and
-//!   `view_cache`: what a snapshot sees; `context`: what the verbs know of the changes; `newest`: the snapshot; `write`, `flush`, `merge`: how changes get there; `declare_key`: the key
+//!   `view_cache`: what a snapshot sees; `context`: what the verbs know of the changes; `newest`: the snapshot;
+//!   `declare_key`: the key
+//! - `write_queue` and `write`: changes that wait, and are made; `write_turn`, `checks`, `log_commit`, `flush`, `merge`: a writer's turn
 //! - `flush_policy`: when the log becomes a run; `merge_policy`: which runs are merged
 //! - `phase`: what a run comes to while a migration compacts what is below it, and afterwards
 //! - `partition_types` and `log_types`: which types partition columns have while changes are buffered
 //! - `repair`: whether a store and a Delta table belong together
 //! - `key_range_end`: up to which key a slice reaches; `migrate`, `migration_input` and `migration_commit`: from the buffer to the data
-//!   files; `auto_migrate`: when a writer begins that
+//!   files; `auto_migrate` and `background_migration`: when a writer begins that
 //! - `staging`: rows are written aside, sorted; `staged_write` and `staged_merge`: they become one call; `bulk_write`: a call that is too
 //!   large for the buffer
 //! - `position_map` and `position_map_file`: what parts of a run are resolved to, together, and as a file
@@ -37,8 +39,10 @@
 mod active_run;
 mod append;
 mod auto_migrate;
+mod background_migration;
 mod bulk_write;
 mod change;
+mod checks;
 mod conflict_check;
 mod context;
 mod declare_key;
@@ -54,6 +58,7 @@ mod key_positions;
 mod key_range_end;
 mod keyed_snapshot;
 mod locks;
+mod log_commit;
 mod log_file;
 mod log_tail;
 mod log_types;
@@ -87,6 +92,8 @@ mod updatable;
 mod update_files;
 mod view_cache;
 mod write;
+mod write_queue;
+mod write_turn;
 
 pub use change::{Change, Transaction, WriteOptions, Written};
 pub use parameters::Parameters;
@@ -94,7 +101,6 @@ pub use repair::RepairAction;
 pub use staged_write::StagedRows;
 pub use staging::Staging;
 
-pub(crate) use auto_migrate::wait as wait_for_migration;
 pub(crate) use context::{ManifestState, UpdateContext, UpdateScope};
 pub(crate) use declare_key::declare_key;
 pub(crate) use errors::no_key;
@@ -109,4 +115,5 @@ pub(crate) use quiesce::quiesce;
 pub(crate) use repair::repair;
 pub(crate) use staged_write::{discard_staged, write_staged};
 pub(crate) use updatable::UpdatableTable;
-pub(crate) use write::{WriteTurn, write};
+pub(crate) use write::write;
+pub(crate) use write_turn::WriteTurn;

@@ -9,12 +9,14 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::row::{Row, Rows};
 
+use super::auto_migrate;
 use super::change::{WriteOptions, Written};
+use super::checks::{CheckedChange, checked};
 use super::flush::NewRun;
 use super::rows::changes;
 use super::staged_merge::{SortedChunk, SortedRows};
 use super::updatable::UpdatableTable;
-use super::write::{CheckedChange, WriteTurn, migrate_if_full};
+use super::write_turn::WriteTurn;
 use crate::error::{Error, Result};
 
 /// How large a call is that goes straight to a run.
@@ -53,7 +55,7 @@ pub(crate) async fn bulk_write(
         run.add(&writing, buffer.until(None)).await?;
         let sequence = writing.add_call(&options, rows, size.staged_bytes)?;
         let done = run.commit(&mut writing).await;
-        migrate_if_full(&table, writing.parameters.migration_threshold);
+        auto_migrate::begin(&table, writing.parameters.migration_threshold);
         done.map(|()| Written { sequence, rows })
     });
     made.await.map_err(|error| Error::task(&error))?
@@ -74,7 +76,7 @@ async fn merged(
     options: &WriteOptions,
     buffered: RecordBatch,
 ) -> Result<MergedChunk> {
-    let fits = writing.checked(&part.changes, options).await?;
+    let fits = checked(writing, &part.changes, options).await?;
     let (sequence, schema) = (writing.tail.next, writing.updated().schema);
     let mut fold = writing.tail.changes.emptied();
     fold.add(buffered)?;

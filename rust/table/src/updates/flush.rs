@@ -13,7 +13,7 @@ use super::position_map::PositionMapBuilder;
 use super::position_map_file::position_map_of;
 use super::resolve_keys::{KeyResolver, memory_rows};
 use super::run_writer::{FinishedRun, RunWriter, SequenceRange};
-use super::write::WriteTurn;
+use super::write_turn::WriteTurn;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::failpoint::reach;
 use crate::store::Store;

@@ -24,7 +24,7 @@ use super::position_map_file::position_map_of;
 use super::resolve_keys::KeyResolver;
 use super::run_writer::{FinishedRun, RunWriter, SequenceRange, buffered};
 use super::sorted_run::{FilePositions, HitsOfFile, SortedRun, SortedRunRows};
-use super::write::WriteTurn;
+use super::write_turn::WriteTurn;
 use crate::error::{Error, ErrorKind, Result};
 use crate::snapshot::Snapshot;
 use crate::storage::failpoint::reach;
@@ -213,7 +213,7 @@ async fn kept_hits(
 }
 
 /// The sequence numbers of a merged run. Where the run lacks rows that were migrated, its last number is one too low. The missing number
-/// shows that not every change is there any more: see `WriteTurn::known_from`.
+/// shows that not every change is there any more: see `checks::known_from`.
 fn sequences_of(runs: &[ManifestRun], has_migrated: bool) -> SequenceRange {
     let first = runs.first().map_or(0, |run| run.first_sequence);
     let last = runs.last().map_or(first, |run| run.last_sequence);

@@ -28,7 +28,7 @@ use super::key_range_end::{RangeEnd, range_end_of, rows_in_range};
 use super::locks::MigrationLock;
 use super::migration_commit::{Migration, is_ruled_out};
 use super::updatable::UpdatableTable;
-use super::write::WriteTurn;
+use super::write_turn::WriteTurn;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{BuildOptions, MigrateOptions};
 use crate::report::MigrateReport;

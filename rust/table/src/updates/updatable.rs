@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::auto_migrate::AutoMigration;
+use super::background_migration::BackgroundMigration;
 use super::view_cache::MergedViewCache;
-use super::write::WriteQueue;
+use super::write_queue::WriteQueue;
 use crate::snapshot::BaseTable;
 
 /// A table that may have buffered changes.
@@ -13,14 +13,14 @@ pub(crate) struct UpdatableTable {
     pub base: BaseTable,
     pub overlays: MergedViewCache,
     pub queue: WriteQueue,
-    pub automatic: AutoMigration,
+    pub automatic: BackgroundMigration,
 }
 
 impl UpdatableTable {
     /// A table with nothing remembered of its changes yet.
     pub(crate) fn new(base: BaseTable) -> Arc<Self> {
         let (overlays, queue, automatic) =
-            (MergedViewCache::default(), WriteQueue::default(), AutoMigration::default());
+            (MergedViewCache::default(), WriteQueue::default(), BackgroundMigration::default());
         Arc::new(Self { base, overlays, queue, automatic })
     }
 }
