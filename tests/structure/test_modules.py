@@ -19,12 +19,7 @@ CIRCLES: dict[str, dict[str, list[set[str]]]] = {
     "allocator": {},
     "format": {},
     "index": {},
-    "table": {
-        "updates": [
-            {"flush", "merge", "migrate", "migration_commit"},
-            {"bulk_write", "staged_merge", "staged_write"},
-        ],
-    },
+    "table": {},
     "datafusion": {},
     "cli": {},
     "jni": {},

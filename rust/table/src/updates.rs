@@ -21,14 +21,14 @@
 //! - `phase`: what a run comes to while a migration compacts what is below it, and afterwards
 //! - `partition_types` and `log_types`: which types partition columns have while changes are buffered
 //! - `repair`: whether a store and a Delta table belong together
-//! - `key_range_end`: up to which key a slice reaches; `migrate`, `migration_input` and `migration_commit`: from the buffer to the data
-//!   files; `auto_migrate` and `background_migration`: when a writer begins that
-//! - `staging`: rows are written aside, sorted; `staged_write` and `staged_merge`: they become one call; `bulk_write`: a call that is too
+//! - `key_range_end`: up to which key a slice reaches; `migrate`, `migration_begin`, `migration_input` and `migration_commit`: from the
+//!   buffer to the data files; `stopped_migration`: one whose process is gone; `auto_migrate` and `background_migration`: when a writer begins that
+//! - `staging`: rows are written aside, sorted; `staged_rows`, `staged_merge` and `staged_write`: they become one call; `bulk_write`: a call that is too
 //!   large for the buffer
 //! - `position_map` and `position_map_file`: what parts of a run are resolved to, together, and as a file
 //! - `conflict_check`: what others changed below a statement; `quiesce`: nobody is about to name files
 //! - `indexing`: indexes after a migration or a publication
-//! - `publication`: from the store to the folder that other readers list
+//! - `publish`, `publication` and `places`: from the store to the folder that other readers list
 //! - `parameters`: how large everything is; `errors`: what several verbs refuse
 //!
 //! Uses `probe`, `indexing`, `rewrite` and the rooms below them; `pin`, `vacuum` and `table` use this one.
@@ -67,6 +67,7 @@ mod merge_changes;
 mod merge_policy;
 mod merged_view;
 mod migrate;
+mod migration_begin;
 mod migration_commit;
 mod migration_input;
 mod newest;
@@ -74,9 +75,11 @@ mod own_columns;
 mod parameters;
 mod partition_types;
 mod phase;
+mod places;
 mod position_map;
 mod position_map_file;
 mod publication;
+mod publish;
 mod quiesce;
 mod repair;
 mod resolve_keys;
@@ -86,8 +89,10 @@ mod run_stack;
 mod run_writer;
 mod sorted_run;
 mod staged_merge;
+mod staged_rows;
 mod staged_write;
 mod staging;
+mod stopped_migration;
 mod updatable;
 mod update_files;
 mod view_cache;
@@ -98,7 +103,7 @@ mod write_turn;
 pub use change::{Change, Transaction, WriteOptions, Written};
 pub use parameters::Parameters;
 pub use repair::RepairAction;
-pub use staged_write::StagedRows;
+pub use staged_rows::StagedRows;
 pub use staging::Staging;
 
 pub(crate) use context::{ManifestState, UpdateContext, UpdateScope};
@@ -110,7 +115,7 @@ pub(crate) use info::{changes_beside_files, info};
 pub(crate) use merged_view::merged_view_of_runs;
 pub(crate) use migrate::migrate;
 pub(crate) use newest::pin_newest;
-pub(crate) use publication::publish;
+pub(crate) use publish::publish;
 pub(crate) use quiesce::quiesce;
 pub(crate) use repair::repair;
 pub(crate) use staged_write::{discard_staged, write_staged};

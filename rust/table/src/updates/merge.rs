@@ -16,17 +16,15 @@ use super::active_run::ActiveRun;
 use super::context::{ManifestState, UpdateContext, UpdateScope};
 use super::hits::hits_of;
 use super::key::KeyColumns;
-use super::locks::MigrationLock;
 use super::merge_policy::to_merge;
-use super::migration_commit::is_ruled_out;
 use super::position_map::PositionMapBuilder;
 use super::position_map_file::position_map_of;
 use super::resolve_keys::KeyResolver;
 use super::run_writer::{FinishedRun, RunWriter, SequenceRange, buffered};
 use super::sorted_run::{FilePositions, HitsOfFile, SortedRun, SortedRunRows};
+use super::stopped_migration::end_if_stopped;
 use super::write_turn::WriteTurn;
 use crate::error::{Error, ErrorKind, Result};
-use crate::snapshot::Snapshot;
 use crate::storage::failpoint::reach;
 use crate::store::transaction::{Edit, commit};
 
@@ -37,7 +35,7 @@ const DROPPED: u32 = u32::MAX;
 
 /// Merges runs until a scan has few enough of them.
 pub(crate) async fn merge_oldest(writing: &mut WriteTurn<'_>) -> Result<()> {
-    end_what_nobody_goes_on_with(writing).await?;
+    end_if_stopped(&writing.table.base, writing.store, &writing.updates).await?;
     loop {
         let Some(manifest) = writing.store.newest().await?.manifest? else { return Ok(()) };
         let Some(updates) = manifest.updates.clone() else { return Ok(()) };
@@ -66,32 +64,6 @@ fn bound_by_migration(updates: &ManifestUpdates) -> usize {
     let named = migration.ranges.iter().map(|range| range.run as usize + 1);
     let written_meanwhile = updates.runs.iter().zip(1..).filter(|(run, _)| run.during == migration.number);
     named.chain(written_meanwhile.map(|(_, place)| place)).max().unwrap_or(0)
-}
-
-/// Ends a migration whose process is gone, or lets go of it where it has not taken effect. Nobody may come to make it again.
-async fn end_what_nobody_goes_on_with(writing: &WriteTurn<'_>) -> Result<()> {
-    let migration = writing.updates.migration.as_ref();
-    let Some(number) = migration.map(|migration| migration.number) else { return Ok(()) };
-    let Some(_lock) = MigrationLock::try_take(writing.store).await? else { return Ok(()) };
-    let base = Snapshot::pin_base(&writing.table.base).await?;
-    let updates = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref());
-    // A process that began the next migration meanwhile had ended this one first.
-    if updates.and_then(|updates| updates.migration.as_ref()).is_none_or(|migration| migration.number != number) {
-        return Ok(());
-    }
-    let edit = match base.delta_version().filter(|_| base.migration_done()) {
-        Some(version) => Edit::EndMigration { number, version },
-        None => match is_ruled_out(&writing.table.base, &base, number).await {
-            Ok(true) => Edit::AbandonMigration { number },
-            // The migration took effect meanwhile: the next one that looks ends it.
-            Ok(false) => return Ok(()),
-            Err(error) => {
-                tracing::warn!(number, %error, "a migration whose process is gone may still take effect; nobody lets go of it yet");
-                return Ok(());
-            }
-        },
-    };
-    commit(writing.store, &edit).await.map(|_| ())
 }
 
 async fn merge(

@@ -16,18 +16,17 @@ use super::key::KeyColumns;
 use super::key_positions::positions_of_keys;
 use super::locks::MigrationLock;
 use super::merged_view::{LiveRows, MergedView};
-use super::migrate::StartedMigration;
+use super::migration_begin::StartedMigration;
 use super::migration_input::MigrationInput;
 use super::parameters::Parameters;
 use super::resolve_keys::KeyResolver;
+use super::stopped_migration::transaction_version;
 use super::updatable::UpdatableTable;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::file_version::FileVersion;
 use crate::options::MigrateOptions;
 use crate::report::MigrateReport;
-use crate::rewrite::delta::{
-    ApplicationTransaction, ApplicationVersion, MigrationOutcome, keep_out, migrate as migrate_delta,
-};
+use crate::rewrite::delta::{ApplicationTransaction, ApplicationVersion, MigrationOutcome, migrate as migrate_delta};
 use crate::rewrite::{RewriteInput, RewriteOutput, RewrittenKeys, folder};
 use crate::snapshot::{BaseTable, DataFile, Snapshot, application, application_through};
 use crate::storage::failpoint::reach;
@@ -130,33 +129,13 @@ impl Migration<'_> {
     }
 }
 
-/// Whether a migration whose process is gone has not taken effect by this state, and cannot any more. The caller holds the lock of
-/// migrations.
-///
-/// # Errors
-/// Nobody can know: the migration may yet take effect.
-pub(super) async fn is_ruled_out(table: &BaseTable, base: &Snapshot, migration: u64) -> Result<bool> {
-    let (Some(version), Some(manifest)) = (base.delta_version(), base.manifest.as_ref()) else { return Ok(true) };
-    if table.location.local.is_some() {
-        // A local file system has done every request, or never will.
-        return Ok(true);
-    }
-    let transaction =
-        ApplicationTransaction { id: application(manifest.store_id), version: number(migration)?, through: None };
-    keep_out(&table.location, version, &transaction).await
-}
-
-fn number(number: u64) -> Result<i64> {
-    i64::try_from(number).map_err(|_| Error::internal("too many migrations"))
-}
-
 /// What the commit says to stores that are put back from a backup.
 fn transaction(store_id: [u8; 16], begun: &StartedMigration) -> Result<ApplicationTransaction> {
     let last = begun.updates.log.first_sequence.saturating_sub(1);
-    let through = begun.is_whole.then(|| number(last)).transpose()?;
+    let through = begun.is_whole.then(|| transaction_version(last)).transpose()?;
     Ok(ApplicationTransaction {
         id: application(store_id),
-        version: number(begun.number)?,
+        version: transaction_version(begun.number)?,
         through: through.map(|version| ApplicationVersion { id: application_through(store_id), version }),
     })
 }

@@ -11,6 +11,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
 use arrow::ipc::reader::StreamReader;
 use arrow::row::{OwnedRow, Row, Rows};
@@ -18,7 +19,7 @@ use lakemark_format::Operation;
 
 use super::change::{Change, keys_of, once};
 use super::key::KeyColumns;
-use super::staged_write::{StagedRows, damaged, joined, open, other_columns};
+use super::staged_rows::{StagedRows, damaged, open, other_columns};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;
 
@@ -102,6 +103,16 @@ impl SortedRows {
         }
         Ok(Some(SortedChunk { changes, last }))
     }
+}
+
+/// Batches with the same columns as one.
+fn joined(batches: &[RecordBatch]) -> Result<Option<RecordBatch>> {
+    let Some(first) = batches.first() else { return Ok(None) };
+    let schema = first.schema();
+    let rows = concat_batches(&schema, batches).map_err(|error| {
+        Error::unsupported("the staged rows are too large for one call; split them").with_source(error)
+    })?;
+    Ok(Some(rows))
 }
 
 fn other_order() -> Error {

@@ -17,7 +17,7 @@ use super::change::keys_of;
 use super::errors::{not_local, unwritable};
 use super::key::KeyColumns;
 use super::keyed_snapshot::KeyedSnapshot;
-use super::staged_write::{StagedRows, other_columns};
+use super::staged_rows::{StagedRows, other_columns};
 use super::updatable::UpdatableTable;
 use crate::error::{Error, Result};
 use crate::storage::temp_file::TempFile;
