@@ -10,14 +10,14 @@ use lakemark_format::{ManifestDelta, ManifestUpdates};
 use lakemark_index::RowSet;
 
 use super::errors::not_local;
-use super::fetch::RowFile;
 use super::indexing::{build_newest, create_newest};
 use super::key::KeyColumns;
-use super::key_positions::physical_columns;
 use super::locks::WriterLock;
-use super::log_file::new_log;
+use super::log::log_file::new_log;
+use super::lookup::fetch::RowFile;
+use super::lookup::key_positions::physical_columns;
 use super::parameters::Parameters;
-use super::updatable::UpdatableTable;
+use super::state::updatable::UpdatableTable;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::delta::DeltaState;
 use crate::index_kind::IndexKind;

@@ -3,8 +3,8 @@
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::newest::pin_newest;
-use super::updatable::UpdatableTable;
+use super::state::newest::pin_newest;
+use super::state::updatable::UpdatableTable;
 use crate::error::Result;
 use crate::indexing::build;
 use crate::indexing::create_index;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use lakemark_format::log::LOG_START;
 use lakemark_format::{ManifestRun, WriteCounters};
 
-use super::context::{ManifestState, UpdateContext, UpdateScope};
-use super::flush_policy::log_limit;
-use super::newest::pin_newest;
 use super::parameters::Parameters;
-use super::updatable::UpdatableTable;
+use super::state::newest::pin_newest;
+use super::state::updatable::UpdatableTable;
+use super::turn::flush_policy::log_limit;
+use super::view::context::{ManifestState, UpdateContext, UpdateScope};
 use crate::error::Result;
 use crate::report::{ChangesBesideFiles, RunInfo, UpdatesInfo};
 use crate::snapshot::{BaseTable, newest_manifest, retry_if_moved};

@@ -1,0 +1,150 @@
+//! Up to which key a part of the buffered rows reaches: the lowest keys, so many that they are a fraction of all rows of runs.
+//!
+//! ```text
+//! run 0   │ page │ page ├─page─┤ page │ page │
+//! run 1   │ page ├──page──┤ page │ page │          the border is in the band between them: of these pages keys are read
+//! run 2   │ page │ page ├─page──┤ page │
+//! ```
+//!
+//! The bounds of pages are in memory, and the border is found before the lock of writers is taken. Under the lock each run is only searched
+//! by halves for the border. A run that is not in the order of the key is read as a whole.
+
+use arrow::array::{Array, ArrayRef};
+use lakemark_index::{RowSet, RowSetBuilder};
+
+use crate::error::Result;
+use crate::updates::key::KeyColumns;
+use crate::updates::runs::active_run::ActiveRun;
+use crate::updates::runs::sorted_run::{SortedRun, SortedRunRows};
+
+/// A key as bytes in the order of keys. The range has the keys at or below it.
+pub(super) type RangeEnd = Box<[u8]>;
+
+/// A page of a run with the bounds of its first key column; none where they are not known.
+struct Page<'a> {
+    of: &'a ActiveRun,
+    rows: RowSet,
+    low: Option<Box<[u8]>>,
+    high: Option<Box<[u8]>>,
+}
+
+impl Page<'_> {
+    fn count(&self) -> u64 {
+        u64::from(self.rows.len())
+    }
+
+    /// Whether all of its keys begin below a value.
+    fn is_below(&self, value: &[u8]) -> bool {
+        self.high.as_ref().is_some_and(|high| high.as_ref() < value)
+    }
+
+    /// Whether all of its keys begin above a value.
+    fn is_above(&self, value: &[u8]) -> bool {
+        self.low.as_ref().is_some_and(|low| low.as_ref() > value)
+    }
+}
+
+/// The key up to which `wanted` rows of the runs that count reach. All rows reach up to the key of the last row.
+pub(super) async fn range_end_of(levels: &[ActiveRun], key: &KeyColumns, wanted: u64) -> Result<Option<RangeEnd>> {
+    let mut pages = Vec::new();
+    for of in levels {
+        pages.extend(pages_of(of, key)?);
+    }
+    let band = band_of(&pages, wanted);
+    let (mut left, mut keys) = (wanted, Vec::new());
+    for page in &pages {
+        match &band {
+            Some(band) if page.is_below(&band.low) => left = left.saturating_sub(page.count()),
+            Some(band) if page.is_above(&band.high) => {}
+            _ => keys.extend(page.of.level.keys(key, &page.rows).await?.sorted()),
+        }
+    }
+    keys.sort_unstable();
+    let place = usize::try_from(left.max(1)).unwrap_or(usize::MAX).min(keys.len());
+    Ok(place.checked_sub(1).map(|place| keys.swap_remove(place)))
+}
+
+/// Two values between which the first column of the border lies.
+struct KeyBand {
+    /// Fewer than `wanted` rows are below this value.
+    low: RangeEnd,
+    /// At least `wanted` rows are at or below this value.
+    high: RangeEnd,
+}
+
+/// The band in which the border of so many rows lies; none without enough bounds.
+fn band_of(pages: &[Page<'_>], wanted: u64) -> Option<KeyBand> {
+    let known = || pages.iter().filter_map(|page| Some((page, page.low.as_deref()?, page.high.as_deref()?)));
+    let open: u64 = pages.iter().filter(|page| page.low.is_none() || page.high.is_none()).map(Page::count).sum();
+    let mut lows: Vec<(&[u8], u64)> = known().map(|(page, low, _)| (low, page.count())).collect();
+    let mut highs: Vec<(&[u8], u64)> = known().map(|(page, _, high)| (high, page.count())).collect();
+    lows.sort_unstable();
+    highs.sort_unstable();
+    let reach = |ascending: &[(&[u8], u64)], from: u64| -> Option<RangeEnd> {
+        let mut sum = from;
+        ascending.iter().find_map(|(value, count)| {
+            sum += count;
+            (sum >= wanted).then(|| Box::from(*value))
+        })
+    };
+    Some(KeyBand { low: reach(&lows, open)?, high: reach(&highs, 0)? })
+}
+
+/// The pages of a run with rows that count. Without bounds of pages the whole run is one page.
+fn pages_of<'a>(of: &'a ActiveRun, key: &KeyColumns) -> Result<Vec<Page<'a>>> {
+    let active = of.active();
+    let whole = || vec![Page { of, rows: active.clone(), low: None, high: None }];
+    let bounds = match (&of.level.rows, key.names.first(), key.types.first()) {
+        (SortedRunRows::File(file), Some(name), Some(first)) => file.bounds(name, first),
+        _ => None,
+    };
+    let Some(bounds) = bounds.filter(|_| !active.is_empty()) else {
+        return Ok(if active.is_empty() { Vec::new() } else { whole() });
+    };
+    let (low, high) = (encoded(key, &bounds.low)?, encoded(key, &bounds.high)?);
+    let mut pages = Vec::with_capacity(bounds.rows.len());
+    for ((rows, low), high) in bounds.rows.into_iter().zip(low).zip(high) {
+        let mut page = RowSetBuilder::new(active.universe());
+        page.insert_range(rows);
+        let rows = active.and(&page.finish());
+        if !rows.is_empty() {
+            pages.push(Page { of, rows, low, high });
+        }
+    }
+    Ok(pages)
+}
+
+fn encoded(key: &KeyColumns, bounds: &ArrayRef) -> Result<Vec<Option<Box<[u8]>>>> {
+    let rows = key.encode_first(bounds)?;
+    let bound =
+        |(place, bytes): (usize, arrow::row::Row<'_>)| bounds.is_valid(place).then(|| Box::from(bytes.as_ref()));
+    Ok(rows.iter().enumerate().map(bound).collect())
+}
+
+/// The rows of a run that count and whose keys are at or below the border.
+pub(super) async fn rows_in_range(of: &ActiveRun, key: &KeyColumns, border: &[u8]) -> Result<RowSet> {
+    let active = of.active();
+    if !of.level.is_in_order(key) {
+        return rows_by_key(of, key, border).await;
+    }
+    let universe = active.universe();
+    let (mut low, mut high) = (0, universe);
+    while low < high {
+        let middle = low.midpoint(high);
+        if is_at_most(&of.level, key, middle, border).await? { low = middle + 1 } else { high = middle }
+    }
+    Ok(active.and(&RowSet::from_range(0..low, universe)))
+}
+
+async fn is_at_most(level: &SortedRun, key: &KeyColumns, row: u32, border: &[u8]) -> Result<bool> {
+    let rows = level.read(&key.schema(), &RowSet::from_rows(vec![row], level.row_count())).await?;
+    Ok(key.encode(&rows)?.iter().next().is_some_and(|bytes| bytes.as_ref() <= border))
+}
+
+async fn rows_by_key(of: &ActiveRun, key: &KeyColumns, border: &[u8]) -> Result<RowSet> {
+    let active = of.active();
+    let rows = of.level.read(&key.schema(), &active).await?;
+    let keys = key.encode(&rows)?;
+    let taken = keys.iter().zip(active.iter()).filter(|(bytes, _)| bytes.as_ref() <= border).map(|(_, row)| row);
+    Ok(RowSet::from_rows(taken.collect(), active.universe()))
+}

@@ -1,0 +1,84 @@
+//! Migrations whose process is gone: ended where they took effect, abandoned where they did not and cannot any more.
+
+use lakemark_format::ManifestUpdates;
+
+use crate::error::{Error, Result};
+use crate::rewrite::delta::{ApplicationTransaction, keep_out};
+use crate::snapshot::{BaseTable, Lineage, Snapshot, application};
+use crate::store::Store;
+use crate::store::transaction::{Edit, commit};
+use crate::updates::locks::MigrationLock;
+
+/// Ends a migration that took effect and was stopped before it was ended. Lets go of one that cannot take effect any more.
+pub(crate) async fn tidy_up(table: &BaseTable, store: &Store) -> Result<()> {
+    let base = Snapshot::pin_base(table).await?;
+    let pending = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref()?.migration.clone());
+    match pending {
+        Some(migration) if base.migration_done() => end_migration(store, migration.number, base.delta_version()).await,
+        Some(migration) if base.lineage == (Lineage::Same { folded: false }) => {
+            let number = migration.number;
+            match is_ruled_out(table, &base, number).await? {
+                true => commit(store, &Edit::AbandonMigration { number }).await.map(|_| ()),
+                // The migration took effect meanwhile.
+                false => Box::pin(tidy_up(table, store)).await,
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Ends a migration whose process is gone, or lets go of it where it has not taken effect. Nobody may come to make it again.
+pub(crate) async fn end_if_stopped(table: &BaseTable, store: &Store, updates: &ManifestUpdates) -> Result<()> {
+    let migration = updates.migration.as_ref();
+    let Some(number) = migration.map(|migration| migration.number) else { return Ok(()) };
+    let Some(_lock) = MigrationLock::try_take(store).await? else { return Ok(()) };
+    let base = Snapshot::pin_base(table).await?;
+    let updates = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref());
+    // A process that began the next migration meanwhile had ended this one first.
+    if updates.and_then(|updates| updates.migration.as_ref()).is_none_or(|migration| migration.number != number) {
+        return Ok(());
+    }
+    let edit = match base.delta_version().filter(|_| base.migration_done()) {
+        Some(version) => Edit::EndMigration { number, version },
+        None => match is_ruled_out(table, &base, number).await {
+            Ok(true) => Edit::AbandonMigration { number },
+            // The migration took effect meanwhile: the next one that looks ends it.
+            Ok(false) => return Ok(()),
+            Err(error) => {
+                tracing::warn!(number, %error, "a migration whose process is gone may still take effect; nobody lets go of it yet");
+                return Ok(());
+            }
+        },
+    };
+    commit(store, &edit).await.map(|_| ())
+}
+
+/// Ends a migration. `version` is one of the Delta table that has the migration; a folder's manifest has forgotten the slices already.
+pub(crate) async fn end_migration(store: &Store, number: u64, version: Option<u64>) -> Result<()> {
+    let Some(version) = version else { return Ok(()) };
+    commit(store, &Edit::EndMigration { number, version }).await.map(|_| ())
+}
+
+/// Whether a migration whose process is gone has not taken effect by this state, and cannot any more. The caller holds the lock of
+/// migrations.
+///
+/// # Errors
+/// Nobody can know: the migration may yet take effect.
+async fn is_ruled_out(table: &BaseTable, base: &Snapshot, migration: u64) -> Result<bool> {
+    let (Some(version), Some(manifest)) = (base.delta_version(), base.manifest.as_ref()) else { return Ok(true) };
+    if table.location.local.is_some() {
+        // A local file system has done every request, or never will.
+        return Ok(true);
+    }
+    let transaction = ApplicationTransaction {
+        id: application(manifest.store_id),
+        version: transaction_version(migration)?,
+        through: None,
+    };
+    keep_out(&table.location, version, &transaction).await
+}
+
+/// The number of a migration as the version of an application transaction.
+pub(crate) fn transaction_version(number: u64) -> Result<i64> {
+    i64::try_from(number).map_err(|_| Error::internal("too many migrations"))
+}

@@ -1,0 +1,38 @@
+//! The newest state of a table: its data files merged with what is buffered.
+
+use super::updatable::UpdatableTable;
+use crate::error::Result;
+use crate::snapshot::{Snapshot, retry_if_moved};
+use crate::updates::recovery::repair::{last_of_none, next_of_none};
+use crate::updates::view::context::{ManifestState, UpdateContext, UpdateScope};
+use crate::updates::view::view_cache::merged_view;
+
+/// Pins the newest state, also of a table that was opened at a version.
+pub(crate) async fn pin_newest(table: &UpdatableTable) -> Result<Snapshot> {
+    retry_if_moved(|| laid_over(table)).await
+}
+
+async fn laid_over(table: &UpdatableTable) -> Result<Snapshot> {
+    let mut snapshot = Snapshot::pin_base(&table.base).await?;
+    let (Some(manifest), Some(store)) = (snapshot.manifest.clone(), table.base.store.as_ref()) else {
+        return Ok(snapshot);
+    };
+    let Some(updates) = &manifest.updates else { return Ok(snapshot) };
+    if let Some(next) = next_of_none(&snapshot.lineage, &table.base, store, updates).await? {
+        snapshot.set_sequence(next.saturating_sub(1));
+        return Ok(snapshot);
+    }
+    if snapshot.lacks_key(updates)
+        && let Some(last) = last_of_none(store, updates).await?
+    {
+        // Nobody needs the key until something is changed.
+        snapshot.set_sequence(last);
+        return Ok(snapshot);
+    }
+    let state = ManifestState { number: manifest.number, migration_done: snapshot.migration_done() };
+    let files = &table.overlays.files;
+    let updated = UpdateContext::of(&mut snapshot, store, files, updates, state, UpdateScope::Log).await?;
+    let overlay = merged_view(&updated, &snapshot, &table.overlays).await?;
+    snapshot.apply_updates(&overlay.deleted, &overlay.buffered, overlay.next);
+    Ok(snapshot)
+}

@@ -1,0 +1,169 @@
+//! A turn of a writer: one at a time, under a lock of the operating system, which dies with its process.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use lakemark_format::{LogCommit, Manifest, ManifestUpdates};
+
+use crate::error::{Error, Result};
+use crate::snapshot::Snapshot;
+use crate::storage::disk;
+use crate::store::Store;
+use crate::updates::changes::change::{Transaction, WriteOptions, Written};
+use crate::updates::errors::{no_key, not_local, unwritable};
+use crate::updates::key::KeyColumns;
+use crate::updates::locks::WriterLock;
+use crate::updates::log::append::secure_last;
+use crate::updates::log::log_tail::{LastCall, LogTail};
+use crate::updates::parameters::Parameters;
+use crate::updates::publication::finish::finish_publication;
+use crate::updates::recovery::repair;
+use crate::updates::state::updatable::UpdatableTable;
+use crate::updates::view::context::{ManifestState, UpdateContext, UpdateScope};
+use crate::updates::view::merged_view::MergedView;
+use crate::updates::view::view_cache::merged_view;
+
+/// A turn of a writer.
+pub(crate) struct WriteTurn<'a> {
+    pub table: &'a Arc<UpdatableTable>,
+    pub store: &'a Arc<Store>,
+    /// The lock is held until the turn ends, and as long as a write that the turn began is under way.
+    pub(super) lock: Arc<WriterLock>,
+    pub manifest: Arc<Manifest>,
+    pub updates: ManifestUpdates,
+    pub parameters: Parameters,
+    pub(super) key: Arc<KeyColumns>,
+    /// The schema of changes.
+    pub(super) schema: SchemaRef,
+    /// The data files, without any buffered change.
+    pub base: Snapshot,
+    pub tail: LogTail,
+    /// Commits that are not on the disk yet.
+    pub(super) commits: Vec<LogCommit>,
+    /// The bytes of the commits' frame, if they go to a run without the log.
+    pub unlogged: u64,
+    /// The sequence number of the first of these commits.
+    pub(super) first: u64,
+    /// The log as it is on the disk.
+    pub(super) end: u64,
+    /// The state before these commits, where a check needed it.
+    before: Option<Arc<MergedView>>,
+}
+
+impl<'a> WriteTurn<'a> {
+    pub(crate) async fn begin(table: &'a Arc<UpdatableTable>) -> Result<WriteTurn<'a>> {
+        let store = table.base.writable_store()?;
+        if !store.is_local() {
+            return Err(not_local(store));
+        }
+        let lock = Arc::new(WriterLock::take(store).await?);
+        let mut base = Snapshot::pin_base(&table.base).await?;
+        if finish_publication(&table.base, &base).await? || repair::take_over_if_empty(&table.base, &base).await? {
+            base = Snapshot::pin_base(&table.base).await?;
+        }
+        let manifest = base.manifest.clone().ok_or_else(|| no_key(&table.base))?;
+        let updates = manifest.updates.clone().ok_or_else(|| no_key(&table.base))?;
+        let parameters = Parameters::of(&updates.options)?;
+        let state = ManifestState { number: manifest.number, migration_done: base.migration_done() };
+        let files = &table.overlays.files;
+        let updated = UpdateContext::of(&mut base, store, files, &updates, state, UpdateScope::Log).await?;
+        let mut tail = updated.log_tail(&base, &files.writer).await?;
+        let UpdateContext { key, schema, .. } = updated;
+        let (first, end) = (tail.next, tail.end);
+        take_over_log(store, &updates, &mut tail, &lock).await?;
+        Ok(Self {
+            table,
+            store,
+            lock,
+            manifest,
+            updates,
+            parameters,
+            key,
+            schema,
+            base,
+            tail,
+            commits: Vec::new(),
+            unlogged: 0,
+            first,
+            end,
+            before: None,
+        })
+    }
+
+    /// Whether less of the cache is full than this.
+    pub(crate) fn is_below(&self, share: Option<f64>) -> bool {
+        share.is_some_and(|share| (self.updates.run_bytes() as f64) < share * self.parameters.cache_bytes as f64)
+    }
+
+    pub(crate) fn updated(&self) -> UpdateContext<'_> {
+        UpdateContext {
+            store: self.store,
+            updates: &self.updates,
+            manifest: self.manifest.number,
+            migration_done: self.base.migration_done(),
+            key: Arc::clone(&self.key),
+            schema: Arc::clone(&self.schema),
+        }
+    }
+
+    /// Counts a call whose rows go straight to a run, beside the log; gives its sequence number.
+    pub(crate) fn add_call(&mut self, options: &WriteOptions, rows: u64, bytes: u64) -> Result<u64> {
+        let sequence = self.tail.next;
+        self.tail.called(&tag(options)?, sequence);
+        self.tail.rows += rows;
+        self.unlogged += bytes;
+        Ok(sequence)
+    }
+
+    /// What a call that was made before has written.
+    pub(crate) fn already_made(&self, options: &WriteOptions) -> Option<Written> {
+        let sequence = options.transaction.as_ref().and_then(|transaction| self.made(transaction))?;
+        Some(Written { sequence, rows: 0 })
+    }
+
+    /// The sequence number of a call that was made before.
+    fn made(&self, call: &Transaction) -> Option<u64> {
+        let in_log = self.tail.transactions.get(&call.application).copied();
+        let kept = || {
+            let found = self.updates.transactions.iter().find(|kept| kept.application == call.application);
+            found.map(|kept| LastCall { version: kept.version, sequence: kept.sequence })
+        };
+        in_log.or_else(kept).filter(|last| last.version >= call.version).map(|last| last.sequence)
+    }
+
+    /// The state on the disk.
+    pub(super) async fn before(&mut self) -> Result<Arc<MergedView>> {
+        if let Some(before) = &self.before {
+            return Ok(Arc::clone(before));
+        }
+        let before = merged_view(&self.updated(), &self.base, &self.table.overlays).await?;
+        self.before = Some(Arc::clone(&before));
+        Ok(before)
+    }
+}
+
+/// How the log has the name of a call.
+pub(super) fn tag(options: &WriteOptions) -> Result<String> {
+    Ok(options.transaction.as_ref().map(Transaction::tag).transpose()?.unwrap_or_default())
+}
+
+/// Makes sure of what the last writer left: the next frame goes behind it.
+async fn take_over_log(
+    store: &Store,
+    updates: &ManifestUpdates,
+    tail: &mut LogTail,
+    lock: &Arc<WriterLock>,
+) -> Result<()> {
+    if tail.own == tail.end && !tail.torn {
+        return Ok(());
+    }
+    let Some(path) = store.local_path(&updates.log.path) else { return Err(not_local(store)) };
+    let (lock, last) = (Arc::clone(lock), tail.last..tail.end);
+    let secured = disk::on_a_thread(move || {
+        let _lock = lock;
+        secure_last(&path, last)
+    });
+    secured.await.map_err(|error| Error::task(&error))?.map_err(|error| unwritable(store, error))?;
+    (tail.own, tail.torn) = (tail.end, false);
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! The merged view: what buffered changes do to a snapshot, by position.
+//!
+//! ```text
+//! data files      rows whose key is in a run are deleted, like those of a deletion vector      (law 3: before any filter)
+//! runs            rows that no newer run replaces, that are no delete, and that are complete
+//! memory          the same of the buffer; updates that had to be completed again
+//! ```
+//!
+//! Since everything is a position, reading needs no merge by key: scans read a run like a data file with deleted rows.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use lakemark_index::RowSet;
+
+use super::context::UpdateContext;
+use super::run_stack::{RunStack, StackedRun};
+use super::update_files::UpdateFiles;
+use crate::error::Result;
+use crate::snapshot::{BufferedRows, BufferedRun, DeletedPositions, OpenedRun, Snapshot};
+use crate::updates::changes::rows::as_table;
+use crate::updates::key::{KeyColumns, KeySet};
+use crate::updates::lookup::fetch::RowFile;
+use crate::updates::lookup::key_positions::{KeyPositions, positions_of_keys};
+use crate::updates::parameters::Parameters;
+use crate::updates::runs::active_run::ActiveRun;
+use crate::updates::runs::resolve_keys::{KeyResolver, memory_rows};
+use crate::updates::runs::sorted_run::{SortedRun, SortedRunRows, select_rows};
+
+/// Rows of a run that count.
+#[derive(Clone, Debug)]
+pub(crate) struct LiveRows {
+    pub run: Arc<SortedRun>,
+    pub rows: RowSet,
+}
+
+/// What buffered changes do to a snapshot.
+#[derive(Default)]
+pub(crate) struct MergedView {
+    /// The next sequence number: changes below it are in.
+    pub next: u64,
+    /// For each data file the rows that are deleted or replaced, if any are.
+    pub deleted: Vec<Option<DeletedPositions>>,
+    pub buffered: Arc<BufferedRows>,
+    /// Rows of each run that count, oldest run first.
+    pub live_rows: Vec<LiveRows>,
+}
+
+impl MergedView {
+    /// What runs come to, merged with the data files. `next` is the sequence number behind their changes.
+    pub(crate) async fn of(
+        ground: &KeyResolver<'_>,
+        levels: &[ActiveRun],
+        next: u64,
+        parameters: &Parameters,
+    ) -> Result<Self> {
+        Self::of_stack(ground, RunStack::of(ground, levels).await?, next, parameters).await
+    }
+
+    /// What a snapshot sees of the runs of a stack.
+    pub(crate) async fn of_stack(
+        ground: &KeyResolver<'_>,
+        stack: RunStack,
+        next: u64,
+        parameters: &Parameters,
+    ) -> Result<Self> {
+        let mut pending = BufferedRows {
+            memory_bytes: parameters.scan_bytes(),
+            row_group_bytes: parameters.row_group_bytes(),
+            ..BufferedRows::default()
+        };
+        for stacked in &stack.levels {
+            add_rows(ground, stacked, &mut pending).await?;
+        }
+        let live = stack.levels.into_iter().map(|laid| LiveRows { run: laid.level, rows: laid.rows }).collect();
+        Ok(Self { next, deleted: stack.shadow, buffered: Arc::new(pending), live_rows: live })
+    }
+    /// The place of one of the keys that is in the table already, if one is.
+    pub(crate) async fn present(&self, base: &Snapshot, key: &Arc<KeyColumns>, keys: &KeySet) -> Result<Option<u32>> {
+        let place = |rows: &RecordBatch| -> Result<Option<u32>> {
+            let first = key.encode(rows)?;
+            Ok(first.iter().next().and_then(|row| keys.position(row.as_ref())))
+        };
+        let schema = key.schema();
+        for LiveRows { run, rows } in &self.live_rows {
+            let found = run.rows_with(key, keys).await?.and(rows);
+            if !found.is_empty() {
+                return place(&run.read(&schema, &first_of(&found)).await?);
+            }
+        }
+        // Rows of updates that were completed again are in these batches only.
+        for batch in &self.buffered.batches {
+            let found = key.encode(batch)?.iter().find_map(|row| keys.position(row.as_ref()));
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        let files: Vec<usize> = (0..base.files().len()).collect();
+        for KeyPositions { file, rows, .. } in positions_of_keys(base, key, keys, &files).await? {
+            let Some(data_file) = base.files().get(file) else { continue };
+            let mut live = rows;
+            if let Some(deleted) = &data_file.deleted {
+                live = live.minus(deleted);
+            }
+            if let Some(Some(hidden)) = self.deleted.get(file) {
+                live = live.minus(&hidden.rows);
+            }
+            if !live.is_empty() {
+                let opened = RowFile::of(base, data_file).open().await?;
+                return place(&opened.collect(&schema, Some(&first_of(&live))).await?);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// What the runs come to, without what is in the log.
+pub(crate) async fn merged_view_of_runs(
+    updated: &UpdateContext<'_>,
+    base: &Snapshot,
+    files: &UpdateFiles,
+) -> Result<MergedView> {
+    let levels = updated.active_runs(base, files).await?;
+    let ground = KeyResolver { base, key: &updated.key, schema: &updated.schema };
+    let parameters = Parameters::of(&updated.updates.options)?;
+    MergedView::of(&ground, &levels, updated.updates.log.first_sequence, &parameters).await
+}
+
+/// Adds the rows of a run that count. Also adds those of its updates whose row is now in a data file that was not there when they were
+/// completed.
+async fn add_rows(ground: &KeyResolver<'_>, stacked: &StackedRun, pending: &mut BufferedRows) -> Result<()> {
+    let StackedRun { level, rows, incomplete: open } = stacked;
+    let table = ground.base.schema();
+    match &level.rows {
+        SortedRunRows::Memory(batch) if !rows.is_empty() => {
+            for part in parts(batch, rows)? {
+                pending.batches.push(as_table(&part, &table)?);
+            }
+        }
+        SortedRunRows::File(file) if !rows.is_empty() => {
+            let (meta, row_groups, rows) = (file.meta().clone(), file.row_groups.clone(), rows.clone());
+            let (keys, run) = (level.pages(ground.key), OpenedRun::new(Arc::clone(level)));
+            pending.files.push(BufferedRun { meta, row_groups, rows, keys, run });
+        }
+        SortedRunRows::Memory(_) | SortedRunRows::File(_) | SortedRunRows::None => {}
+    }
+    if open.is_empty() || memory_rows(level).is_some() {
+        return Ok(());
+    }
+    let completed = ground.complete(&level.read(ground.schema, open).await?).await?;
+    let found: Vec<u32> = completed.sources.into_values().flatten().collect();
+    if !found.is_empty() {
+        let found = RowSet::from_rows(found, open.len());
+        pending.batches.push(as_table(&select_rows(&completed.rows, &found)?, &table)?);
+    }
+    Ok(())
+}
+
+/// The rows of a batch at these positions, without a copy where they are few ranges.
+fn parts(batch: &RecordBatch, rows: &RowSet) -> Result<Vec<RecordBatch>> {
+    const MOST: usize = 8;
+    let ranges: Vec<_> = rows.iter_ranges().take(MOST + 1).collect();
+    if ranges.len() > MOST {
+        return Ok(vec![select_rows(batch, rows)?]);
+    }
+    Ok(ranges.into_iter().map(|range| batch.slice(range.start as usize, (range.end - range.start) as usize)).collect())
+}
+
+/// The first row of a set.
+fn first_of(rows: &RowSet) -> RowSet {
+    RowSet::from_rows(rows.iter().take(1).collect(), rows.universe())
+}

@@ -1,0 +1,84 @@
+//! Runs merged with the data files and with each other, oldest first.
+//!
+//! Adding a run only takes rows away from those below it. So what is below is merged once (runs, and most of the buffer), since it changes
+//! together. The few changes that came later are merged with the result.
+
+use std::sync::Arc;
+
+use lakemark_index::RowSet;
+
+use crate::error::Result;
+use crate::snapshot::DeletedPositions;
+use crate::updates::runs::active_run::ActiveRun;
+use crate::updates::runs::hits::hits_of;
+use crate::updates::runs::resolve_keys::{KeyResolver, memory_rows};
+use crate::updates::runs::sorted_run::SortedRun;
+
+/// A run that was added.
+#[derive(Clone)]
+pub(crate) struct StackedRun {
+    pub level: Arc<SortedRun>,
+    /// Its rows that count.
+    pub rows: RowSet,
+    /// Its updates of some columns that no data file has completed.
+    pub incomplete: RowSet,
+}
+
+/// Runs merged with data files.
+#[derive(Clone)]
+pub(crate) struct RunStack {
+    /// For each data file the rows that are deleted or replaced, if any are.
+    pub shadow: Vec<Option<DeletedPositions>>,
+    pub levels: Vec<StackedRun>,
+}
+
+impl RunStack {
+    /// Data files alone.
+    fn new(ground: &KeyResolver<'_>) -> Self {
+        Self { shadow: vec![None; ground.base.files().len()], levels: Vec::new() }
+    }
+
+    /// Data files with these runs above each other, the oldest first.
+    pub(crate) async fn of(ground: &KeyResolver<'_>, levels: &[ActiveRun]) -> Result<Self> {
+        let mut stack = Self::new(ground);
+        for level in levels {
+            stack.add(ground, level).await?;
+        }
+        Ok(stack)
+    }
+    /// Adds a run above all others.
+    pub(crate) async fn add(&mut self, ground: &KeyResolver<'_>, stacked: &ActiveRun) -> Result<()> {
+        for below in &mut self.levels {
+            let replaced = stacked.replaced_in(&below.level, ground.key).await?;
+            if !replaced.is_empty() {
+                (below.rows, below.incomplete) = (below.rows.minus(&replaced), below.incomplete.minus(&replaced));
+            }
+        }
+        let ActiveRun { level, migrated } = stacked;
+        let mut completed = RowSet::empty(level.row_count());
+        // The buffer was completed from these very files; runs were when they were made.
+        let is_fresh = memory_rows(level).is_some();
+        for (file, hits) in hits_of(ground, stacked).await?.into_iter().enumerate() {
+            let Some(hits) = hits else { continue };
+            // A row that somebody deleted since completes nothing. Updates that this file completed are completed anew, if they still can
+            // be.
+            let deleted = ground.base.files().get(file).and_then(|file| file.deleted.as_ref());
+            if is_fresh || deleted.is_none_or(|deleted| deleted.and(&hits.deleted).is_empty()) {
+                completed = completed.or(&hits.completed);
+            }
+            if hits.deleted.is_empty() {
+                continue;
+            }
+            if let Some(slot) = self.shadow.get_mut(file) {
+                *slot = Some(match slot.take() {
+                    None => DeletedPositions { row_groups: hits.row_groups.clone(), rows: Arc::clone(&hits.deleted) },
+                    Some(hidden) => DeletedPositions { rows: Arc::new(hidden.rows.or(&hits.deleted)), ..hidden },
+                });
+            }
+        }
+        let rows = level.complete.or(&completed).minus(migrated);
+        let open = level.partial.minus(&completed).minus(migrated);
+        self.levels.push(StackedRun { level: Arc::clone(level), rows, incomplete: open });
+        Ok(())
+    }
+}

@@ -1,0 +1,181 @@
+//! Merged views that are remembered. A snapshot after a change merges the changes that came since with what was merged before.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::datatypes::SchemaRef;
+use lakemark_index::RowSet;
+
+use super::context::{UpdateContext, stored_names};
+use super::merged_view::MergedView;
+use super::run_stack::RunStack;
+use super::update_files::UpdateFiles;
+use crate::error::Result;
+use crate::files::file_version::FileVersion;
+use crate::snapshot::{DataFile, Snapshot};
+use crate::updates::log::log_tail::LogTail;
+use crate::updates::parameters::Parameters;
+use crate::updates::runs::active_run::ActiveRun;
+use crate::updates::runs::resolve_keys::{KeyResolver, ResolvedBuffer};
+
+/// The least number of keys with which a buffer is resolved as a whole again.
+const FRESH_KEYS: usize = 256;
+
+/// What a merged view was made of.
+#[derive(Clone, PartialEq)]
+struct ViewKey {
+    manifest: u64,
+    log: [u8; 16],
+    end: u64,
+    folded: bool,
+    schema: SchemaRef,
+    /// The fingerprint of the names that the schema's columns have in files and runs.
+    names: u64,
+    files: Vec<ViewedFile>,
+}
+
+/// A data file that a merged view was made for.
+#[derive(Clone, PartialEq)]
+struct ViewedFile {
+    version: FileVersion,
+    /// Rows that its deletion vector deletes.
+    deleted: Option<Arc<RowSet>>,
+}
+
+/// A merged view that is remembered.
+struct KnownView {
+    /// What the view was made of.
+    of: ViewKey,
+    view: Arc<MergedView>,
+}
+
+/// What a table remembers of its buffered changes.
+#[derive(Default)]
+pub(crate) struct MergedViewCache {
+    /// Runs and log, as they were read last.
+    pub files: UpdateFiles,
+    last: Mutex<Option<KnownView>>,
+    lower: Mutex<Option<Arc<BaseView>>>,
+}
+
+impl std::fmt::Debug for MergedViewCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OverlayCache").finish_non_exhaustive()
+    }
+}
+
+/// The runs, and the buffer as it was. Changes that come later are merged with them.
+struct BaseView {
+    /// What the base was made of, but for the log's end.
+    of: ViewKey,
+    /// The sequence number of the first change that is not in.
+    next: u64,
+    /// Keys of the buffer.
+    buffered: usize,
+    levels: Vec<ActiveRun>,
+    stack: RunStack,
+    /// The changes that came since.
+    fresh: Mutex<Option<FreshChanges>>,
+}
+
+/// Changes that were resolved above the others.
+#[derive(Clone)]
+struct FreshChanges {
+    /// The sequence number of the first change that is not in.
+    next: u64,
+    buffer: ResolvedBuffer,
+}
+
+impl BaseView {
+    /// Whether the tail has the changes since then apart, and they are few beside those that are in. The buffer is resolved as a whole each
+    /// time that it has grown by a part. So all of that costs a few times what it costs once.
+    fn takes(&self, tail: &LogTail) -> bool {
+        tail.since(self.next).is_some_and(|fresh| fresh.len() <= FRESH_KEYS.max(self.buffered / 4))
+    }
+}
+
+/// What the buffered changes come to, for these data files.
+pub(crate) async fn merged_view(
+    updated: &UpdateContext<'_>,
+    base: &Snapshot,
+    cache: &MergedViewCache,
+) -> Result<Arc<MergedView>> {
+    let tail = updated.log_tail(base, &cache.files.reader).await?;
+    cache.files.reader.put(tail.clone());
+    let made = ViewKey {
+        manifest: updated.manifest,
+        log: tail.log,
+        end: tail.end,
+        folded: updated.migration_done,
+        schema: Arc::clone(&updated.schema),
+        names: stored_names(base),
+        files: base.files().iter().map(viewed).collect(),
+    };
+    if let Some(known) = &*cache.last.lock().unwrap_or_else(PoisonError::into_inner)
+        && known.of == made
+    {
+        return Ok(Arc::clone(&known.view));
+    }
+    cache.files.runs.retain(&updated.updates.runs);
+    let ground = KeyResolver { base, key: &updated.key, schema: &updated.schema };
+    let below = lower(updated, &ground, cache, &made, &tail).await?;
+    let stack = upper(&ground, &below, &tail).await?;
+    let parameters = Parameters::of(&updated.updates.options)?;
+    let overlay = Arc::new(MergedView::of_stack(&ground, stack, tail.next, &parameters).await?);
+    let known = KnownView { of: made, view: Arc::clone(&overlay) };
+    *cache.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
+    Ok(overlay)
+}
+
+/// The runs and most of the buffer, merged once for a manifest, the files and that part of the log.
+async fn lower(
+    updated: &UpdateContext<'_>,
+    ground: &KeyResolver<'_>,
+    cache: &MergedViewCache,
+    made: &ViewKey,
+    tail: &LogTail,
+) -> Result<Arc<BaseView>> {
+    let of = ViewKey { end: 0, ..made.clone() };
+    let known = cache.lower.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if let Some(known) = known.filter(|known| known.of == of && known.takes(tail)) {
+        return Ok(known);
+    }
+    let mut levels = updated.active_runs(ground.base, &cache.files).await?;
+    let mut buffered = 0;
+    if tail.changes.len() > 0 {
+        let level = Arc::new(ground.resolve_keys(tail.log, tail.changes.finish()?, &levels).await?);
+        buffered = tail.changes.len();
+        levels.push(ActiveRun { migrated: RowSet::empty(level.row_count()), level });
+    }
+    let stack = RunStack::of(ground, &levels).await?;
+    let lower = Arc::new(BaseView { of, next: tail.next, buffered, levels, stack, fresh: Mutex::default() });
+    *cache.lower.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&lower));
+    cache.files.reader.split(tail);
+    Ok(lower)
+}
+
+/// The changes that came since, merged with the others.
+async fn upper(ground: &KeyResolver<'_>, lower: &BaseView, tail: &LogTail) -> Result<RunStack> {
+    let mut stack = lower.stack.clone();
+    let Some(fresh) = tail.since(lower.next).filter(|fresh| fresh.len() > 0) else { return Ok(stack) };
+    // A run of its own, since the one below has the id of the log.
+    let id = tail.log.map(|byte| !byte);
+    let before = lower.fresh.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    // Other readers may have read further.
+    let level = match before.filter(|before| before.next <= tail.next) {
+        Some(FreshChanges { buffer, .. }) => {
+            ground.resolve_incrementally(&buffer, id, fresh.finish()?, &lower.levels).await?
+        }
+        None => ground.resolve_keys(id, fresh.finish()?, &lower.levels).await?,
+    };
+    let settled = ResolvedBuffer::new(Arc::new(level), ground.key)?;
+    let migrated = RowSet::empty(settled.level.row_count());
+    stack.add(ground, &ActiveRun { level: Arc::clone(&settled.level), migrated }).await?;
+    let settled = FreshChanges { next: tail.next, buffer: settled };
+    *lower.fresh.lock().unwrap_or_else(PoisonError::into_inner) = Some(settled);
+    Ok(stack)
+}
+
+/// A data file as a merged view was made for it.
+fn viewed(file: &DataFile) -> ViewedFile {
+    ViewedFile { version: file.version(), deleted: file.deleted.clone() }
+}
