@@ -78,6 +78,7 @@ impl<'a> UpdateContext<'a> {
         let ManifestState { number: manifest, migration_done } = state;
         Ok(Self { store, updates, manifest, migration_done, key, schema: change_schema(&table) })
     }
+
     /// The log, read up to its end: on from what the slot has. The slot is empty then.
     pub(crate) async fn log_tail(&self, base: &Snapshot, slot: &LogTailSlot) -> Result<LogTail> {
         let known = slot.take();
@@ -95,6 +96,7 @@ impl<'a> UpdateContext<'a> {
         .await
         .map_err(|error| Error::task(&error))?
     }
+
     /// The runs, oldest first.
     pub(crate) async fn active_runs(&self, base: &Snapshot, files: &UpdateFiles) -> Result<Vec<ActiveRun>> {
         let mut levels = Vec::with_capacity(self.updates.runs.len());

@@ -75,6 +75,7 @@ impl MergedView {
         let live = stack.levels.into_iter().map(|laid| LiveRows { run: laid.level, rows: laid.rows }).collect();
         Ok(Self { next, deleted: stack.shadow, buffered: Arc::new(pending), live_rows: live })
     }
+
     /// The place of one of the keys that is in the table already, if one is.
     pub(crate) async fn present(&self, base: &Snapshot, key: &Arc<KeyColumns>, keys: &KeySet) -> Result<Option<u32>> {
         let place = |rows: &RecordBatch| -> Result<Option<u32>> {

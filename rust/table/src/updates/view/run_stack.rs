@@ -46,6 +46,7 @@ impl RunStack {
         }
         Ok(stack)
     }
+
     /// Adds a run above all others.
     pub(crate) async fn add(&mut self, ground: &KeyResolver<'_>, stacked: &ActiveRun) -> Result<()> {
         for below in &mut self.levels {
