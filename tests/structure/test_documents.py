@@ -1,7 +1,7 @@
 """Documents name files and folders that are there.
 
 A path in backticks is looked at if it begins with a top folder, or ends as a source or a document does.
-It may leave out folders in front: `updates/merge.rs` is the one of `rust/table/src`.
+It may leave out folders in front: `turn/merge.rs` is the one of `rust/table/src/updates`.
 What stands for many is written with `*`, `…`, `...` or a word in capitals (`rules/NAME.rs`), and has to be found, too.
 """
 
