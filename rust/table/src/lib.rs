@@ -61,7 +61,9 @@ pub use storage::local::of_listed;
 pub use storage::location::StoreLayer;
 pub use table::Table;
 pub use table_format::TableFormat;
-pub use updates::{Change, Parameters, RepairAction, StagedRows, Staging, Transaction, WriteOptions, Written};
+pub use updates::{
+    Change, Parameters, RepairAction, StagedRows, Staging, Transaction, UpdateOption, WriteOptions, Written,
+};
 pub use values::conform::{conform, item_of, unknown_field};
 pub use values::exact::{LossyCast, cast_exactly, cast_rounded};
 pub use values::fields::{field_of, null_within};

@@ -48,7 +48,7 @@ mod view;
 mod writing;
 
 pub use changes::change::{Change, Transaction, WriteOptions, Written};
-pub use parameters::Parameters;
+pub use parameters::{Parameters, UpdateOption};
 pub use recovery::repair::RepairAction;
 pub use writing::staged_rows::StagedRows;
 pub use writing::staging::Staging;

@@ -7,16 +7,13 @@ use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
 use datafusion::error::Result as EngineResult;
 use datafusion::logical_expr::CreateExternalTable;
-use lakemark_table::{BuildOptions, Error, ErrorKind, Result, Table, TableOptions};
+use lakemark_table::{BuildOptions, Error, ErrorKind, Result, Table, TableOptions, UpdateOption};
 
 use crate::error::to_engine;
 use crate::plan::provider::LakemarkTable;
 
 /// The word after `STORED AS`.
 pub(crate) const FORMAT: &str = "LAKEMARK";
-
-/// What may stand beside `key`.
-const UPDATE_OPTIONS: [&str; 4] = ["cache_bytes", "page_bytes", "alpha", "migration_threshold"];
 
 /// Opens tables for `CREATE EXTERNAL TABLE … STORED AS LAKEMARK LOCATION '…'`.
 ///
@@ -94,7 +91,7 @@ fn table_options(given: &HashMap<String, String>) -> Result<Options> {
             })?);
         } else if name == "key" {
             key.columns = value.split(',').map(|column| column.trim().to_owned()).collect();
-        } else if UPDATE_OPTIONS.contains(&name) {
+        } else if UpdateOption::from_name(name).is_some() {
             key.options.insert(name.to_owned(), value.clone());
         } else if let Some(storage) = name.strip_prefix("storage.") {
             opening.storage_options.insert(storage.to_owned(), value.clone());
@@ -102,7 +99,7 @@ fn table_options(given: &HashMap<String, String>) -> Result<Options> {
             return Err(invalid(format!(
                 "unknown option {given:?}; a Lakemark table takes 'lakemark.store', 'lakemark.storage.<key>', 'version', 'key' and, \
                  beside that, {}",
-                UPDATE_OPTIONS.map(|name| format!("'{name}'")).join(", ")
+                UpdateOption::ALL.map(|option| format!("'{}'", option.name())).join(", ")
             )));
         }
     }

@@ -25,8 +25,41 @@ const GROUPS_IN_MEMORY: u64 = 8;
 const MEMORIES_OF_PART: u64 = 8;
 /// A row group below these bytes costs more to open than to read.
 const LEAST_GROUP_BYTES: u64 = 64 << 10;
-/// The names of the options.
-pub(crate) const OPTIONS: [&str; 4] = ["cache_bytes", "page_bytes", "alpha", "migration_threshold"];
+
+/// An option of updates, which users give beside a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum UpdateOption {
+    /// [`Parameters::cache_bytes`].
+    CacheBytes,
+    /// [`Parameters::page_bytes`].
+    PageBytes,
+    /// [`Parameters::alpha`].
+    Alpha,
+    /// [`Parameters::migration_threshold`].
+    MigrationThreshold,
+}
+
+impl UpdateOption {
+    /// All options.
+    pub const ALL: [Self; 4] = [Self::CacheBytes, Self::PageBytes, Self::Alpha, Self::MigrationThreshold];
+
+    /// The name that users and manifests have for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CacheBytes => "cache_bytes",
+            Self::PageBytes => "page_bytes",
+            Self::Alpha => "alpha",
+            Self::MigrationThreshold => "migration_threshold",
+        }
+    }
+
+    /// The option of a name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|option| option.name() == name)
+    }
+}
 
 /// The parameters of MaSM-αM.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,26 +83,32 @@ pub struct Parameters {
 impl Parameters {
     /// The parameters that these options set.
     pub(crate) fn of(options: &[(String, String)]) -> Result<Self> {
-        let options: BTreeMap<&str, &str> =
-            options.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        if let Some(unknown) = options.keys().find(|name| !OPTIONS.contains(name)) {
-            let known = OPTIONS.join(", ");
-            return Err(Error::invalid(format!("there is no option {unknown} of updates; there are {known}")));
+        // By name, so that of several unknown options the message names the same one each time.
+        let named: BTreeMap<&str, &str> = options.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let mut options = BTreeMap::new();
+        for (name, value) in named {
+            let option = UpdateOption::from_name(name).ok_or_else(|| {
+                let known = UpdateOption::ALL.map(UpdateOption::name).join(", ");
+                Error::invalid(format!("there is no option {name} of updates; there are {known}"))
+            })?;
+            options.insert(option, value);
         }
-        let bytes = |name: &str, default: u64| match options.get(name) {
+        let bytes = |option: UpdateOption, default: u64| match options.get(&option) {
             None => Ok(default),
             Some(text) => text.parse().map_err(|_| {
+                let name = option.name();
                 Error::invalid(format!("the option {name} is a number of bytes, such as {default}, not {text:?}"))
             }),
         };
-        let alpha = match options.get("alpha") {
+        let alpha = match options.get(&UpdateOption::Alpha) {
             None => ALPHA,
             Some(text) => text
                 .parse()
                 .map_err(|_| Error::invalid(format!("the option alpha is a number, such as {ALPHA}, not {text:?}")))?,
         };
-        let migration_threshold = options.get("migration_threshold").map(|text| share(text)).transpose()?;
-        let sizes = Self::new(bytes("cache_bytes", CACHE_BYTES)?, bytes("page_bytes", PAGE_BYTES)?, alpha)?;
+        let migration_threshold = options.get(&UpdateOption::MigrationThreshold).map(|text| share(text)).transpose()?;
+        let cache_bytes = bytes(UpdateOption::CacheBytes, CACHE_BYTES)?;
+        let sizes = Self::new(cache_bytes, bytes(UpdateOption::PageBytes, PAGE_BYTES)?, alpha)?;
         Ok(Self { migration_threshold, ..sizes })
     }
 
