@@ -76,31 +76,63 @@ struct KeyOption {
     options: BTreeMap<String, String>,
 }
 
-fn table_options(given: &HashMap<String, String>) -> Result<Options> {
-    let Options { mut opening, mut key } = Options::default();
-    for (given, value) in given {
+/// An option of `CREATE EXTERNAL TABLE`, by what it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TableOption<'a> {
+    /// The place of the store.
+    Store,
+    /// The version that is read.
+    Version,
+    /// The columns that tell rows apart.
+    Key,
+    /// What may stand beside `key`.
+    Update(UpdateOption),
+    /// An option of the object store, by the object store's name for it.
+    Storage(&'a str),
+}
+
+impl<'a> TableOption<'a> {
+    /// The option of a name as it was written, or as DataFusion hands it over.
+    fn from_name(given: &'a str) -> Option<Self> {
         // DataFusion puts `format.` before a name without a namespace.
         let name = given.strip_prefix("format.").unwrap_or(given);
         let name = name.strip_prefix("lakemark.").unwrap_or(name);
-        if name == "store" {
-            opening.store = Some(value.clone());
-        } else if name == "version" {
-            let number = value.trim().parse();
-            opening.version = Some(number.map_err(|_| {
-                invalid(format!("the option 'version' is {value:?}; give the number of a version, as in '12'"))
-            })?);
-        } else if name == "key" {
-            key.columns = value.split(',').map(|column| column.trim().to_owned()).collect();
-        } else if UpdateOption::from_name(name).is_some() {
-            key.options.insert(name.to_owned(), value.clone());
-        } else if let Some(storage) = name.strip_prefix("storage.") {
-            opening.storage_options.insert(storage.to_owned(), value.clone());
-        } else {
-            return Err(invalid(format!(
+        match name {
+            "store" => Some(Self::Store),
+            "version" => Some(Self::Version),
+            "key" => Some(Self::Key),
+            _ => UpdateOption::from_name(name)
+                .map(Self::Update)
+                .or_else(|| name.strip_prefix("storage.").map(Self::Storage)),
+        }
+    }
+}
+
+fn table_options(given: &HashMap<String, String>) -> Result<Options> {
+    let Options { mut opening, mut key } = Options::default();
+    for (given, value) in given {
+        let option = TableOption::from_name(given).ok_or_else(|| {
+            invalid(format!(
                 "unknown option {given:?}; a Lakemark table takes 'lakemark.store', 'lakemark.storage.<key>', 'version', 'key' and, \
                  beside that, {}",
                 UpdateOption::ALL.map(|option| format!("'{}'", option.name())).join(", ")
-            )));
+            ))
+        })?;
+        match option {
+            TableOption::Store => opening.store = Some(value.clone()),
+            TableOption::Version => {
+                let number = value.trim().parse();
+                opening.version = Some(number.map_err(|_| {
+                    invalid(format!("the option 'version' is {value:?}; give the number of a version, as in '12'"))
+                })?);
+            }
+            TableOption::Key => key.columns = value.split(',').map(|column| column.trim().to_owned()).collect(),
+            TableOption::Update(option) => {
+                key.options.insert(option.name().to_owned(), value.clone());
+            }
+            TableOption::Storage(name) => {
+                opening.storage_options.insert(name.to_owned(), value.clone());
+            }
         }
     }
     if key.columns.is_empty()
