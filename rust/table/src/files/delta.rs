@@ -2,6 +2,7 @@
 
 mod log;
 mod newest;
+mod writer_feature;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,6 +30,7 @@ use crate::storage::location::Location;
 
 pub(crate) use self::log::DeltaLog;
 pub(crate) use self::newest::NewestState;
+pub(crate) use self::writer_feature::WriterFeature;
 
 /// Deletion vectors that a table remembers.
 const CACHE_ENTRIES: usize = 10_000;
@@ -191,15 +193,15 @@ impl DeltaState {
         self.state.protocol().min_writer_version()
     }
 
-    /// The features that writers need, by the names of the protocol; older versions do not list them.
-    pub(crate) fn writer_features(&self) -> Vec<String> {
+    /// The features that writers need; older versions of the protocol do not list them.
+    pub(crate) fn writer_features(&self) -> Vec<WriterFeature> {
         let features = self.state.protocol().writer_features().unwrap_or_default();
-        features.iter().map(ToString::to_string).collect()
+        features.iter().map(|feature| WriterFeature::of(&feature.to_string())).collect()
     }
 
     /// Whether the table may have columns that it is clustered by.
     pub(crate) fn is_clustered(&self) -> bool {
-        self.writer_features().iter().any(|feature| feature == "clustering")
+        self.writer_features().contains(&WriterFeature::Clustering)
     }
 
     /// The table's properties.

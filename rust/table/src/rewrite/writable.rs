@@ -3,33 +3,10 @@
 use arrow::datatypes::{DataType, Field};
 
 use crate::error::{Error, Result};
-use crate::files::delta::DeltaState;
+use crate::files::delta::{DeltaState, WriterFeature};
 
 /// The newest version of the protocol that is known.
 const WRITER_VERSION: i32 = 7;
-
-/// Features that demand nothing of a commit, or only in tables that use them. The properties and columns below show whether a table uses
-/// them.
-const KNOWN_FEATURES: [&str; 17] = [
-    "appendOnly",
-    "invariants",
-    "checkConstraints",
-    "changeDataFeed",
-    "generatedColumns",
-    "identityColumns",
-    "allowColumnDefaults",
-    "columnMapping",
-    "deletionVectors",
-    "timestampNtz",
-    "timestampWithoutTimezone",
-    "domainMetadata",
-    // New files of such a table have statistics of every flat column, so those that it is clustered by, too.
-    "clustering",
-    "v2Checkpoint",
-    "vacuumProtocolCheck",
-    "checkpointProtection",
-    "autoOptimize",
-];
 
 /// Properties that demand more where they are true.
 const SWITCHES: [(&str, &str); 5] = [
@@ -54,7 +31,7 @@ pub(crate) fn check_writable(state: &DeltaState) -> Result<()> {
     if state.writer_version() > WRITER_VERSION {
         return refuse(format!("its writers need version {} of the protocol", state.writer_version()));
     }
-    if let Some(feature) = state.writer_features().into_iter().find(|name| !KNOWN_FEATURES.contains(&name.as_str())) {
+    if let Some(feature) = state.writer_features().iter().find_map(unwritable) {
         return refuse(format!("it has the feature {feature}, which this release does not know how to write"));
     }
     let has_structs =
@@ -74,6 +51,15 @@ pub(crate) fn check_writable(state: &DeltaState) -> Result<()> {
     match state.logged_schema.fields().iter().find_map(|field| feature_of(field)) {
         Some(ColumnFeature { column, what }) => refuse(format!("its column {column} {what}")),
         None => Ok(()),
+    }
+}
+
+/// The name of a feature that demands what our commits do not do. The others demand nothing of a commit, or only in tables that use them,
+/// which the properties and columns show. New files have statistics of every flat column, so those of a clustered table have them, too.
+fn unwritable(feature: &WriterFeature) -> Option<&str> {
+    match feature {
+        WriterFeature::Unknown(name) => Some(name),
+        _ => None,
     }
 }
 
