@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lakemark_table::advise::{Advice, Proposal};
-use lakemark_table::{CancelFlag, IndexKind, IndexSpec, Report, Table};
+use lakemark_table::{CancelFlag, IndexKind, IndexOption, IndexSpec, Report, Table};
 
 use crate::args::{AdviseArgs, TextFormat};
 use crate::failure::Failure;
@@ -69,7 +69,8 @@ async fn apply(
     for proposal in proposals {
         // Other kinds have the one encoding of theirs.
         let is_bitmap = proposal.kind == IndexKind::Bitmap;
-        let encoding = is_bitmap.then(|| ("encoding".to_owned(), proposal.encoding.name().to_owned()));
+        let encoding =
+            is_bitmap.then(|| (IndexOption::Encoding.name().to_owned(), proposal.encoding.name().to_owned()));
         let spec = IndexSpec {
             columns: vec![proposal.column.clone()],
             kind: Some(proposal.kind),

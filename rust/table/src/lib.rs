@@ -59,6 +59,7 @@ pub use storage::disk::{faults, gate};
 pub use storage::file_time::is_young;
 pub use storage::local::of_listed;
 pub use storage::location::StoreLayer;
+pub use store::kind::IndexOption;
 pub use table::Table;
 pub use table_format::TableFormat;
 pub use updates::{

@@ -31,6 +31,7 @@ pub struct IndexSpec {
     pub columns: Vec<String>,
     /// None means `auto`, which chooses kind and encoding unless the options name an encoding.
     pub kind: Option<IndexKind>,
+    /// Values by the names of [`IndexOption`](crate::IndexOption).
     /// Of the kind `bitmap`: `encoding` (the names of [`lakemark_format::Encoding::BITMAP`], `equality` if none is given), `precision`
     /// (digits or a unit of the calendar, for the encoding `binned`). Of the kinds `bloom_tree` and `summary`: `fpp` (how often a filter
     /// may have a key that is not there, 1e-15 to below 1; 0.05 zones read in vain by a search if none is given), `zone_rows` (rows that

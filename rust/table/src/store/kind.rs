@@ -9,21 +9,68 @@ use lakemark_index::{Precision, PrecisionError};
 use crate::error::{Error, Result};
 use crate::index_kind::IndexKind;
 
-/// The option that names the encoding.
-const ENCODING: &str = "encoding";
-/// The option that says where the encoding `binned` cuts.
-const PRECISION: &str = "precision";
-/// The option that says how many data files share a segment.
-pub(crate) const FILES_PER_SEGMENT: &str = "files_per_segment";
-/// The option that says how often a filter may have a key that is not there.
-const FPP: &str = "fpp";
-/// The option that says how many rows share a filter.
-const ZONE_ROWS: &str = "zone_rows";
 /// Rows of a page, as Parquet writers cut them by default. A zone is no page of the indexed column. The pages that it saves are those of
 /// the columns that are read, and these are cut elsewhere.
 const PAGE_ROWS: u32 = 20_000;
 /// Rows of a zone of a summary: a row group of usual writers, or a part of a large one.
 const SUMMARY_ROWS: u32 = 65_536;
+
+/// An option of an index, which users give when they declare it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexOption {
+    /// The encoding.
+    Encoding,
+    /// Where the encoding `binned` cuts.
+    Precision,
+    /// How many data files share a segment.
+    FilesPerSegment,
+    /// How often a filter may have a key that is not there.
+    Fpp,
+    /// How many rows share a filter.
+    ZoneRows,
+}
+
+impl IndexOption {
+    /// All options.
+    pub const ALL: [Self; 5] = [Self::Encoding, Self::Precision, Self::FilesPerSegment, Self::Fpp, Self::ZoneRows];
+
+    /// The name in statements, options and manifests.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Encoding => "encoding",
+            Self::Precision => "precision",
+            Self::FilesPerSegment => "files_per_segment",
+            Self::Fpp => "fpp",
+            Self::ZoneRows => "zone_rows",
+        }
+    }
+
+    /// The option of a name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|option| option.name() == name)
+    }
+
+    /// Checks a value as far as it can be without the column.
+    fn check(self, value: &str) -> Result<()> {
+        let (fits, text) = match self {
+            Self::Encoding | Self::Precision => return Ok(()),
+            Self::FilesPerSegment => (
+                value.parse::<u32>().is_ok_and(|files| (1..=4096).contains(&files)),
+                "it must be a number from 1 to 4096",
+            ),
+            Self::Fpp => (
+                value.parse::<f64>().is_ok_and(|fpp| (1e-15..1.0).contains(&fpp)),
+                "it must be a probability from 1e-15 to below 1, such as 0.01",
+            ),
+            Self::ZoneRows => {
+                (value.parse::<u32>().is_ok_and(|rows| rows > 0), "it must be a number of rows, 1 or more")
+            }
+        };
+        if fits { Ok(()) } else { Err(Error::invalid(format!("{} is {value}, {text}", self.name()))) }
+    }
+}
 
 /// Options that an index can have.
 #[derive(Debug)]
@@ -59,38 +106,27 @@ impl IndexKind {
         }
     }
 
-    fn options(self) -> &'static [&'static str] {
+    fn options(self) -> &'static [IndexOption] {
         match self {
-            Self::Bitmap => &[ENCODING, PRECISION, FILES_PER_SEGMENT],
-            Self::Key => &[FILES_PER_SEGMENT],
-            Self::BloomTree | Self::Summary => &[FPP, ZONE_ROWS, FILES_PER_SEGMENT],
+            Self::Bitmap => &[IndexOption::Encoding, IndexOption::Precision, IndexOption::FilesPerSegment],
+            Self::Key => &[IndexOption::FilesPerSegment],
+            Self::BloomTree | Self::Summary => &[IndexOption::Fpp, IndexOption::ZoneRows, IndexOption::FilesPerSegment],
         }
     }
 
     /// Checks the options that a user gives an index.
     pub(crate) fn check_options(self, options: &BTreeMap<String, String>) -> Result<CheckedOptions> {
-        for (option, value) in options {
-            if !self.options().contains(&option.as_str()) {
-                let (names, kind) = (self.options().join(", "), self.name());
-                return Err(Error::invalid(format!("there is no option {option}; a {kind} index has {names}")));
-            }
-            match option.as_str() {
-                FILES_PER_SEGMENT if !value.parse::<u32>().is_ok_and(|files| (1..=4096).contains(&files)) => {
-                    return Err(Error::invalid(format!("{option} is {value}, it must be a number from 1 to 4096")));
-                }
-                FPP if !value.parse::<f64>().is_ok_and(|fpp| (1e-15..1.0).contains(&fpp)) => {
-                    let text = "it must be a probability from 1e-15 to below 1, such as 0.01";
-                    return Err(Error::invalid(format!("{option} is {value}, {text}")));
-                }
-                ZONE_ROWS if !value.parse::<u32>().is_ok_and(|rows| rows > 0) => {
-                    let text = "it must be a number of rows, 1 or more";
-                    return Err(Error::invalid(format!("{option} is {value}, {text}")));
-                }
-                _ => {}
-            }
+        for (name, value) in options {
+            let option = IndexOption::from_name(name).filter(|option| self.options().contains(option));
+            let option = option.ok_or_else(|| {
+                let names: Vec<&str> = self.options().iter().map(|option| option.name()).collect();
+                let (names, kind) = (names.join(", "), self.name());
+                Error::invalid(format!("there is no option {name}; a {kind} index has {names}"))
+            })?;
+            option.check(value)?;
         }
         let encoding = if self == Self::Bitmap { bitmap_encoding(options)? } else { self.encoding() };
-        let others = options.iter().filter(|(key, _)| *key != ENCODING);
+        let others = options.iter().filter(|(name, _)| *name != IndexOption::Encoding.name());
         let others = others.map(|(key, value)| (key.clone(), value.clone())).collect();
         Ok(CheckedOptions { encoding, others })
     }
@@ -98,17 +134,17 @@ impl IndexKind {
 
 /// The encoding that the options name or belong to.
 fn bitmap_encoding(options: &BTreeMap<String, String>) -> Result<Encoding> {
-    let named = options.get(ENCODING).map(|value| {
+    let named = options.get(IndexOption::Encoding.name()).map(|value| {
         Encoding::BITMAP.into_iter().find(|encoding| encoding.name() == value).ok_or_else(|| {
             let names = Encoding::BITMAP.map(Encoding::name).join(", ");
             Error::invalid(format!("there is no encoding {value}; a bitmap index has one of {names}"))
         })
     });
-    match (named.transpose()?, options.contains_key(PRECISION)) {
+    match (named.transpose()?, options.contains_key(IndexOption::Precision.name())) {
         // The option stands for an encoding; its value is checked with the type of the column.
         (None | Some(Encoding::Binned), true) => Ok(Encoding::Binned),
         (Some(other), true) => Err(Error::invalid(format!(
-            "{PRECISION} is for the encoding binned, and the encoding given is {}; leave one of the two out",
+            "precision is for the encoding binned, and the encoding given is {}; leave one of the two out",
             other.name()
         ))),
         (Some(Encoding::Binned), false) => Err(Error::invalid(
@@ -120,16 +156,17 @@ fn bitmap_encoding(options: &BTreeMap<String, String>) -> Result<Encoding> {
 
 /// Whether the choice is for `auto`: no kind is named, nor an option that belongs to one.
 pub(crate) fn is_open(kind: Option<IndexKind>, options: &BTreeMap<String, String>) -> bool {
-    kind.is_none() && options.keys().all(|option| option == FILES_PER_SEGMENT)
+    kind.is_none() && options.keys().all(|option| option == IndexOption::FilesPerSegment.name())
 }
 
-fn option<'a>(options: &'a [(String, String)], wanted: &str) -> Option<&'a String> {
-    options.iter().find(|(key, _)| key == wanted).map(|(_, value)| value)
+/// What an index has for an option.
+fn value_of(options: &[(String, String)], option: IndexOption) -> Option<&String> {
+    options.iter().find(|(name, _)| name == option.name()).map(|(_, value)| value)
 }
 
 /// The precision among the options of an index.
 pub(crate) fn precision_of(options: &[(String, String)]) -> Result<Option<Precision>> {
-    let given = option(options, PRECISION);
+    let given = value_of(options, IndexOption::Precision);
     given.map(|value| value.parse().map_err(|error: PrecisionError| Error::invalid(error.to_string()))).transpose()
 }
 
@@ -140,7 +177,7 @@ pub(crate) fn files_per_segment(index: &ManifestIndex) -> usize {
 
 /// Data files that share a segment of an index of a kind with these options.
 pub(crate) fn files_per_segment_of(kind: IndexKind, options: &[(String, String)]) -> usize {
-    let given = option(options, FILES_PER_SEGMENT).and_then(|value| value.parse().ok());
+    let given = value_of(options, IndexOption::FilesPerSegment).and_then(|value| value.parse().ok());
     given.unwrap_or_else(|| kind.files_per_segment())
 }
 
@@ -152,10 +189,10 @@ pub(crate) fn zones_of(index: &ManifestIndex, memory_bytes: u64) -> ZoneOptions 
 /// The zones of an index of a kind with these options.
 pub(crate) fn zones_with(kind: Option<IndexKind>, options: &[(String, String)], memory_bytes: u64) -> ZoneOptions {
     let default = if kind == Some(IndexKind::Summary) { SUMMARY_ROWS } else { PAGE_ROWS };
-    let rows = option(options, ZONE_ROWS).and_then(|value| value.parse().ok());
+    let rows = value_of(options, IndexOption::ZoneRows).and_then(|value| value.parse().ok());
     ZoneOptions {
         zone_rows: Some(rows.unwrap_or(default)),
-        fpp: option(options, FPP).and_then(|value| value.parse().ok()),
+        fpp: value_of(options, IndexOption::Fpp).and_then(|value| value.parse().ok()),
         memory_bytes: Some(memory_bytes),
     }
 }
