@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
 use lakemark_table::{
-    BuildOptions, BuildReport, CancelFlag, IndexInfo, IndexKind, IndexSpec, Report, Table, VacuumOptions, index_rows,
-    version_rows,
+    BuildOptions, BuildReport, CancelFlag, IndexInfo, IndexSpec, Report, Table, VacuumOptions, index_rows,
+    kind_or_auto, version_rows,
 };
 
 use crate::args::{
@@ -24,7 +24,7 @@ pub(crate) async fn create(args: CreateArgs) -> Result<(), Failure> {
     let table = open(&args.at).await?;
     let options = options_of(args.options)?;
     let before = names(&table.snapshot().await?.indexes());
-    let kind = IndexKind::parse_or_auto(&args.using)?;
+    let kind = kind_or_auto(&args.using)?;
     let spec = IndexSpec { name: args.name.clone(), columns: args.on.clone(), kind, options };
     if !table.create_index(spec, args.if_not_exists).await? {
         return output::text("an index of that name exists; nothing was done");

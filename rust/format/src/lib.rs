@@ -19,11 +19,14 @@ pub mod column;
 pub mod container;
 pub mod error;
 pub mod filter;
+pub mod index_kind;
 pub mod key;
 mod key_filter;
 pub mod leaf;
+pub mod limits;
 pub mod log;
 pub mod manifest;
+mod name_of;
 pub mod order;
 mod packed;
 mod path;
@@ -39,6 +42,7 @@ pub use container::{
     ContainerWriter, ContentKind, Header, Opened, Trailer, open_tail, physical_length, physical_range, read_logical,
 };
 pub use error::{FormatError, Result};
+pub use index_kind::IndexKind;
 pub use key::{
     Key, KeyType, MAX_KEY_LENGTH, TimeUnit, i64_of_key, key_of_f16_bits, key_of_f32, key_of_f64, key_of_i64,
     key_of_i128, key_of_i256_be,
@@ -50,6 +54,7 @@ pub use manifest::{
     ManifestPublication, ManifestRun, ManifestSegment, ManifestTransaction, ManifestUpdates, MovedFile, PublishedFile,
     ReplacedFile, RunRange, StoreFile, WriteCounters,
 };
+pub use name_of::{HasName, NameOf};
 pub use position_map::{PositionMap, PositionsInFile, PositionsInRun};
 pub use segment::encoding::{CoarseLevel, Encoding};
 pub use segment::{PostingRef, SegmentDirectory, SegmentFile, ValueBlockRef};

@@ -43,7 +43,7 @@ use crate::container::{
     CHECKSUM_BYTES, ContentKind, HEADER_BYTES, Header, check_checksum, check_magic, check_version, page_checksum,
 };
 use crate::error::{FormatError, Result};
-use crate::manifest::MAX_NAME_LENGTH;
+use crate::limits::MAX_NAME_LENGTH;
 
 /// Where the first frame begins.
 pub const LOG_START: u64 = HEADER_BYTES + CHECKSUM_BYTES;

@@ -15,8 +15,12 @@ use std::hash::Hash;
 use crate::codec::{ByteReader, ByteWriter};
 use crate::container::{ContainerWriter, ContentKind, WholeFile, open_whole};
 use crate::error::{FormatError, Result};
+use crate::index_kind::IndexKind;
 use crate::key::KeyType;
+use crate::limits::{MAX_FILE_ROWS, MAX_NAME_LENGTH, MAX_PATH_LENGTH};
+use crate::name_of::NameOf;
 use crate::path::check_path;
+use crate::segment::encoding::Encoding;
 
 pub use extras::{ManifestDelta, ManifestPublication, ManifestTransaction, MovedFile, PublishedFile};
 use false_statistics::FALSE_STATISTICS_TAG;
@@ -25,14 +29,8 @@ pub use updates::{
     StoreFile, WriteCounters,
 };
 
-/// The longest path of a file, in bytes.
-pub const MAX_PATH_LENGTH: usize = 16 * 1024;
-/// The longest name: of an index, a kind, an encoding, a column, an option, an entity tag.
-pub const MAX_NAME_LENGTH: usize = 16 * 1024;
 /// The longest schema of a data file, in bytes.
 pub const MAX_SCHEMA_LENGTH: usize = 16 * 1024 * 1024;
-/// The most rows of one data file, as row positions have 32 bits.
-pub const MAX_FILE_ROWS: u64 = u32::MAX as u64;
 /// The byte before the part about updates, which only manifests of tables that take updates have.
 const UPDATES_TAG: u8 = 1;
 
@@ -87,9 +85,9 @@ pub struct ManifestIndex {
     /// The name, unique in the table.
     pub name: String,
     /// The kind, such as `bitmap`.
-    pub kind: String,
+    pub kind: NameOf<IndexKind>,
     /// The encoding, such as `equality`.
-    pub encoding: String,
+    pub encoding: NameOf<Encoding>,
     /// The column's physical name.
     pub column: String,
     /// The column's field id, where the table has them.
@@ -284,8 +282,8 @@ impl ManifestIndex {
     fn encode(&self, out: &mut ByteWriter) -> Result<()> {
         out.bytes(&self.id);
         out.string("the name of an index", &self.name, MAX_NAME_LENGTH)?;
-        out.string("the kind of an index", &self.kind, MAX_NAME_LENGTH)?;
-        out.string("the encoding of an index", &self.encoding, MAX_NAME_LENGTH)?;
+        out.string("the kind of an index", self.kind.as_str(), MAX_NAME_LENGTH)?;
+        out.string("the encoding of an index", self.encoding.as_str(), MAX_NAME_LENGTH)?;
         out.string("the column of an index", &self.column, MAX_NAME_LENGTH)?;
         out.flag(self.field_id.is_some());
         if let Some(field_id) = self.field_id {
@@ -303,8 +301,8 @@ impl ManifestIndex {
     fn decode(input: &mut ByteReader<'_>) -> Result<Self> {
         let id = input.array()?;
         let name = input.string("the name of an index", MAX_NAME_LENGTH)?;
-        let kind = input.string("the kind of an index", MAX_NAME_LENGTH)?;
-        let encoding = input.string("the encoding of an index", MAX_NAME_LENGTH)?;
+        let kind = input.string("the kind of an index", MAX_NAME_LENGTH)?.as_str().into();
+        let encoding = input.string("the encoding of an index", MAX_NAME_LENGTH)?.as_str().into();
         let column = input.string("the column of an index", MAX_NAME_LENGTH)?;
         let field_id = match input.flag("the presence of a field id")? {
             true => Some(input.u32()?.cast_signed()),

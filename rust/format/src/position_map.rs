@@ -11,7 +11,8 @@ use crate::codec::{ByteReader, ByteWriter};
 use crate::container::{ContainerWriter, ContentKind, WholeFile, open_whole};
 use crate::error::{FormatError, Result};
 use crate::key_filter::KeyFilter;
-use crate::manifest::{MAX_NAME_LENGTH, MAX_PATH_LENGTH, unique};
+use crate::limits::{MAX_NAME_LENGTH, MAX_PATH_LENGTH};
+use crate::manifest::unique;
 use crate::path::check_path;
 use crate::posting;
 

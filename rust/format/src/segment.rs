@@ -13,7 +13,7 @@ use crate::codec::{ByteReader, ByteWriter};
 use crate::container::{ContentKind, HEADER_BYTES, Trailer};
 use crate::error::{FormatError, Result};
 use crate::key::{Key, KeyType};
-use crate::manifest::{MAX_NAME_LENGTH, MAX_PATH_LENGTH};
+use crate::limits::{MAX_NAME_LENGTH, MAX_PATH_LENGTH};
 use crate::zones::Zones;
 use encoding::{Encoding, MAX_COARSE_BITMAPS};
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lakemark_table::{
-    BuildOptions, ErrorKind, IndexInfo, IndexKind, IndexSpec, MigrateOptions, RepairAction, StagedRows, Table,
-    TableFormat, Transaction, VacuumOptions, WriteOptions,
+    BuildOptions, ErrorKind, IndexInfo, IndexSpec, MigrateOptions, RepairAction, StagedRows, Table, TableFormat,
+    Transaction, VacuumOptions, WriteOptions, kind_or_auto,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -206,7 +206,7 @@ async fn describe(table: &Arc<Table>) -> Result<Value> {
 async fn create(table: &Arc<Table>, declaration: Declaration) -> Result<IndexInfo> {
     let Declaration { name, columns, kind, options } = declaration;
     let before: Vec<String> = names(&table.snapshot().await?.indexes());
-    let kind = IndexKind::parse_or_auto(&kind)?;
+    let kind = kind_or_auto(&kind)?;
     table.create_index(IndexSpec { name, columns, kind, options }, false).await?;
     let indexes = table.snapshot().await?.indexes();
     let created = indexes.into_iter().find(|index| !before.contains(&index.name));

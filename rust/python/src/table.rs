@@ -9,8 +9,8 @@ use datafusion_ffi::table_provider::FFI_TableProvider;
 use datafusion_python_util::ffi_logical_codec_from_pycapsule;
 use lakemark_datafusion::{LakemarkTable, QueryOptions};
 use lakemark_table::{
-    BuildOptions, CancelFlag, IndexInfo, IndexKind, IndexSpec, MigrateOptions, Progress, RepairAction, Report,
-    TableOptions, Transaction, VacuumOptions,
+    BuildOptions, CancelFlag, IndexInfo, IndexSpec, MigrateOptions, Progress, RepairAction, Report, TableOptions,
+    Transaction, VacuumOptions, kind_or_auto,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -84,7 +84,7 @@ impl Table {
     ) -> PyResult<bool> {
         let table = Arc::clone(&self.0);
         wait(py, move || async move {
-            let kind = IndexKind::parse_or_auto(&kind)?;
+            let kind = kind_or_auto(&kind)?;
             table.create_index(IndexSpec { name, columns, kind, options }, if_not_exists).await
         })
     }

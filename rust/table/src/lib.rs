@@ -37,7 +37,7 @@ pub use error::{Error, ErrorKind, Result, kind_of_parquet, kind_of_storage};
 pub use files::amended_reader::AmendedReader;
 pub use files::column_mapping::ColumnMapping;
 pub use files::trust::{FalseStatistics, amended_footer};
-pub use index_kind::IndexKind;
+pub use index_kind::{IndexKind, kind_or_auto};
 pub use indexing::advise;
 pub use indexing::build::{BuildPart, BuildPlan, BuildTask};
 pub use lakemark_format::Operation;

@@ -15,6 +15,7 @@ pub use self::version_operation::VersionOperation;
 mod description;
 mod listing;
 mod probe;
+pub(crate) mod serialized;
 mod table;
 mod updates;
 mod upkeep;

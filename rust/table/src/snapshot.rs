@@ -389,7 +389,7 @@ impl Snapshot {
     #[must_use]
     pub fn columns_of_kinds(&self, kinds: &[IndexKind]) -> Vec<Vec<String>> {
         let indexes = self.manifest.iter().flat_map(|manifest| &manifest.indexes);
-        let kept = indexes.filter(|index| IndexKind::of(index).is_some_and(|kind| kinds.contains(&kind)));
+        let kept = indexes.filter(|index| index.kind.known().is_some_and(|kind| kinds.contains(&kind)));
         kept.map(|index| self.logical_columns(index)).collect()
     }
 
@@ -460,7 +460,7 @@ impl Snapshot {
         let stored = self.physical_name(column);
         let usable = manifest.indexes.iter().filter(|index| index.column == stored && self.is_usable(index));
         let mut found: Vec<&ManifestIndex> = usable.collect();
-        found.sort_by_key(|index| match IndexKind::of(index) {
+        found.sort_by_key(|index| match index.kind.known() {
             Some(kind) if kind.is_exact() => 0,
             Some(IndexKind::BloomTree) => 1,
             _ => 2,
@@ -492,7 +492,7 @@ impl Snapshot {
         let stored = self.physical_name(column);
         let begins = |index: &ManifestIndex| column::columns(&index.column).next() == Some(stored.as_ref());
         let made_for_it =
-            |index: &ManifestIndex| IndexKind::of(index) != Some(IndexKind::Bitmap) && self.is_usable(index);
+            |index: &ManifestIndex| index.kind.known() != Some(IndexKind::Bitmap) && self.is_usable(index);
         let mut indexes = self.manifest.iter().flat_map(|manifest| &manifest.indexes);
         indexes.any(|index| begins(index) && made_for_it(index))
     }
@@ -509,8 +509,8 @@ impl Snapshot {
 
     /// Whether the index is of a kind that is known and of a column that the table has now, with the type that it has now.
     pub(crate) fn is_usable(&self, index: &ManifestIndex) -> bool {
-        IndexKind::of(index).is_some()
-            && (!index.key_type.is_list() || index.encoding == Encoding::Equality.name())
+        index.kind.known().is_some()
+            && (!index.key_type.is_list() || index.encoding.known() == Some(Encoding::Equality))
             && self.physical_field(&index.column).and_then(|field| key_type_of_field(&field)).as_ref()
                 == Some(&index.key_type)
     }
@@ -518,7 +518,7 @@ impl Snapshot {
 
 /// Of these indexes those that know every row.
 fn exact(mut indexes: Vec<&ManifestIndex>) -> Vec<&ManifestIndex> {
-    indexes.retain(|index| IndexKind::of(index).is_some_and(IndexKind::is_exact));
+    indexes.retain(|index| index.kind.known().is_some_and(IndexKind::is_exact));
     indexes
 }
 

@@ -14,7 +14,7 @@ use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{LogicalPlan, Statement as Prepared};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use lakemark_table::{
-    BuildOptions, BuildReport, Error, ErrorKind, IndexKind, IndexSpec, Result, Table, Transaction, index_rows,
+    BuildOptions, BuildReport, Error, ErrorKind, IndexSpec, Result, Table, Transaction, index_rows, kind_or_auto,
 };
 
 use crate::config::LakemarkOptions;
@@ -239,7 +239,7 @@ impl LakemarkSession {
             })?,
         };
         let table = self.table(&table).await?;
-        let kind = IndexKind::parse_or_auto(&kind)?;
+        let kind = kind_or_auto(&kind)?;
         let spec = IndexSpec { name: name.clone(), columns, kind, options };
         let created = table.create_index(spec, if_not_exists).await?;
         let report = if created && build {

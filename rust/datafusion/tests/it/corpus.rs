@@ -260,7 +260,7 @@ async fn law_1_corpus_with_bins_of_every_type() {
     create_indexes_as(folder.path(), 1, &[Encoding::Binned]).await;
     let table = Table::open(folder.path().to_str().unwrap(), TableOptions::default()).await.unwrap();
     let indexes = table.snapshot().await.unwrap().indexes();
-    assert!(indexes.iter().filter(|index| index.encoding == "binned").count() > 10, "{}", indexes.len());
+    assert!(indexes.iter().filter(|index| index.encoding.as_str() == "binned").count() > 10, "{}", indexes.len());
     check(folder.path()).await;
 }
 

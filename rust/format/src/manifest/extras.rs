@@ -3,9 +3,10 @@
 
 use std::collections::HashSet;
 
-use super::{MAX_NAME_LENGTH, MAX_PATH_LENGTH, check_paths, unique};
+use super::{check_paths, unique};
 use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
+use crate::limits::{MAX_NAME_LENGTH, MAX_PATH_LENGTH};
 
 /// The byte before the part.
 pub(super) const KEPT_TAG: u8 = 2;

@@ -5,10 +5,11 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use super::extras::{self, ManifestDelta, ManifestExtras, ManifestPublication, ManifestTransaction};
-use super::{MAX_NAME_LENGTH, MAX_PATH_LENGTH, check_paths, unique};
+use super::{check_paths, unique};
 use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
 use crate::key::MAX_KEY_COLUMNS;
+use crate::limits::{MAX_NAME_LENGTH, MAX_PATH_LENGTH};
 use crate::path::check_path;
 
 /// What a table that takes updates has buffered.

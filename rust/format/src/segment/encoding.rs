@@ -16,7 +16,10 @@
 //! ([`crate::leaf`]). The encodings `filtered` and `sliced` have Bloom filters of zones and no values ([`crate::zones`]). With
 //! every other encoding the value blocks say which values exist, and in how many rows.
 
+use std::fmt;
+
 use crate::error::{FormatError, Result};
+use crate::name_of::HasName;
 
 /// The most bitmaps of a coarse level. Part of the format.
 pub const MAX_COARSE_BITMAPS: usize = 4096;
@@ -153,6 +156,22 @@ impl Encoding {
             Self::Range | Self::RangeEquality => Some(CoarseLevel::Range),
             Self::Interval | Self::IntervalEquality => Some(CoarseLevel::Interval),
         }
+    }
+}
+
+impl HasName for Encoding {
+    fn name(self) -> &'static str {
+        Self::name(self)
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        Self::from_name(name)
+    }
+}
+
+impl fmt::Display for Encoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }
 

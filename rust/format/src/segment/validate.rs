@@ -4,7 +4,7 @@ use super::encoding::{CoarseLevel, Encoding, MAX_COARSE_BITMAPS};
 use super::{BASE_ALIGNMENT, SegmentDirectory};
 use crate::container::HEADER_BYTES;
 use crate::error::{FormatError, Result};
-use crate::manifest::MAX_FILE_ROWS;
+use crate::limits::MAX_FILE_ROWS;
 use crate::path::check_path;
 use crate::zones::Filters;
 

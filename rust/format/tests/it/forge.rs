@@ -162,7 +162,7 @@ pub fn manifest_body(manifest: &Manifest) -> Vec<u8> {
     out.varint(manifest.indexes.len() as u64);
     for index in &manifest.indexes {
         out.bytes(&index.id);
-        for text in [&index.name, &index.kind, &index.encoding, &index.column] {
+        for text in [index.name.as_str(), index.kind.as_str(), index.encoding.as_str(), index.column.as_str()] {
             blob(&mut out, text.as_bytes());
         }
         out.u8(index.field_id.is_some().into());

@@ -127,7 +127,7 @@ fn numbers_of_commits_end_below_the_largest() {
 
 #[test]
 fn what_does_not_fit_into_a_frame_is_refused() {
-    let commit = LogCommit { tag: "x".repeat(manifest::MAX_NAME_LENGTH + 1), changes: vec![] };
+    let commit = LogCommit { tag: "x".repeat(limits::MAX_NAME_LENGTH + 1), changes: vec![] };
     let error = log::log_frame(&LOG, 68, 0, &[commit]).unwrap_err();
     assert_eq!(error, FormatError::TooLarge { what: "the tag of a commit", got: 16_385, limit: 16_384 });
     assert!(error.to_string().ends_with("commit it in smaller parts"));

@@ -166,7 +166,7 @@ fn manifest() -> impl Strategy<Value = Manifest> {
                     id: [n; 16],
                     name: format!("{column} {n}"),
                     kind: "bitmap".into(),
-                    encoding: column.clone(),
+                    encoding: column.as_str().into(),
                     column,
                     field_id,
                     key_type,

@@ -2,8 +2,8 @@
 
 use lakemark_format::filter::{self, FilterShape};
 use lakemark_format::{
-    ContentKind, Key, Operation, bin_block, container, key, leaf, log, manifest, order, position_map, posting, segment,
-    value_block, zones,
+    ContentKind, Key, Operation, bin_block, container, key, leaf, limits, log, manifest, order, position_map, posting,
+    segment, value_block, zones,
 };
 
 use crate::{forge, golden};
@@ -52,10 +52,10 @@ fn spec_constants_match() {
         ("MAX_STREAM_BYTES", container::MAX_STREAM_BYTES.to_string()),
         ("MAX_DIRECTORY_BYTES", container::MAX_DIRECTORY_BYTES.to_string()),
         ("MAX_KEY_LENGTH", key::MAX_KEY_LENGTH.to_string()),
-        ("MAX_PATH_LENGTH", manifest::MAX_PATH_LENGTH.to_string()),
-        ("MAX_NAME_LENGTH", manifest::MAX_NAME_LENGTH.to_string()),
+        ("MAX_PATH_LENGTH", limits::MAX_PATH_LENGTH.to_string()),
+        ("MAX_NAME_LENGTH", limits::MAX_NAME_LENGTH.to_string()),
         ("MAX_SCHEMA_LENGTH", manifest::MAX_SCHEMA_LENGTH.to_string()),
-        ("MAX_FILE_ROWS", manifest::MAX_FILE_ROWS.to_string()),
+        ("MAX_FILE_ROWS", limits::MAX_FILE_ROWS.to_string()),
         ("MAX_BLOCK_VALUES", value_block::MAX_BLOCK_VALUES.to_string()),
         ("MAX_BIN_ROWS", bin_block::MAX_BIN_ROWS.to_string()),
         ("MAX_SEGMENT_KEYS", leaf::MAX_SEGMENT_KEYS.to_string()),

@@ -35,7 +35,7 @@ impl Snapshot {
         let indexes = self.manifest.iter().flat_map(|manifest| &manifest.indexes);
         self.supports_index_only(column)
             || indexes.into_iter().any(|index| {
-                is_inside(index) && self.is_usable(index) && IndexKind::of(index).is_some_and(IndexKind::is_exact)
+                is_inside(index) && self.is_usable(index) && index.kind.known().is_some_and(IndexKind::is_exact)
             })
     }
 }
@@ -97,7 +97,7 @@ impl ValueSources {
         let mut taken = HashSet::new();
         let mut indexes = snapshot.exact_indexes_of(column);
         // The directory of a packed tree does not list its values.
-        indexes.sort_by_key(|index| IndexKind::of(index) == Some(IndexKind::Key));
+        indexes.sort_by_key(|index| index.kind.known() == Some(IndexKind::Key));
         for index in indexes {
             let all = snapshot.manifest.iter().flat_map(|manifest| &manifest.segments);
             let segments = all.filter(|segment| segment.index_id == index.id);

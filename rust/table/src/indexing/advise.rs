@@ -15,7 +15,7 @@ mod report;
 mod sample;
 
 use lakemark_format::filter::{DENSITY_UNIT, Density};
-use lakemark_format::{Encoding, ManifestIndex, column};
+use lakemark_format::{Encoding, ManifestIndex, NameOf, column};
 use lakemark_index::bitmap::cost::reads::WEIGHTS;
 use lakemark_index::zones::{FALSE_ZONES, ZoneOptions};
 
@@ -62,11 +62,11 @@ async fn predict(table: &BaseTable, snapshot: &Snapshot, index: &mut ManifestInd
     let kinds = KindChoice::new(&sampler, &column, &rows, &WEIGHTS);
     if open {
         let because = if let Some(KindReason { kind, reason }) = kinds.better() {
-            kind.name().clone_into(&mut index.kind);
-            kind.encoding().name().clone_into(&mut index.encoding);
+            index.kind = NameOf::Known(kind);
+            index.encoding = NameOf::Known(kind.encoding());
             reason
         } else {
-            index.encoding = kinds.choice.encoding.name().to_owned();
+            index.encoding = NameOf::Known(kinds.choice.encoding);
             kinds.choice.reason.clone()
         };
         let reason = match sampler.rows() {
@@ -76,7 +76,7 @@ async fn predict(table: &BaseTable, snapshot: &Snapshot, index: &mut ManifestInd
         index.options.push((REASON.to_owned(), reason));
     }
     let unique = kinds.is_unique();
-    let predicted = match Encoding::from_name(&index.encoding) {
+    let predicted = match index.encoding.known() {
         Some(Encoding::Packed) => kinds.packed,
         Some(Encoding::Binned) => column.binned_bytes(&rows.bitmap),
         // The number of values of a zone is known where every row has its own value.
@@ -93,7 +93,8 @@ async fn predict(table: &BaseTable, snapshot: &Snapshot, index: &mut ManifestInd
     if let Some(bytes) = predicted {
         index.options.push((PREDICTED_BYTES.to_owned(), bytes.to_string()));
         index.options.push((PREDICTED_ROWS.to_owned(), sampler.rows().to_string()));
-        if unique && index.kind == IndexKind::Bitmap.name() && index.encoding != Encoding::Binned.name() {
+        let (kind, encoding) = (index.kind.known(), index.encoding.known());
+        if unique && kind == Some(IndexKind::Bitmap) && encoding != Some(Encoding::Binned) {
             tracing::warn!(
                 index = index.name,
                 column = %column::display(&index.column),

@@ -129,7 +129,7 @@ fn aligned_rows(file: &ManifestFile) -> u64 {
 
 impl Merge<'_> {
     fn is_exact(&self) -> bool {
-        IndexKind::of(self.index).is_some_and(IndexKind::is_exact)
+        self.index.kind.known().is_some_and(IndexKind::is_exact)
     }
 
     /// Whether the newest manifest does without some of the segments: the index was dropped, or others merged or repaired it.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use arrow::datatypes::{DataType, Field};
 use lakemark_format::key::MAX_KEY_COLUMNS;
-use lakemark_format::{Encoding, ManifestIndex, column};
+use lakemark_format::{Encoding, ManifestIndex, NameOf, column};
 use lakemark_index::element_of;
 use uuid::Uuid;
 
@@ -13,7 +13,7 @@ use crate::index_kind::IndexKind;
 use crate::indexing::advise;
 use crate::options::IndexSpec;
 use crate::snapshot::{BaseTable, Snapshot};
-use crate::store::kind::{self, CheckedOptions, precision_of};
+use crate::store::kind::{CheckedOptions, check_options, is_open, precision_of};
 use crate::store::transaction::{Edit, commit};
 use crate::values::fields::{indexable, indexed_field, key_type_in, key_type_of_field};
 
@@ -28,8 +28,8 @@ pub(crate) async fn create_index(
     let mut index = declare(spec, snapshot)?;
     // An index that exists is left as it is, or is an error: nothing is read for it.
     if !snapshot.indexes().iter().any(|have| have.name == index.name) {
-        let is_open = spec.columns.len() == 1 && kind::is_open(spec.kind, &spec.options);
-        advise::choose_encoding(table, snapshot, &mut index, is_open).await;
+        let open = spec.columns.len() == 1 && is_open(spec.kind, &spec.options);
+        advise::choose_encoding(table, snapshot, &mut index, open).await;
         // The name says the kind that was chosen.
         if let (None, Some(column)) = (&spec.name, index.name.strip_suffix("_bitmap")) {
             index.name = format!("{column}_{}", index.kind);
@@ -46,7 +46,7 @@ fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
     let typed = indexed_field(&snapshot.schema(), &name).and_then(|field| Some((key_type_of_field(&field)?, field)));
     let Some((key_type, field)) = typed else { return Err(unknown_column(&name, snapshot)) };
     let shown = snapshot.display_name(&name);
-    let CheckedOptions { encoding, others: options } = kind.check_options(&spec.options)?;
+    let CheckedOptions { encoding, others: options } = check_options(kind, &spec.options)?;
     if let Some(precision) = precision_of(&options)? {
         precision.check(&key_type).map_err(|error| Error::invalid(format!("{shown}: {error}")))?;
     }
@@ -66,8 +66,8 @@ fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
     Ok(ManifestIndex {
         id: Uuid::new_v4().into_bytes(),
         name: index,
-        kind: kind.name().to_owned(),
-        encoding: encoding.name().to_owned(),
+        kind: NameOf::Known(kind),
+        encoding: NameOf::Known(encoding),
         column: snapshot.physical_name(&name).into_owned(),
         field_id,
         key_type,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::FieldRef;
 use lakemark_format::segment::BASE_ALIGNMENT;
-use lakemark_format::{Encoding, Manifest, ManifestIndex, ManifestSegment, SegmentFile, column};
+use lakemark_format::{Encoding, Manifest, ManifestIndex, ManifestSegment, NameOf, SegmentFile, column};
 use lakemark_index::bitmap::{ChunkSource, SegmentMeta, ValueRows, merge};
 use lakemark_index::zones::ZoneOptions;
 use object_store::memory::InMemory;
@@ -181,7 +181,7 @@ async fn derive(
     let place = StorePlace { text: "memory".to_owned(), prefix: Path::default(), local: None, object_store: memory };
     let segment = ManifestSegment { id, index_id: index.id, path, length, files: Vec::new() };
     // What is derived has single values, whatever is stored.
-    let index = ManifestIndex { kind: IndexKind::Bitmap.name().to_owned(), ..index.clone() };
+    let index = ManifestIndex { kind: NameOf::Known(IndexKind::Bitmap), ..index.clone() };
     let opened = Segment::open_afresh(&Arc::new(Store::new(place)), &segment, &index, &ReadCounter::default()).await;
     opened.map_err(|damage| {
         Error::internal(format!("the segment that was derived again cannot be read: {}", damage.problem))

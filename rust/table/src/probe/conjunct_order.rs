@@ -100,7 +100,7 @@ pub(super) fn first_probed(
     let share = |place: &usize| shares.get(*place).copied().flatten();
     let is_estimated = conjuncts.iter().any(|place| share(place).is_some());
     let finds_keys = |place: &usize| {
-        let has_keys = |question: &SegmentRequest| IndexKind::of(&question.index) == Some(IndexKind::Key);
+        let has_keys = |question: &SegmentRequest| question.index.kind.known() == Some(IndexKind::Key);
         questions.get(*place).is_some_and(|questions| questions.iter().any(has_keys))
     };
     let by_test = |place: &usize| RankByTest {

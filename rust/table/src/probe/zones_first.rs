@@ -32,10 +32,10 @@ pub(super) async fn probe_zones_first(
     let (Some(store), Some(place)) = (&snapshot.store, questions.first().map(|question| question.leaf)) else {
         return questions;
     };
-    let is_exact = |question: &SegmentRequest| IndexKind::of(&question.index).is_some_and(IndexKind::is_exact);
+    let is_exact = |question: &SegmentRequest| question.index.kind.known().is_some_and(IndexKind::is_exact);
     let exact = questions.iter().filter(|question| is_exact(question)).count();
     let has_zones =
-        snapshot.indexes_for(leaf).into_iter().any(|index| !IndexKind::of(index).is_some_and(IndexKind::is_exact));
+        snapshot.indexes_for(leaf).into_iter().any(|index| !index.kind.known().is_some_and(IndexKind::is_exact));
     let of_points = matches!(&leaf.test, Test::Ranges(ranges) if ranges.are_points());
     if !has_zones || exact <= FEW_SEGMENTS || !of_points {
         return questions;
@@ -88,6 +88,6 @@ pub(super) async fn probe_zones_first(
 fn zone_requests(snapshot: &Snapshot, place: usize, leaf: &Leaf, files: &HashSet<usize>) -> Vec<SegmentRequest> {
     let indexes = snapshot.indexes_for(leaf);
     // A summary has the fewest segments for the most files.
-    let zoned = indexes.into_iter().rev().filter(|index| !IndexKind::of(index).is_some_and(IndexKind::is_exact));
+    let zoned = indexes.into_iter().rev().filter(|index| !index.kind.known().is_some_and(IndexKind::is_exact));
     segment_requests(snapshot, place, leaf, &zoned.collect::<Vec<_>>(), |file| files.contains(&file))
 }

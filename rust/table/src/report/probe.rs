@@ -2,8 +2,11 @@
 
 use std::fmt;
 
+use lakemark_format::{Encoding, NameOf};
 use lakemark_index::Reason;
 use serde::{Serialize, Serializer};
+
+use crate::report::serialized::as_optional_text;
 
 /// How one condition of a predicate was answered.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -15,7 +18,8 @@ pub struct LeafReport {
     /// The index that answered, at least for some files; `partition` for partition columns.
     pub index: Option<String>,
     /// The encoding of that index.
-    pub encoding: Option<String>,
+    #[serde(serialize_with = "as_optional_text")]
+    pub encoding: Option<NameOf<Encoding>>,
     /// Why `auto` chose the encoding, if it did.
     pub choice: Option<String>,
     /// Why no index answered, at least for some files.

@@ -1,8 +1,10 @@
 //! A table at a glance: columns, indexes, versions.
 
+use lakemark_format::{Encoding, IndexKind, NameOf};
 use serde::{Serialize, Serializer};
 
 use crate::report::description::{Description, Report, bytes, count};
+use crate::report::serialized::as_text;
 use crate::report::updates::UpdatesInfo;
 use crate::report::version_operation::VersionOperation;
 use crate::table_format::TableFormat;
@@ -99,9 +101,11 @@ pub struct IndexInfo {
     /// Its name.
     pub name: String,
     /// Its kind, e.g. `bitmap`.
-    pub kind: String,
+    #[serde(serialize_with = "as_text")]
+    pub kind: NameOf<IndexKind>,
     /// Its encoding, e.g. `equality`.
-    pub encoding: String,
+    #[serde(serialize_with = "as_text")]
+    pub encoding: NameOf<Encoding>,
     /// Its column, or the way to its field, with dots between the names; several columns with commas.
     pub column: String,
     /// Its columns one by one.

@@ -80,55 +80,30 @@ pub(crate) struct CheckedOptions {
     pub others: Vec<(String, String)>,
 }
 
-impl IndexKind {
-    /// The kind of an index; none for one that a newer release declared.
-    pub(crate) fn of(index: &ManifestIndex) -> Option<Self> {
-        Self::from_name(&index.kind)
+/// The encoding and the other options of an index of this kind, as a user gives them.
+pub(crate) fn check_options(kind: IndexKind, options: &BTreeMap<String, String>) -> Result<CheckedOptions> {
+    let known = options_of(kind);
+    for (name, value) in options {
+        let option = IndexOption::from_name(name).filter(|option| known.contains(option));
+        let option = option.ok_or_else(|| {
+            let names: Vec<&str> = known.iter().map(|option| option.name()).collect();
+            Error::invalid(format!("there is no option {name}; a {kind} index has {}", names.join(", ")))
+        })?;
+        option.check(value)?;
     }
+    let encoding = if kind == IndexKind::Bitmap { bitmap_encoding(options)? } else { kind.encoding() };
+    let others = options.iter().filter(|(name, _)| *name != IndexOption::Encoding.name());
+    let others = others.map(|(key, value)| (key.clone(), value.clone())).collect();
+    Ok(CheckedOptions { encoding, others })
+}
 
-    /// Whether it knows which rows have which value, and not only which zones may.
-    pub(crate) fn is_exact(self) -> bool {
-        matches!(self, Self::Bitmap | Self::Key)
-    }
-
-    /// Data files that share a segment unless an option says so. A search for single keys reads every segment, so that few are better.
-    pub(crate) fn files_per_segment(self) -> usize {
-        if self == Self::Bitmap { 16 } else { 1024 }
-    }
-
-    /// The encoding of its segments; of bitmaps the one that is taken if none is named.
-    pub(crate) fn encoding(self) -> Encoding {
-        match self {
-            Self::Bitmap => Encoding::Equality,
-            Self::Key => Encoding::Packed,
-            Self::BloomTree => Encoding::Filtered,
-            Self::Summary => Encoding::Sliced,
+fn options_of(kind: IndexKind) -> &'static [IndexOption] {
+    match kind {
+        IndexKind::Bitmap => &[IndexOption::Encoding, IndexOption::Precision, IndexOption::FilesPerSegment],
+        IndexKind::Key => &[IndexOption::FilesPerSegment],
+        IndexKind::BloomTree | IndexKind::Summary => {
+            &[IndexOption::Fpp, IndexOption::ZoneRows, IndexOption::FilesPerSegment]
         }
-    }
-
-    fn options(self) -> &'static [IndexOption] {
-        match self {
-            Self::Bitmap => &[IndexOption::Encoding, IndexOption::Precision, IndexOption::FilesPerSegment],
-            Self::Key => &[IndexOption::FilesPerSegment],
-            Self::BloomTree | Self::Summary => &[IndexOption::Fpp, IndexOption::ZoneRows, IndexOption::FilesPerSegment],
-        }
-    }
-
-    /// Checks the options that a user gives an index.
-    pub(crate) fn check_options(self, options: &BTreeMap<String, String>) -> Result<CheckedOptions> {
-        for (name, value) in options {
-            let option = IndexOption::from_name(name).filter(|option| self.options().contains(option));
-            let option = option.ok_or_else(|| {
-                let names: Vec<&str> = self.options().iter().map(|option| option.name()).collect();
-                let (names, kind) = (names.join(", "), self.name());
-                Error::invalid(format!("there is no option {name}; a {kind} index has {names}"))
-            })?;
-            option.check(value)?;
-        }
-        let encoding = if self == Self::Bitmap { bitmap_encoding(options)? } else { self.encoding() };
-        let others = options.iter().filter(|(name, _)| *name != IndexOption::Encoding.name());
-        let others = others.map(|(key, value)| (key.clone(), value.clone())).collect();
-        Ok(CheckedOptions { encoding, others })
     }
 }
 
@@ -172,18 +147,23 @@ pub(crate) fn precision_of(options: &[(String, String)]) -> Result<Option<Precis
 
 /// Data files that share a segment of the index.
 pub(crate) fn files_per_segment(index: &ManifestIndex) -> usize {
-    files_per_segment_of(IndexKind::of(index).unwrap_or(IndexKind::Bitmap), &index.options)
+    files_per_segment_of(index.kind.known().unwrap_or(IndexKind::Bitmap), &index.options)
+}
+
+/// Data files that share a segment unless an option says so. A search for single keys reads every segment, so that few are better.
+pub(crate) fn files_per_segment_by_default(kind: IndexKind) -> usize {
+    if kind == IndexKind::Bitmap { 16 } else { 1024 }
 }
 
 /// Data files that share a segment of an index of a kind with these options.
 pub(crate) fn files_per_segment_of(kind: IndexKind, options: &[(String, String)]) -> usize {
     let given = value_of(options, IndexOption::FilesPerSegment).and_then(|value| value.parse().ok());
-    given.unwrap_or_else(|| kind.files_per_segment())
+    given.unwrap_or_else(|| files_per_segment_by_default(kind))
 }
 
 /// The zones of an index, in a build that may take so much memory.
 pub(crate) fn zones_of(index: &ManifestIndex, memory_bytes: u64) -> ZoneOptions {
-    zones_with(IndexKind::of(index), &index.options, memory_bytes)
+    zones_with(index.kind.known(), &index.options, memory_bytes)
 }
 
 /// The zones of an index of a kind with these options.

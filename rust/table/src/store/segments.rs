@@ -15,7 +15,6 @@ use lakemark_index::Reason;
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::error::{ErrorKind, Result, kind_of_storage};
-use crate::index_kind::IndexKind;
 use crate::storage::cache::Cache;
 use crate::store::Store;
 
@@ -253,7 +252,7 @@ async fn read_directory(
         && directory.key_type == index.key_type
         && directory.column == index.column
         // Zones do not give what values do.
-        && IndexKind::of(index).is_some_and(|kind| kind.is_exact() != directory.encoding.has_zones());
+        && index.kind.known().is_some_and(|kind| kind.is_exact() != directory.encoding.has_zones());
     if !same {
         return Err(Damage::corrupt("the file is another segment than the manifest says"));
     }

@@ -147,7 +147,7 @@ async fn declarations_are_checked() {
     assert_eq!(kind(spec_with("k", "colour", "red")).await, Err(ErrorKind::InvalidInput));
     assert_eq!(kind(spec_with("k", "files_per_segment", "0")).await, Err(ErrorKind::InvalidInput));
     assert_eq!(kind(spec_with("k", "encoding", "unary")).await, Err(ErrorKind::InvalidInput));
-    let unknown = lakemark_table::IndexKind::parse_or_auto("tree");
+    let unknown = lakemark_table::kind_or_auto("tree");
     assert_eq!(unknown.map_err(|error| error.kind()), Err(ErrorKind::InvalidInput));
     assert_eq!(kind(lakemark_table::IndexSpec::default()).await, Err(ErrorKind::InvalidInput));
     assert_eq!(table.build(BuildOptions::default()).await.unwrap_err().kind(), ErrorKind::NotFound);

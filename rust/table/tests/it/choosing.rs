@@ -72,7 +72,7 @@ async fn auto_chooses_by_the_column_and_predicts_what_is_built() {
     ] {
         let kind = if encoding == "packed" { "key" } else { "bitmap" };
         let index = index_of(&table, &format!("{column}_{kind}")).await;
-        assert_eq!(index.kind, kind);
+        assert_eq!(index.kind.as_str(), kind);
         let reason = index.reason.as_deref().unwrap();
         assert_eq!((index.encoding.as_str(), index.chosen_by), (encoding, ChosenBy::Auto), "{column}: {reason}");
         assert!(reason.contains(values), "{reason}");
@@ -221,7 +221,7 @@ async fn an_encoding_that_auto_chose_gives_way_to_a_small_memory_limit() {
     // An option that says nothing of encodings leaves the choice open.
     table.create_index(spec_with("ordered", "files_per_segment", "2"), false).await.unwrap();
     let declared = index_of(&table, "ordered_bitmap").await;
-    assert_eq!(declared.encoding, "range-equality");
+    assert_eq!(declared.encoding.as_str(), "range-equality");
     assert_eq!(declared.options, [("files_per_segment".to_owned(), "2".to_owned())]);
     // 500,000 rows of 4 bytes do not fit.
     let build = BuildOptions { memory_bytes: Some(1 << 20), ..BuildOptions::default() };

@@ -46,7 +46,7 @@ async fn every_encoding_is_built_probed_shown_and_verified() {
         for (file, found) in found.files.iter().enumerate() {
             assert_eq!(exact_rows(found), rows(file * 250, |value| (2..=6).contains(&value)), "{encoding:?}");
         }
-        assert_eq!(found.report.leaves[0].encoding.as_deref(), Some(encoding.name()));
+        assert_eq!(found.report.leaves[0].encoding.as_ref().map(|name| name.as_str()), Some(encoding.name()));
         assert!(found.report.to_string().contains(&format!("index {} ({})", info[0].name, encoding.name())));
         let found = probe(&snapshot, &leaf("k", between.complement())).await;
         assert_eq!(exact_rows(&found.files[1]), rows(250, |value| !(2..=6).contains(&value)), "{encoding:?}");
@@ -164,7 +164,7 @@ async fn a_precision_is_kept_with_the_index_and_wrong_ones_say_what_there_is() {
     table.create_index(spec_with("k", "precision", "1"), false).await.unwrap();
     let info = table.snapshot().await.unwrap().indexes();
     assert_eq!(info.len(), 1);
-    assert_eq!(info[0].encoding, "binned");
+    assert_eq!(info[0].encoding.as_str(), "binned");
     assert!(info[0].options.contains(&("precision".to_owned(), "1".to_owned())), "{:?}", info[0].options);
 }
 

@@ -107,7 +107,7 @@ async fn rows_are_found_by_their_elements() {
     build(&table, "tags").await;
     let snapshot = table.snapshot().await.unwrap();
     let infos: Vec<_> =
-        snapshot.indexes().into_iter().map(|info| (info.name, info.encoding, info.files_covered)).collect();
+        snapshot.indexes().into_iter().map(|info| (info.name, info.encoding.to_string(), info.files_covered)).collect();
     assert_eq!(infos, [("tags_bitmap".to_owned(), "equality".to_owned(), 3)]);
     for wanted in [&["tag3"][..], &["tag3", "tag5", "tag16"], &["nothing"], &[]] {
         let predicate = has("tags", wanted.iter().map(|tag| text(tag)).collect());

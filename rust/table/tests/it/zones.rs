@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use lakemark_index::KeyRanges;
-use lakemark_table::{BuildOptions, ErrorKind, FileProbe, IndexKind, IndexSpec, ProbeOptions, Reason, Snapshot, Table};
+use lakemark_table::{
+    BuildOptions, ErrorKind, FileProbe, IndexKind, IndexSpec, ProbeOptions, Reason, Snapshot, Table, kind_or_auto,
+};
 use tempfile::TempDir;
 
 use crate::fixture::{equals, exact_rows, folder, int_key, is_null, k_values, leaf, open, probe, write};
@@ -145,7 +147,7 @@ async fn bad_options_are_worded_errors() {
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{kind} {option} {value}");
         assert!(error.to_string().contains(text), "{error}");
     }
-    let error = IndexKind::parse_or_auto("bloom_filter").unwrap_err();
+    let error = kind_or_auto("bloom_filter").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert!(error.to_string().contains("this release has auto, bitmap, key, bloom_tree, summary"), "{error}");
     table.create_index(spec("bloom_tree", "id", &[("zone_rows", "1")]), false).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lakemark_format::{Encoding, column};
+use lakemark_format::column;
 use lakemark_index::bitmap::cost::choice::choose_for;
 use lakemark_index::bitmap::cost::reads::{WEIGHTS, WeightedShape};
 use lakemark_index::{element_of, key_type_of};
@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::index_kind::IndexKind;
 use crate::report::IndexInfo;
 use crate::snapshot::{BaseTable, Snapshot};
-use crate::store::kind::zones_with;
+use crate::store::kind::{files_per_segment_by_default, zones_with};
 use crate::values::fields::indexable;
 
 /// Rows of the pages that a hint suggests.
@@ -48,8 +48,8 @@ pub(crate) async fn advise(table: &BaseTable, snapshot: &Snapshot, queries: Opti
     let sampler = Sampler::new(table, snapshot).await?;
     let wanted = wanted_columns(snapshot, queries.as_deref());
     let segment_rows = SegmentRows {
-        bitmap: sampler.segment_rows(IndexKind::Bitmap.files_per_segment())?,
-        key: sampler.segment_rows(IndexKind::Key.files_per_segment())?,
+        bitmap: sampler.segment_rows(files_per_segment_by_default(IndexKind::Bitmap))?,
+        key: sampler.segment_rows(files_per_segment_by_default(IndexKind::Key))?,
     };
     let mut columns: BTreeMap<String, ColumnProfile> = BTreeMap::new();
     for name in wanted {
@@ -129,7 +129,7 @@ impl Advisor<'_> {
         let indexes: Vec<(String, IndexInfo)> = snapshot.indexes().into_iter().map(on).collect();
         let mut by_column: BTreeMap<String, CandidateIndex> = BTreeMap::new();
         for (column, index) in &indexes {
-            let encoding = Encoding::from_name(&index.encoding);
+            let encoding = index.encoding.known();
             let candidate =
                 encoding.zip(self.columns.get(column)).and_then(|(e, column)| CandidateIndex::new(column, e));
             // What an index over several columns saves is not predicted.

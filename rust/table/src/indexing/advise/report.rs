@@ -3,9 +3,10 @@
 use std::fmt;
 
 use lakemark_format::Encoding;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::index_kind::IndexKind;
+use crate::report::serialized::as_text;
 
 /// Queries that are shown one by one in the text.
 const SHOWN: usize = 20;
@@ -39,9 +40,10 @@ pub struct Proposal {
     /// Its column.
     pub column: String,
     /// Its kind, as `--using` takes it.
+    #[serde(serialize_with = "as_text")]
     pub kind: IndexKind,
     /// Its encoding.
-    #[serde(serialize_with = "encoding_name")]
+    #[serde(serialize_with = "as_text")]
     pub encoding: Encoding,
     /// Why this kind and encoding.
     pub reason: String,
@@ -53,10 +55,6 @@ pub struct Proposal {
     pub saved_bytes: u64,
     /// Queries that read less with it.
     pub queries: u64,
-}
-
-fn encoding_name<S: Serializer>(encoding: &Encoding, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(encoding.name())
 }
 
 /// Another layout of the data.

@@ -188,7 +188,7 @@ fn reserve(context: &BuildContext, group: &Group, readings: &[OpenGroupFile<'_>]
 
 /// The encoding that an index was declared with.
 pub(crate) fn encoding_of(index: &ManifestIndex) -> Result<Encoding> {
-    Encoding::from_name(&index.encoding).ok_or_else(|| {
+    index.encoding.known().ok_or_else(|| {
         Error::unsupported(format!(
             "the index {} has the encoding {}, which this release does not build: upgrade lakemark, or drop the index",
             index.name, index.encoding

@@ -140,7 +140,7 @@ impl Pass {
             let predicted = Recorded::of(index).bytes_of(rows);
             // However few bytes the other kinds take: they are for columns of different values, or keep hashes in the place of values.
             let different = rows * DIFFERENT_ROW_BYTES;
-            match IndexKind::of(index) {
+            match index.kind.known() {
                 Some(IndexKind::Bitmap) => predicted.unwrap_or(different),
                 _ => predicted.map_or(different, |bytes| bytes.max(different)),
             }

@@ -56,8 +56,8 @@ mod tests {
         ManifestIndex {
             id: [1; 16],
             name: "i".to_owned(),
-            kind: "bitmap".to_owned(),
-            encoding: "equality".to_owned(),
+            kind: "bitmap".into(),
+            encoding: "equality".into(),
             column: "k".to_owned(),
             field_id: None,
             key_type: KeyType::Int32,

@@ -8,8 +8,8 @@ fn index(id: u8) -> ManifestIndex {
     ManifestIndex {
         id: [id; 16],
         name: format!("i{id}"),
-        kind: "bitmap".to_owned(),
-        encoding: "equality".to_owned(),
+        kind: "bitmap".into(),
+        encoding: "equality".into(),
         column: "k".to_owned(),
         field_id: None,
         key_type: KeyType::Int32,

@@ -8,7 +8,7 @@ use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use arrow::row::{RowConverter, Rows, SortField};
 use lakemark_format::Operation;
-use lakemark_format::manifest::MAX_NAME_LENGTH;
+use lakemark_format::limits::MAX_NAME_LENGTH;
 
 use super::rows::batch;
 use crate::error::{Error, ErrorKind, Result};
