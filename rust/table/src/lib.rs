@@ -48,7 +48,7 @@ pub use options::{
 };
 pub use probe::{SearchedColumn, TopKRequest};
 pub use report::{
-    BuildReport, ChangesBesideFiles, ChosenBy, ColumnInfo, CompactReport, Description, Finding, IndexInfo,
+    AnsweredBy, BuildReport, ChangesBesideFiles, ChosenBy, ColumnInfo, CompactReport, Description, Finding, IndexInfo,
     IndexVerdict, LeafReport, MigrateReport, ProbeReport, PublishReport, Report, RunInfo, TableInfo, UpdatesInfo,
     VacuumReport, VerifyReport, VersionInfo, VersionOperation, Waste, index_rows, version_rows,
 };

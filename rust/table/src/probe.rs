@@ -35,7 +35,7 @@ use tokio::task::JoinSet;
 
 use crate::error::{Error, Result};
 use crate::options::ProbeOptions;
-use crate::report::{LeafReport, ProbeReport};
+use crate::report::{AnsweredBy, LeafReport, ProbeReport};
 use crate::snapshot::{DataFile, FileProbe, Probe, Snapshot};
 use crate::store::parts::CORES;
 use crate::store::recorded::Recorded;
@@ -313,7 +313,11 @@ fn summarize(
         let mut report = condition.report(snapshot);
         if let ProbeCondition::Leaf(_) = condition {
             answers.fill(place, &mut report);
-            if let Some(index) = report.index.as_ref().and_then(|index| index_of(snapshot, index)) {
+            let index = match &report.index {
+                Some(AnsweredBy::Index(name)) => index_of(snapshot, name),
+                Some(AnsweredBy::Partition) | None => None,
+            };
+            if let Some(index) = index {
                 report.encoding = Some(index.encoding.clone());
                 report.choice = Recorded::of(index).reason;
             }

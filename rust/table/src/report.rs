@@ -6,7 +6,7 @@
 
 pub use self::description::{Description, Report};
 pub use self::listing::{index_rows, version_rows};
-pub use self::probe::{LeafReport, ProbeReport};
+pub use self::probe::{AnsweredBy, LeafReport, ProbeReport};
 pub use self::table::{ChosenBy, ColumnInfo, IndexInfo, TableInfo, VersionInfo};
 pub use self::updates::{ChangesBesideFiles, MigrateReport, PublishReport, RunInfo, UpdatesInfo};
 pub use self::upkeep::{BuildReport, CompactReport, Finding, IndexVerdict, VacuumReport, VerifyReport, Waste};

@@ -6,7 +6,7 @@ use lakemark_format::{ManifestIndex, SegmentFile};
 use lakemark_index::{Candidates, Reason, Truth};
 
 use super::segment_search::{SegmentCandidates, SegmentRequest};
-use crate::report::LeafReport;
+use crate::report::{AnsweredBy, LeafReport};
 use crate::snapshot::Snapshot;
 use crate::snapshot::identity::is_same_data;
 use crate::store::segments::Damage;
@@ -51,13 +51,13 @@ impl FileCandidates {
 pub(crate) struct LeafCandidates {
     /// By leaf, then by file.
     leaves: Vec<Vec<FileCandidates>>,
-    /// By leaf: the index that answers, or `partition`.
-    sources: Vec<Option<String>>,
+    /// By leaf: what answers.
+    sources: Vec<Option<AnsweredBy>>,
 }
 
 impl LeafCandidates {
     /// By leaf what is known of each file without any index, and who says so.
-    pub(super) fn new(leaves: Vec<Vec<FileCandidates>>, sources: Vec<Option<String>>) -> Self {
+    pub(super) fn new(leaves: Vec<Vec<FileCandidates>>, sources: Vec<Option<AnsweredBy>>) -> Self {
         Self { leaves, sources }
     }
 
@@ -69,7 +69,7 @@ impl LeafCandidates {
     /// Enters the index that is probed for a leaf, unless something else says what is known of it.
     pub(super) fn set_source(&mut self, leaf: usize, index: &ManifestIndex) {
         if let Some(slot) = self.sources.get_mut(leaf) {
-            slot.get_or_insert_with(|| index.name.clone());
+            slot.get_or_insert_with(|| AnsweredBy::Index(index.name.clone()));
         }
     }
 

@@ -6,18 +6,16 @@ use arrow::array::Array;
 use lakemark_index::{Leaf, LiteralKey, Reason, Test, Truth, encode_literal};
 
 use super::answers::FileCandidates;
+use crate::report::AnsweredBy;
 use crate::snapshot::Snapshot;
 use crate::values::fields::{Presence, has_other_calendar, indexed_field, key_type_of_field};
-
-/// What partition columns are called in reports.
-const PARTITION: &str = "partition";
 
 /// What is known of a leaf without any index.
 pub(super) struct LeafConstants {
     /// By file; the reason where nothing is known.
     pub candidates: Vec<FileCandidates>,
-    /// Who answers, for reports.
-    pub source: Option<String>,
+    /// What answers, for reports.
+    pub source: Option<AnsweredBy>,
 }
 
 pub(super) fn constants(snapshot: &Snapshot, leaf: &Leaf) -> LeafConstants {
@@ -29,7 +27,7 @@ pub(super) fn constants(snapshot: &Snapshot, leaf: &Leaf) -> LeafConstants {
                 None => FileCandidates::Unknown(Reason::TypeNotIndexed),
             };
         let candidates = files.iter().map(|file| of_file(file.partition_values.get(place))).collect();
-        return LeafConstants { candidates, source: Some(PARTITION.to_owned()) };
+        return LeafConstants { candidates, source: Some(AnsweredBy::Partition) };
     }
     let has_index = !snapshot.indexes_for(leaf).is_empty();
     let (table, name) = (snapshot.file_schema(), leaf.column.as_str());

@@ -15,8 +15,9 @@ pub struct LeafReport {
     pub text: String,
     /// The column, or the way to the field, if the condition is about one.
     pub column: Option<String>,
-    /// The index that answered, at least for some files; `partition` for partition columns.
-    pub index: Option<String>,
+    /// What answered, at least for some files.
+    #[serde(serialize_with = "as_optional_text")]
+    pub index: Option<AnsweredBy>,
     /// The encoding of that index.
     #[serde(serialize_with = "as_optional_text")]
     pub encoding: Option<NameOf<Encoding>>,
@@ -31,6 +32,32 @@ pub struct LeafReport {
 
 fn reason_code<S: Serializer>(reason: &Option<Reason>, serializer: S) -> Result<S::Ok, S::Error> {
     reason.map(Reason::code).serialize(serializer)
+}
+
+/// What answered a condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnsweredBy {
+    /// The index of this name.
+    Index(String),
+    /// The values of a partition column.
+    Partition,
+}
+
+impl AnsweredBy {
+    /// The name in reports.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Index(name) => name,
+            Self::Partition => "partition",
+        }
+    }
+}
+
+impl fmt::Display for AnsweredBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
 }
 
 /// What a probe found and what it cost.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
 use lakemark_format::Key;
 use lakemark_index::{KeyRanges, Predicate, Reason};
-use lakemark_table::{BuildOptions, ErrorKind, FileProbe, IndexKind, IndexSpec, Snapshot, Table};
+use lakemark_table::{AnsweredBy, BuildOptions, ErrorKind, FileProbe, IndexKind, IndexSpec, Snapshot, Table};
 use proptest::prelude::*;
 
 use crate::fixture::{exact_rows, int_key, is_null, leaf, open, probe, spec, write};
@@ -179,7 +179,7 @@ async fn indexes_of_single_columns_keep_what_they_answer_better() {
         let found = probe(snapshot, predicate).await;
         found.report.leaves.into_iter().map(|leaf| (leaf.column.unwrap(), leaf.index)).collect::<Vec<_>>()
     };
-    let name = |name: &str| Some(name.to_owned());
+    let name = |name: &str| Some(AnsweredBy::Index(name.to_owned()));
     assert_eq!(of(&snapshot, &number("a", 2)).await, [("a".to_owned(), name("a_bitmap"))]);
     let both = and([number("a", 2), text("x")]);
     assert_eq!(of(&snapshot, &both).await, [("a, b".to_owned(), name("a_b_key"))]);
@@ -221,7 +221,7 @@ async fn an_index_that_knows_nothing_yet_takes_nothing_from_others() {
     let snapshot = open(folder.path()).await.snapshot().await.unwrap();
     let indexes = async |predicate: &Predicate| {
         let found = probe(&snapshot, predicate).await.report.leaves;
-        found.into_iter().filter_map(|leaf| leaf.index).collect::<Vec<_>>()
+        found.into_iter().filter_map(|leaf| leaf.index).map(|by| by.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(indexes(&number("c", 1)).await, ["c_summary"]);
     let all = and([number("a", 2), text("x"), number("c", 1)]);
@@ -234,7 +234,10 @@ async fn an_index_that_knows_nothing_yet_takes_nothing_from_others() {
     let by_both = snapshot.composite_lookup(&["b".to_owned(), "a".to_owned()], &keys).unwrap();
     let found = probe(&snapshot, &by_both).await;
     let expected = probe(&snapshot, &and([number("a", 2), text("x")])).await;
-    assert_eq!((found.files, found.report.leaves[0].index.as_deref()), (expected.files, Some("a_b_key")));
+    assert_eq!(
+        (found.files, found.report.leaves[0].index.as_ref().map(|by| by.name())),
+        (expected.files, Some("a_b_key"))
+    );
 }
 
 #[tokio::test]
