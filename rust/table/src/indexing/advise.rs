@@ -23,7 +23,7 @@ use crate::error::Result;
 use crate::index_kind::IndexKind;
 use crate::snapshot::{BaseTable, Snapshot};
 use crate::store::kind::{files_per_segment_of, precision_of, zones_of};
-use crate::store::recorded::{PREDICTED_BYTES, PREDICTED_ROWS, REASON};
+use crate::store::recorded::{record_prediction, record_reason};
 use kinds::{KindChoice, KindReason, SegmentRows};
 use sample::Sampler;
 
@@ -36,10 +36,7 @@ pub(crate) async fn choose_encoding(table: &BaseTable, snapshot: &Snapshot, inde
     if index.key_type.is_list() {
         // How many elements a list has, and how they repeat in it, is not sampled.
         if open {
-            index.options.push((
-                REASON.to_owned(),
-                "a row of lists has several values, each with the rows that have it".to_owned(),
-            ));
+            record_reason(index, "a row of lists has several values, each with the rows that have it".to_owned());
         }
         return;
     }
@@ -47,7 +44,7 @@ pub(crate) async fn choose_encoding(table: &BaseTable, snapshot: &Snapshot, inde
     if let Err(error) = settled {
         tracing::debug!(index = index.name, %error, "no sample could be read; nothing is predicted");
         if open {
-            index.options.push((REASON.to_owned(), "no sample of the data could be read".to_owned()));
+            record_reason(index, "no sample of the data could be read".to_owned());
         }
     }
 }
@@ -73,7 +70,7 @@ async fn predict(table: &BaseTable, snapshot: &Snapshot, index: &mut ManifestInd
             0 => "the table has no rows yet".to_owned(),
             rows => format!("{} of {rows} rows have about {:.0} values; {because}", kinds.valued(), kinds.distinct),
         };
-        index.options.push((REASON.to_owned(), reason));
+        record_reason(index, reason);
     }
     let unique = kinds.is_unique();
     let predicted = match index.encoding.known() {
@@ -91,8 +88,7 @@ async fn predict(table: &BaseTable, snapshot: &Snapshot, index: &mut ManifestInd
         None => None,
     };
     if let Some(bytes) = predicted {
-        index.options.push((PREDICTED_BYTES.to_owned(), bytes.to_string()));
-        index.options.push((PREDICTED_ROWS.to_owned(), sampler.rows().to_string()));
+        record_prediction(index, bytes, sampler.rows());
         let (kind, encoding) = (index.kind.known(), index.encoding.known());
         if unique && kind == Some(IndexKind::Bitmap) && encoding != Some(Encoding::Binned) {
             tracing::warn!(

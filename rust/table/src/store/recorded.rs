@@ -2,21 +2,56 @@
 
 use lakemark_format::ManifestIndex;
 
-/// Why `auto` chose the encoding.
-pub(crate) const REASON: &str = "auto";
-/// Bytes that the index was predicted to take.
-pub(crate) const PREDICTED_BYTES: &str = "predicted_bytes";
-/// Rows that the prediction was for.
-pub(crate) const PREDICTED_ROWS: &str = "predicted_rows";
+/// A record among the options of an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Record {
+    /// Why `auto` chose the encoding.
+    Reason,
+    /// Bytes that the index was predicted to take.
+    PredictedBytes,
+    /// Rows that the prediction was for.
+    PredictedRows,
+}
+
+impl Record {
+    const ALL: [Self; 3] = [Self::Reason, Self::PredictedBytes, Self::PredictedRows];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Reason => "auto",
+            Self::PredictedBytes => "predicted_bytes",
+            Self::PredictedRows => "predicted_rows",
+        }
+    }
+
+    fn add(self, index: &mut ManifestIndex, value: String) {
+        index.options.push((self.name().to_owned(), value));
+    }
+
+    fn of(self, index: &ManifestIndex) -> Option<&String> {
+        index.options.iter().find(|(name, _)| name == self.name()).map(|(_, value)| value)
+    }
+}
+
+/// Records that `auto` chose the encoding of an index, and why.
+pub(crate) fn record_reason(index: &mut ManifestIndex, reason: String) {
+    Record::Reason.add(index, reason);
+}
+
+/// Records the bytes that an index is predicted to take, and for how many rows.
+pub(crate) fn record_prediction(index: &mut ManifestIndex, bytes: u64, rows: u64) {
+    Record::PredictedBytes.add(index, bytes.to_string());
+    Record::PredictedRows.add(index, rows.to_string());
+}
 
 /// Whether `auto` chose the encoding of an index.
 pub(crate) fn is_chosen_by_auto(index: &ManifestIndex) -> bool {
-    index.options.iter().any(|(name, _)| name == REASON)
+    Record::Reason.of(index).is_some()
 }
 
 /// Whether an option is one of our records, and none of the user's.
 pub(crate) fn is_record(name: &str) -> bool {
-    [REASON, PREDICTED_BYTES, PREDICTED_ROWS].contains(&name)
+    Record::ALL.iter().any(|record| record.name() == name)
 }
 
 /// What was recorded when an index was declared.
@@ -30,9 +65,9 @@ pub(crate) struct Recorded {
 
 impl Recorded {
     pub(crate) fn of(index: &ManifestIndex) -> Self {
-        let option = |wanted: &str| index.options.iter().find(|(name, _)| name == wanted).map(|(_, value)| value);
-        let number = |wanted: &str| option(wanted).and_then(|value| value.parse().ok());
-        Self { reason: option(REASON).cloned(), bytes: number(PREDICTED_BYTES), rows: number(PREDICTED_ROWS) }
+        let number = |record: Record| record.of(index).and_then(|value| value.parse().ok());
+        let reason = Record::Reason.of(index).cloned();
+        Self { reason, bytes: number(Record::PredictedBytes), rows: number(Record::PredictedRows) }
     }
 
     /// The prediction for so many rows; without any, for the rows that it was made for.
