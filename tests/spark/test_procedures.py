@@ -59,20 +59,23 @@ def test_build_fills_what_is_not_covered(spark: SparkSession, folder: Path) -> N
 
 def test_verify_finds_damage(spark: SparkSession, folder: Path) -> None:
     call = f"CALL lm.system.verify(table => '{folder}')"
-    assert rows(spark, call) == [("k_bitmap", 2, 0, 0, [])]
+    assert spark.sql(call).columns == ["name", "files_ok", "damaged", "stale"]
+    assert rows(spark, call) == [("k_bitmap", 2, [], [])]
     (segment,) = (folder / "_lakemark").rglob("*.lmx")
     content = bytearray(segment.read_bytes())
     content[len(content) // 2] ^= 0xFF
     segment.write_bytes(content)
-    (row,) = rows(spark, call)
-    assert row[0] == "k_bitmap"
-    assert row[2] == 1
-    assert row[4][0].startswith("damaged: ")  # type: ignore[index]
+    found = report(spark.sql(call))
+    (verdict,) = lakemark.Table(folder).verify().indexes
+    assert len(verdict.damaged) == 1
+    damaged = [f"{each.path}: {each.problem}" for each in verdict.damaged]
+    assert (found["name"], found["damaged"], found["stale"]) == ("k_bitmap", damaged, [])
 
 
 def test_advise_proposes_indexes(spark: SparkSession, folder: Path) -> None:
     proposed = spark.sql(f"CALL lm.system.advise(table => '{folder}')")
-    assert proposed.columns == ["column", "kind", "encoding", "reason", "values", "predicted_bytes", "saved_bytes"]
+    columns = ["column", "kind", "encoding", "reason", "values", "predicted_bytes", "saved_bytes", "queries"]
+    assert proposed.columns == columns
     indexes = lakemark.Table(folder).advise().indexes
     assert [row["column"] for row in proposed.collect()] == [each.column for each in indexes]
 
@@ -122,7 +125,7 @@ def test_migrate_and_history(spark: SparkSession, folder: Path) -> None:
 def test_vacuum_lists_files(spark: SparkSession, folder: Path) -> None:
     call = f"CALL lm.system.vacuum(table => '{folder}', dry_run => true, older_than => '2h')"
     assert rows(spark, call) == []
-    assert spark.sql(call).columns == ["path", "bytes", "removed"]
+    assert spark.sql(call).columns == ["path", "bytes", "dry_run"]
     assert "e.g. 12h or 30d" in refusal(spark, f"CALL lm.system.vacuum(table => '{folder}', older_than => 'a week')")
     assert "hour" in refusal(spark, f"CALL lm.system.vacuum(table => '{folder}', older_than => '0h')")
 
@@ -131,7 +134,7 @@ def test_tables_are_named_or_are_paths(spark: SparkSession, warehouse: Path) -> 
     folder = write_folder(warehouse / "checked", files=1)
     create_indexes(folder, "k")
     for name in ("checked", "lm.checked", f"`{folder}`", str(folder)):
-        assert rows(spark, f"CALL lm.system.verify(table => '{name}')") == [("k_bitmap", 1, 0, 0, [])], name
+        assert rows(spark, f"CALL lm.system.verify(table => '{name}')") == [("k_bitmap", 1, [], [])], name
     assert "there is no table absent in the catalog lm" in refusal(spark, "CALL lm.system.verify(table => 'absent')")
     assert "verify needs a table" in refusal(spark, "CALL lm.system.verify(table => NULL)")
     assert "it must be 1 or more" in refusal(spark, "CALL lm.system.build(table => 'checked', threads => 0)")

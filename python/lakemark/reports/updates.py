@@ -40,8 +40,8 @@ class UpdatesInfo(Described):
         base_rows: Rows of the data files, as far as the indexes know them.
         cache_bytes: Bytes of the runs.
         cache_limit: Bytes that runs may take before changes are refused.
-        cache_share: `cache_bytes / cache_limit`.
         migration_threshold: The share from which on writers begin a migration, if the table has one.
+        cache_share: `cache_bytes / cache_limit`.
         runs: The runs, oldest first.
         runs_limit: How many runs there may be before the oldest are merged.
         writes_per_update: How often a byte of an update was written to runs on average.
@@ -62,8 +62,8 @@ class UpdatesInfo(Described):
     base_rows: int
     cache_bytes: int
     cache_limit: int
-    cache_share: float
     migration_threshold: float | None
+    cache_share: float
     runs: list[RunInfo]
     runs_limit: int
     writes_per_update: float

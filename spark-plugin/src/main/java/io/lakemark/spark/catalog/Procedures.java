@@ -15,7 +15,8 @@ import java.util.function.Function;
 
 /**
  * The procedures, {@code CALL lm.system.NAME(table => '…', …)}: the verbs of the shell and of
- * Python, with the same arguments. What they answer are reports as rows.
+ * Python, with the same arguments. What they answer are reports as rows, whose columns have the
+ * names that the fields of the reports have.
  */
 public final class Procedures {
   /** The procedure that is a job. */
@@ -30,14 +31,15 @@ public final class Procedures {
         "verify",
         "Derives every index file from the data again and compares.",
         "",
-        "index STRING, files_ok BIGINT, damaged BIGINT, stale BIGINT, problems ARRAY<STRING>",
-        report -> objects(report.get("indexes"), Procedures::verdict));
+        "name STRING, files_ok BIGINT, damaged ARRAY<STRING>, stale ARRAY<STRING>",
+        report ->
+            objects(report.get("indexes"), verdict -> withTexts(verdict, "damaged", "stale")));
     define(
         "advise",
         "Says which indexes would save most, by a sample of each column.",
         "",
         "column STRING, kind STRING, encoding STRING, reason STRING, values BIGINT,"
-            + " predicted_bytes BIGINT, saved_bytes BIGINT",
+            + " predicted_bytes BIGINT, saved_bytes BIGINT, queries BIGINT",
         report -> objects(report.get("indexes"), each -> each));
     define(
         BUILD,
@@ -46,8 +48,7 @@ public final class Procedures {
         "indexes ARRAY<STRING>, files BIGINT, rows BIGINT, segments BIGINT, bytes_written BIGINT,"
             + " spilled BIGINT, skipped ARRAY<STRING>, adopted BIGINT, repaired BIGINT,"
             + " declined ARRAY<STRING>, false_statistics ARRAY<STRING>, seconds DOUBLE",
-        report ->
-            List.of(withTexts(withTexts((ObjectNode) report, "declined"), "false_statistics")));
+        report -> List.of(withTexts((ObjectNode) report, "declined", "false_statistics")));
     define(
         "compact",
         "Merges segments, so that a search asks few.",
@@ -84,8 +85,8 @@ public final class Procedures {
         "vacuum",
         "Removes what nobody needs any more: one row for each file.",
         "older_than STRING, dry_run BOOLEAN, originals BOOLEAN",
-        "path STRING, bytes BIGINT, removed BOOLEAN",
-        report -> objects(report.get("removed"), each -> removal(each, report.get("dry_run"))));
+        "path STRING, bytes BIGINT, dry_run BOOLEAN",
+        report -> objects(report.get("removed"), each -> waste(each, report.get("dry_run"))));
     define(
         "history",
         "Lists the versions that VERSION AS OF takes, newest first.",
@@ -128,19 +129,12 @@ public final class Procedures {
     return rows;
   }
 
-  private static ObjectNode withTexts(ObjectNode report, String findings) {
-    report.set(findings, texts(report.get(findings), ""));
+  /** A report whose findings of these names are texts. */
+  private static ObjectNode withTexts(ObjectNode report, String... findings) {
+    for (String name : findings) {
+      report.set(name, texts(report.get(name)));
+    }
     return report;
-  }
-
-  private static JsonNode verdict(ObjectNode index) {
-    ArrayNode problems = texts(index.get("damaged"), "damaged: ");
-    problems.addAll(texts(index.get("stale"), "stale: "));
-    index.put("damaged", index.get("damaged").size());
-    index.put("stale", index.get("stale").size());
-    index.set("problems", problems);
-    index.set("index", index.get("name"));
-    return index;
   }
 
   private static JsonNode version(ObjectNode version) {
@@ -148,16 +142,16 @@ public final class Procedures {
     return version;
   }
 
-  private static JsonNode removal(ObjectNode file, JsonNode isDryRun) {
-    return file.put("removed", !isDryRun.asBoolean());
+  private static JsonNode waste(ObjectNode file, JsonNode isDryRun) {
+    file.set("dry_run", isDryRun);
+    return file;
   }
 
   /** Findings as the shell prints them. */
-  private static ArrayNode texts(JsonNode findings, String prefix) {
+  private static ArrayNode texts(JsonNode findings) {
     ArrayNode texts = Json.list();
     findings.forEach(
-        each ->
-            texts.add(prefix + each.get("path").asText() + ": " + each.get("problem").asText()));
+        each -> texts.add(each.get("path").asText() + ": " + each.get("problem").asText()));
     return texts;
   }
 }
