@@ -88,3 +88,15 @@ def test_paths_are_found_in_backticks_outside_of_blocks() -> None:
 )
 def test_paths_that_stand_for_many_are_found(path: str, there: bool) -> None:
     assert is_there(path) is there
+
+
+def test_decisions_are_listed_and_say_what_was_measured() -> None:
+    folder = ROOT / "docs/decisions"
+    listed = re.findall(r"\]\((\d{4}-[^)]+)\)", (folder / "README.md").read_text(encoding="utf-8"))
+    decisions = sorted(path.name for path in folder.glob("0*.md"))
+    assert decisions, "no decision was found"
+    assert listed == decisions
+    for name in decisions:
+        sections = re.split(r"^## (.*)\n", (folder / name).read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+        assert sections[::2] == ["First design", "Decision", "Why", "Other ways", "Figures"], name
+        assert all(text.strip() for text in sections[1::2]), name
