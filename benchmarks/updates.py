@@ -250,7 +250,7 @@ def plot(result: dict[str, Any], path: Path) -> None:
         axes.plot(ranges, ratios, marker="o", label=f"{share} changed")
     axes.axhline(1.07, color="grey", linestyle=":", label="MaSM, 1.07")
     axes.set(
-        xscale="log", xlabel="part of the table", ylabel="with changes / without", title="Scans with pending updates"
+        xscale="log", xlabel="part of the table", ylabel="with changes / without", title="Scans with buffered updates"
     )
     axes.legend()
     figure.tight_layout()

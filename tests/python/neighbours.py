@@ -1,7 +1,7 @@
 """A Delta table that Lakemark and delta-rs change in turn, and what it should have.
 
-*Base* is what every reader of Delta sees, *pending* what Lakemark lays over it: for each key a row, its absence, or
-columns that are set. Pending changes win for their keys until they are migrated; a restore to an older version leaves
+*Base* is what every reader of Delta sees, *buffered* what Lakemark lays over it: for each key a row, its absence, or
+columns that are set. Buffered changes win for their keys until they are migrated; a restore to an older version leaves
 them alone and undoes migrations.
 """
 
@@ -49,8 +49,8 @@ class Neighbours:
         self.keys = self.random.choice([30, 120])
         self.types = dict(TYPES)
         self.base: dict[int, Row] = {}
-        self.pending: dict[int, Row | None] = {}
-        # Keys of `pending` whose row has only columns that are set.
+        self.buffered: dict[int, Row | None] = {}
+        # Keys of `buffered` whose row has only columns that are set.
         self.partial: set[int] = set()
         self.bases: dict[int, tuple[dict[int, Row], set[str]]] = {}
         self.oldest = 0
@@ -88,7 +88,7 @@ class Neighbours:
 
     def rows(self) -> dict[int, Row]:
         rows = {key: dict(row) for key, row in self.base.items()}
-        for key, change in self.pending.items():
+        for key, change in self.buffered.items():
             if key in self.partial:
                 if key in rows and change is not None:
                     rows[key] |= change
@@ -101,7 +101,7 @@ class Neighbours:
     def folded(self, keys: Iterable[int]) -> None:
         rows = self.rows()
         for key in list(keys):
-            self.pending.pop(key, None)
+            self.buffered.pop(key, None)
             self.partial.discard(key)
             if key in rows:
                 self.base[key] = rows[key]
@@ -191,14 +191,14 @@ class Neighbours:
     def upsert(self) -> None:
         rows = {key: self.row(key) for key in self.some()}
         if self.make(lambda: self.table.upsert(self.table_of(rows.values()))):
-            self.pending |= rows
+            self.buffered |= rows
             self.partial -= rows.keys()
 
     def insert(self) -> None:
         have = self.rows()
         rows = {key: self.row(key) for key in self.some() if key not in have}
         if rows and self.make(lambda: self.table.insert(self.table_of(rows.values()))):
-            self.pending |= rows
+            self.buffered |= rows
             self.partial -= rows.keys()
 
     def update(self) -> None:
@@ -211,11 +211,11 @@ class Neighbours:
                 self.set(key, row)
 
     def set(self, key: int, row: Row) -> None:
-        if key not in self.pending:
-            self.pending[key] = row
+        if key not in self.buffered:
+            self.buffered[key] = row
             self.partial.add(key)
-        elif (have := self.pending[key]) is not None:
-            self.pending[key] = have | row
+        elif (have := self.buffered[key]) is not None:
+            self.buffered[key] = have | row
 
     def sql_update(self) -> None:
         bound = self.random.randrange(self.keys)
@@ -229,7 +229,7 @@ class Neighbours:
     def delete(self) -> None:
         keys = self.some()
         if self.make(lambda: self.table.delete(keys)):
-            self.pending |= dict.fromkeys(keys)
+            self.buffered |= dict.fromkeys(keys)
             self.partial -= set(keys)
 
     def flush(self) -> None:
@@ -240,15 +240,15 @@ class Neighbours:
         self.all_migrated()
 
     def all_migrated(self) -> None:
-        self.folded(list(self.pending))
+        self.folded(list(self.buffered))
         self.check_delta()
 
     def migrate_slice(self) -> None:
-        """Which keys were folded is seen in the table; of those of which it is not, new rows are pending."""
+        """Which keys were folded is seen in the table; of those of which it is not, new rows are buffered."""
         before, after = self.base, self.rows()
         self.table.migrate(self.random.uniform(0.1, 0.9), progress=False)
         now = self.in_delta()
-        moved = {key for key in self.pending if before.get(key) != after.get(key)}
+        moved = {key for key in self.buffered if before.get(key) != after.get(key)}
         folded = {key for key in moved if now.get(key) == after.get(key)}
         differ(
             {key: now[key] for key in now if key not in folded},
@@ -258,19 +258,19 @@ class Neighbours:
         stays = moved - folded
         last = max(folded, default=-1)
         assert last < min(stays, default=self.keys), "the lowest keys are folded first"
-        open_keys = {key for key in self.pending if key not in moved}
+        open_keys = {key for key in self.buffered if key not in moved}
         self.folded({key for key in open_keys | folded if key <= last})
         open_keys = {key for key in open_keys if last < key < min(stays, default=self.keys)}
         rows = {key: self.row(key) for key in open_keys}
         if rows and self.make(lambda: self.table.upsert(self.table_of(rows.values()))):
-            self.pending |= rows
+            self.buffered |= rows
             self.partial -= rows.keys()
         self.note()
 
     def migrate_beside_an_append(self) -> None:
-        """Somebody adds a key that nothing is pending for, while files are written."""
+        """Somebody adds a key that nothing is buffered for, while files are written."""
         key = next(
-            key for key in range(self.keys, self.keys + 10**6) if key not in self.base and key not in self.pending
+            key for key in range(self.keys, self.keys + 10**6) if key not in self.base and key not in self.buffered
         )
         row, told = self.row(key), []
 
@@ -288,7 +288,7 @@ class Neighbours:
 
     def migrate_beside_a_fork(self) -> None:
         """A process that is forked while files are written lives longer than the migration, and blocks nobody."""
-        if not self.pending:
+        if not self.buffered:
             return
         end, children = os.pipe(), []
 
@@ -340,7 +340,7 @@ class Neighbours:
         deltalake.write_deltalake(str(self.folder), self.table_of(rows.values()), mode=mode)
 
     def delta_append(self) -> None:
-        """Keys that the data files do not have; they may be pending."""
+        """Keys that the data files do not have; they may be buffered."""
         rows = {key: self.row(key) for key in self.some() if key not in self.base}
         if rows:
             self.write(rows, "append")
@@ -397,7 +397,7 @@ class Neighbours:
         assert columns <= set(names), names
         for gone in self.types.keys() - set(names):
             del self.types[gone]
-            for change in self.pending.values():
+            for change in self.buffered.values():
                 if change is not None:
                     change.pop(gone, None)
         self.base = {key: {name: row.get(name) for name in self.types} for key, row in base.items()}
@@ -411,7 +411,7 @@ class Neighbours:
         self.types[name] = ADDED[kind]
         for row in self.base.values():
             row[name] = None
-        for key, change in self.pending.items():
+        for key, change in self.buffered.items():
             if change is not None and key not in self.partial:
                 change[name] = None
 

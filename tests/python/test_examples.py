@@ -223,7 +223,7 @@ def test_the_figures_of_masm_are_drawn_and_answers_stay_while_it_migrates(tmp_pa
     assert (tmp_path / "updates-figures-50000.png").stat().st_size > 10_000
 
 
-def test_tpch_with_pending_orders_and_lines_has_the_answers_of_duckdb(tmp_path: Path) -> None:
+def test_tpch_with_buffered_orders_and_lines_has_the_answers_of_duckdb(tmp_path: Path) -> None:
     done = run(
         [
             *[sys.executable, ROOT / "benchmarks" / "updates_tpch.py", "--scale", "0.01", "--rounds", "1"],

@@ -123,9 +123,9 @@ def test_golden_manifests_are_read_by_the_second_reader() -> None:
 
 
 def test_golden_updates_are_read_by_the_second_reader() -> None:
-    pending = read_manifest((GOLDEN / "updates.lmm").read_bytes())
-    assert pending.segments == [("marks/5e5e.lmx", 4321, [0, 1])]
-    updates = pending.updates
+    buffered = read_manifest((GOLDEN / "updates.lmm").read_bytes())
+    assert buffered.segments == [("marks/5e5e.lmx", 4321, [0, 1])]
+    updates = buffered.updates
     assert updates is not None
     assert (updates.key, updates.options) == (["country", "straße"], [("buffer", "1GiB"), ("alpha", "")])
     assert updates.log == (LOG, "updates/3c3c.lml", FIRST)

@@ -1,4 +1,4 @@
-"""Migration: pending rows become rows of data files that every reader sees."""
+"""Migration: buffered rows become rows of data files that every reader sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pending updates: what the operations mean, what they refuse, and that everyone sees them at once."""
+"""Buffered updates: what the operations mean, what they refuse, and that everyone sees them at once."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_changes_of_one_key_build_on_each_other(stock: lakemark.Table) -> None:
     ]
 
 
-def test_pending_changes_win_over_rows_that_others_add_later(stock: lakemark.Table, folder: Path) -> None:
+def test_buffered_changes_win_over_rows_that_others_add_later(stock: lakemark.Table, folder: Path) -> None:
     stock.upsert([{"id": 20, "name": "pending"}])
     stock.delete([21])
     pq.write_table(pa.table({"id": [20, 21, 22], "name": ["late"] * 3}), folder / "c.parquet")

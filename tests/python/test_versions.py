@@ -47,7 +47,7 @@ def test_a_version_of_a_delta_table_has_what_delta_rs_reads(tmp_path: Path) -> N
         assert by_id(old.scan().to_arrow()) == of_delta(tmp_path, version), version
         assert old.snapshot.delta_version == version
         assert old.count("v = 3") == sum(row["v"] == 3 for row in of_delta(tmp_path, version).values())
-    # What is pending belongs to no version, and to the newest state.
+    # What is buffered belongs to no version, and to the newest state.
     assert table.count("id = 3") == 0
     assert lakemark.Table(tmp_path, version=3).count("id = 3") == 1
     history = table.history()

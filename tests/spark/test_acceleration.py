@@ -189,7 +189,7 @@ def test_row_groups_in_small_gaps_are_read_along(spark: SparkSession, fast: Spar
 
 
 # The whole corpus is asked of the connector, whose translation of predicates this is; here some of them tell.
-@pytest.mark.parametrize(("state", "every"), [("stale", 3), ("pending", 4)])
+@pytest.mark.parametrize(("state", "every"), [("stale", 3), ("buffered", 4)])
 def test_the_corpus(spark: SparkSession, fast: SparkSession, tmp_path: Path, state: str, every: int) -> None:
     source = cases.portable_source(tmp_path / "source")
     asked = [case for case in cases.CASES if case.columns <= set(source.columns) and "spark" not in case.differs]
@@ -605,7 +605,9 @@ def test_damaged_indexes_cost_time_only(spark: SparkSession, fast: SparkSession,
     assert skipped(ours) is None
 
 
-def test_pending_changes_are_not_seen_and_told_of_once(spark: SparkSession, fast: SparkSession, tmp_path: Path) -> None:
+def test_buffered_changes_are_not_seen_and_told_of_once(
+    spark: SparkSession, fast: SparkSession, tmp_path: Path
+) -> None:
     folder = write_folder(tmp_path / "t", files=2)
     create_indexes(folder, "id", "k", "city")
     table = lakemark.Table(folder, key="id")
@@ -713,7 +715,7 @@ def test_whatever_fails_is_told_once_and_leaves_sparks_plan(
             assert without_numbers(ours) == without_numbers(theirs)
     told = [line for line in lines() if "not used for a scan" in line]
     assert len(told) == 1
-    # Pending changes without a manifest are an error for Lakemark, and none for Spark.
+    # Buffered changes without a manifest are an error for Lakemark, and none for Spark.
     create_indexes(folder, "k")
     lakemark.Table(folder, key="id").delete([5])
     shutil.rmtree(folder / "_lakemark" / "manifest")

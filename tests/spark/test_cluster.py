@@ -84,5 +84,5 @@ def test_a_store_that_executors_do_not_see_is_named(seen: Seen) -> None:
     assert "on a disk that this executor does not see" in told["reading"]
 
 
-def test_an_executor_that_read_a_table_before_its_store_was_made_sees_what_is_pending_later(seen: Seen) -> None:
+def test_an_executor_that_read_a_table_before_its_store_was_made_sees_what_is_buffered_later(seen: Seen) -> None:
     assert seen["later"] == {"before": 200, "after": 203}

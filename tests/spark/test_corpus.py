@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 STATES = {
     "on": {},
     "half_built": {"spark.sql.ansi.enabled": "false", "spark.sql.caseSensitive": "true"},
-    "pending": {"spark.sql.session.timeZone": "America/New_York"},
+    "buffered": {"spark.sql.session.timeZone": "America/New_York"},
 }
 PREDICATES_PER_QUERY = 25
-ASKED = {"on": slice(None), "half_built": slice(0, None, 2), "pending": slice(1, None, 2)}
+ASKED = {"on": slice(None), "half_built": slice(0, None, 2), "buffered": slice(1, None, 2)}
 
 
 @pytest.fixture(scope="module")

@@ -79,7 +79,7 @@ def test_any_byte_of_a_store(spark: SparkSession, sound: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("suffix", "cut"), [(".lmr", None), (".lmr", -8), (".lml", None), (".lml", 20)])
-def test_pending_changes_that_are_gone_or_cut(
+def test_buffered_changes_that_are_gone_or_cut(
     spark: SparkSession, sound: Path, tmp_path: Path, suffix: str, cut: int | None
 ) -> None:
     folder = tmp_path / "t"

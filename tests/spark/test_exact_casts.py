@@ -198,7 +198,7 @@ def test_a_row_whose_digits_spark_would_cut_is_not_written_back(spark: SparkSess
     assert moments(path) == expected
 
 
-def test_digits_of_pending_rows_are_not_cut(spark: SparkSession, tmp_path: Path) -> None:
+def test_digits_of_buffered_rows_are_not_cut(spark: SparkSession, tmp_path: Path) -> None:
     path = write_moments(tmp_path / "t", [WHOLE, WHOLE])
     table = lakemark.Table(path)
     table.update({"id": [2], "at": pa.array([FINE], pa.timestamp("ns"))})

@@ -100,7 +100,7 @@ def test_joins_name_the_keys_before_and_after_they_are_known(
     assert first.runtime_filters == ["k IN (3, 13)"]
     assert first.index_report is not None
     assert first.index_report.row_groups_pruned == 18
-    assert "keys that a join told:" in str(first)
+    assert "keys from a join:" in str(first)
 
 
 def test_subqueries_and_cached_frames_are_looked_into(spark: SparkSession, ours: DataFrame) -> None:
@@ -117,7 +117,7 @@ def test_subqueries_and_cached_frames_are_looked_into(spark: SparkSession, ours:
         cached.unpersist()
 
 
-def test_pending_rows_and_limits_are_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_buffered_rows_and_limits_are_reported(spark: SparkSession, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "t")
     create_indexes(folder, "k")
     lakemark.Table(folder, key="id").upsert(rows(5000, 5020))

@@ -58,10 +58,10 @@ Scans = dict[str, list["Callable[[int], object]"]]
 @pytest.fixture
 def scans(spark: SparkSession, tmp_path: Path) -> Scans:
     """Ways to scan, ours and Spark's own, each with a number that makes it another query."""
-    plain, pending, damaged = (write_folder(tmp_path / name, files=2) for name in ("plain", "pending", "damaged"))
-    for folder in (plain, pending, damaged):
+    plain, buffered, damaged = (write_folder(tmp_path / name, files=2) for name in ("plain", "pending", "damaged"))
+    for folder in (plain, buffered, damaged):
         create_indexes(folder, "k", "id")
-    table = lakemark.Table(pending, key="id")
+    table = lakemark.Table(buffered, key="id")
     table.upsert([{"id": n, "city": "pending", "k": 5} for n in range(990, 1010)])
     table.flush()
     table.delete(list(range(20)))
@@ -83,9 +83,9 @@ def scans(spark: SparkSession, tmp_path: Path) -> Scans:
             lambda number: frame(plain).where(f"k < {number % 20}").groupBy("k").count().collect(),
             # Tasks are told to stop in the middle of their batches.
             lambda number: frame(plain).limit(1 + number % 5).collect(),
-            lambda number: frame(pending).where(f"id > {number % 900}").collect(),
+            lambda number: frame(buffered).where(f"id > {number % 900}").collect(),
             # A plan that nobody runs.
-            lambda number: plan_of(frame(pending).where(f"k = {number % 20}")),
+            lambda number: plan_of(frame(buffered).where(f"k = {number % 20}")),
             fails,
         ]
 

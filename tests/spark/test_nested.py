@@ -219,7 +219,7 @@ def test_the_first_rows_by_a_field(both: Both) -> None:
 
 
 def test_changes_by_conditions_on_fields(spark: SparkSession, tmp_path: Path) -> None:
-    """Pending rows are asked about their fields, and lose those that nobody reads."""
+    """Buffered rows are asked about their fields, and lose those that nobody reads."""
     folder = tmp_path / "t"
     folder.mkdir()
     pq.write_table(rows(0, FILE_ROWS), folder / "a.parquet", row_group_size=GROUP_ROWS)

@@ -62,7 +62,7 @@ def state(folder: Path) -> dict[int, dict[str, object]]:
 
 @pytest.fixture
 def aged(kind: str, tmp_path: Path, names: Callable[[Path], None]) -> Path:
-    """Spark knows the table without the column `extra`; rows of data files and pending ones have values in it."""
+    """Spark knows the table without the column `extra`; rows of data files and buffered ones have values in it."""
     folder = tmp_path / "t"
     KINDS[kind](folder, rows(range(6)))
     lakemark.Table(folder, key="id")

@@ -428,7 +428,7 @@ def test_more_keys_than_rows_are_not_searched(spark: SparkSession, tmp_path: Pat
 
 
 @pytest.mark.parametrize("flushed", [False, True], ids=["in memory", "in a run"])
-def test_pending_rows_are_joined_too(spark: SparkSession, tmp_path: Path, flushed: bool) -> None:
+def test_buffered_rows_are_joined_too(spark: SparkSession, tmp_path: Path, flushed: bool) -> None:
     folder = write_folder(tmp_path / "t")
     create_indexes(folder, "k", "city")
     table = lakemark.Table(folder, key="id")

@@ -90,7 +90,7 @@ def spark_looks(spark: SparkSession, folder: Path, end: float, ledger: Ledger) -
 
 
 def keep(folder: Path, end: float, ledger: Ledger) -> None:
-    """What is pending moves on all the time, from the buffer into runs and from there into data files."""
+    """What is buffered moves on all the time, from the buffer into runs and from there into data files."""
     table, chance = lakemark.Table(folder), random.Random(SEED)  # noqa: S311 - no secret
     while time.monotonic() + 0.5 < end:
         time.sleep(chance.uniform(0.3, 1.2))

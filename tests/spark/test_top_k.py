@@ -144,7 +144,7 @@ def test_a_join_above_the_first_rows_does_not_narrow_them(spark: SparkSession, f
 
 
 @pytest.mark.parametrize("flushed", [False, True], ids=["in memory", "in a run"])
-def test_pending_rows_are_sorted_with_the_others(spark: SparkSession, tmp_path: Path, flushed: bool) -> None:
+def test_buffered_rows_are_sorted_with_the_others(spark: SparkSession, tmp_path: Path, flushed: bool) -> None:
     folder = tmp_path / "t"
     folder.mkdir()
     pq.write_table(table(0, 20_000), folder / "p.parquet", row_group_size=2_000)

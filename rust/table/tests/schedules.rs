@@ -57,7 +57,7 @@ impl Templates {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let mut templates = BTreeMap::new();
         for is_delta in [false, true] {
-            for start in [Start::Pending, Start::Migrated, Start::Full] {
+            for start in [Start::Buffered, Start::Migrated, Start::Full] {
                 templates.insert((is_delta, start), runtime.block_on(Template::new(is_delta, start)));
             }
         }

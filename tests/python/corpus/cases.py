@@ -127,7 +127,7 @@ def state_manifest_corrupted(source: Source, folder: Path, create_indexes: Mark)
         damage(path, 0)
 
 
-def state_pending(source: Source, folder: Path, create_indexes: Mark) -> None:
+def state_buffered(source: Source, folder: Path, create_indexes: Mark) -> None:
     """Indexed with rows that are wrong, missing and too many; buffered updates in runs and buffer put them right."""
     folder.mkdir(parents=True)
     wrong = make_table.make_table(STALE_SEED, portable=source.portable)
@@ -186,5 +186,5 @@ STATES: dict[str, Callable[[Source, Path, Mark], None]] = {
     "stale": state_stale,
     "segments_corrupted": state_segments_corrupted,
     "manifest_corrupted": state_manifest_corrupted,
-    "pending": state_pending,
+    "buffered": state_buffered,
 }

@@ -347,7 +347,7 @@ async fn a_view_sees_what_came_after_it() {
 }
 
 #[tokio::test]
-async fn a_lookup_sees_pending_changes() {
+async fn a_lookup_sees_buffered_changes() {
     let folder = folder(2);
     let table = open(folder.path()).await;
     table.declare_key(&["id".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();

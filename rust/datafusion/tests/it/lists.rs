@@ -1,4 +1,4 @@
-//! Conditions on the elements of lists, with indexes and without, also where changes are pending.
+//! Conditions on the elements of lists, with indexes and without, also where changes are buffered.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -142,7 +142,7 @@ async fn conditions_on_elements_are_answered_by_indexes() {
 }
 
 #[tokio::test]
-async fn elements_of_pending_rows_are_found_too() {
+async fn elements_of_buffered_rows_are_found_too() {
     let folder = folder();
     create_indexes(folder.path(), &["tags", "numbers"]).await;
     let table = open(folder.path()).await;

@@ -12,6 +12,7 @@
 
 mod aggregates;
 mod barriers;
+mod buffered;
 mod choice;
 mod corpus;
 mod damaged;
@@ -32,7 +33,6 @@ mod lists;
 mod lookup;
 mod nested;
 mod partitions;
-mod pending;
 mod published;
 mod query;
 mod scan;

@@ -570,7 +570,7 @@ async fn fields_that_are_read_alone_are_what_they_are_in_whole_structs() {
 }
 
 #[tokio::test]
-async fn fields_of_pending_rows_are_read_alone() {
+async fn fields_of_buffered_rows_are_read_alone() {
     let folder = TempDir::new().unwrap();
     for file in 0..3 {
         write(&folder.path().join(format!("part-{file}.parquet")), &batch(file * FILE_ROWS));

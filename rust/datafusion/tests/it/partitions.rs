@@ -1,4 +1,4 @@
-//! Partition columns whose type changes while changes are pending, since other programs add and remove folders.
+//! Partition columns whose type changes while changes are buffered, since other programs add and remove folders.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -43,21 +43,21 @@ async fn seen(table: &Arc<Table>) -> Seen {
 }
 
 #[tokio::test]
-async fn a_pending_change_keeps_its_partition_when_others_change_the_type_of_the_column() {
-    // Folders before and after, the row that is pending, and what comes of all.
-    for (before, after, pending, all) in [
+async fn a_buffered_change_keeps_its_partition_when_others_change_the_type_of_the_column() {
+    // Folders before and after, the row that is buffered, and what comes of all.
+    for (before, after, buffered, all) in [
         ("a", "1", "'007'", ["1|1", "2|007"]),
         ("a", "1", "'x'", ["1|1", "2|x"]),
         ("1", "2024-01-31", "7", ["1|2024-01-31", "2|7"]),
         ("2024-01-31", "1", "DATE '2024-02-29'", ["1|1", "2|2024-02-29"]),
     ] {
         for is_flushed in [false, true] {
-            let case = format!("{before} {after} {pending} {is_flushed}");
+            let case = format!("{before} {after} {buffered} {is_flushed}");
             let folder = tempfile::tempdir().unwrap();
             put(folder.path(), before, 1);
             let table = open(folder.path()).await;
             table.declare_key(&["k".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
-            change(&table, &format!("INSERT INTO t VALUES (2, {pending})")).await;
+            change(&table, &format!("INSERT INTO t VALUES (2, {buffered})")).await;
             if is_flushed {
                 table.flush().await.unwrap();
             }

@@ -123,7 +123,7 @@ async fn a_null_that_comes_from_a_join_or_from_sets_of_groups_counts() {
 }
 
 #[tokio::test]
-async fn a_pending_null_is_met() {
+async fn a_buffered_null_is_met() {
     let folder = tempfile::TempDir::new().unwrap();
     let ids = Int64Array::from_iter_values(0..100);
     let batch = RecordBatch::try_from_iter_with_nullable([

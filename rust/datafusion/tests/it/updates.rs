@@ -1,4 +1,4 @@
-//! Pending updates in SQL: scans, counts, aggregates and lookups of a table that changes.
+//! Buffered updates in SQL: scans, counts, aggregates and lookups of a table that changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ async fn make(table: &Arc<Table>, operation: Operation, rows: RecordBatch) {
 }
 
 #[tokio::test]
-async fn every_way_of_asking_sees_what_is_pending() {
+async fn every_way_of_asking_sees_what_is_buffered() {
     let folder = folder(2);
     create_indexes(folder.path(), &["k", "s"]).await;
     let table = open(folder.path()).await;
@@ -78,7 +78,7 @@ async fn every_way_of_asking_sees_what_is_pending() {
 }
 
 #[tokio::test]
-async fn counts_that_the_indexes_know_look_at_pending_rows_alone() {
+async fn counts_that_the_indexes_know_look_at_buffered_rows_alone() {
     let folder = folder(2);
     create_indexes(folder.path(), &["k", "s"]).await;
     let table = open(folder.path()).await;

@@ -116,7 +116,7 @@ async fn texts_are_views_where_rows_are_gathered() {
 }
 
 #[tokio::test]
-async fn pending_rows_are_views_as_well() {
+async fn buffered_rows_are_views_as_well() {
     let folder = folder(1);
     let table = open(folder.path()).await;
     table.declare_key(&["id".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();

@@ -11,7 +11,7 @@ fn with(name: &str, wrong: &'static str, change: impl FnOnce(&mut ManifestUpdate
     bad(name, "DamagedUpdates", wrong, forge::manifest(&Manifest { updates: Some(updates), ..samples::manifest() }))
 }
 
-/// The manifest with nothing pending, with other bytes in its body, and where in it the updates begin.
+/// The manifest with nothing buffered, with other bytes in its body, and where in it the updates begin.
 fn raw(name: &str, wrong: &'static str, change: impl FnOnce(&mut Vec<u8>, usize)) -> Bad {
     let manifest = samples::key_only();
     let mut body = forge::manifest_body(&manifest);
@@ -28,7 +28,7 @@ pub fn updates() -> Vec<Bad> {
 }
 
 const HUGE: [u8; 9] = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
-/// Bytes behind the number of runs, where nothing is pending.
+/// Bytes behind the number of runs, where nothing is buffered.
 const BEHIND_RUNS: usize = 9;
 
 fn bytes() -> Vec<Bad> {

@@ -4,7 +4,7 @@ use lakemark_format::*;
 
 use crate::samples;
 
-/// A table with everything pending that there can be, and a manifest that uses every optional field.
+/// A table with everything buffered that there can be, and a manifest that uses every optional field.
 pub fn updates() -> ManifestUpdates {
     let resolution = ManifestPositionMap { id: [0x4e; 16], path: "updates/4e4e.lmx".into(), length: 777 };
     ManifestUpdates {

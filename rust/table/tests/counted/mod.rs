@@ -21,10 +21,10 @@ pub fn for_each_row(snapshot: &Snapshot, mut row: impl FnMut(&RecordBatch, usize
     for file in snapshot.files() {
         scan(file.meta.location.as_ref(), &|at| !file.deleted.as_ref().is_some_and(|set| set.contains(at)));
     }
-    for file in snapshot.buffered_rows().iter().flat_map(|pending| &pending.files) {
+    for file in snapshot.buffered_rows().iter().flat_map(|buffered| &buffered.files) {
         scan(file.meta.location.as_ref(), &|at| file.rows.contains(at));
     }
-    for batch in snapshot.buffered_rows().iter().flat_map(|pending| &pending.batches) {
+    for batch in snapshot.buffered_rows().iter().flat_map(|buffered| &buffered.batches) {
         (0..batch.num_rows()).for_each(|at| row(batch, at));
     }
 }

@@ -141,7 +141,7 @@ async fn law_1_what_is_no_file_in_the_place_of_a_manifest_ends_the_use_of_indexe
 }
 
 #[tokio::test]
-async fn law_5_what_is_no_file_in_the_place_of_pending_updates_is_an_error() {
+async fn law_5_what_is_no_file_in_the_place_of_buffered_updates_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     write(&folder.path().join("f.parquet"), &batch(1, 5));
     let table = open(folder.path()).await;

@@ -59,7 +59,7 @@ pub async fn check(
     Ok(())
 }
 
-/// The table goes on: what is pending gets to the data files and into the folder, and the rows stay.
+/// The table goes on: what is buffered gets to the data files and into the folder, and the rows stay.
 async fn settle(folder: &Path, expected: &Rows) -> Result<(), String> {
     let table = open(folder).await;
     let failed = |what: &str, error: lakemark_table::Error| format!("{what} afterwards: {:?}: {error}", error.kind());

@@ -49,36 +49,36 @@ pub fn pairs() -> Vec<Scene> {
     for is_delta in [false, true] {
         let of = |name: &str, start, calls, allowed| pair(name, is_delta, start, calls, allowed);
         pairs.extend([
-            of("read-migrate", Start::Pending, [&[Read, Read], &[Migrate(1.0)]], none),
-            of("read-slice", Start::Pending, [&[Read, Read], &[Migrate(0.4)]], none),
-            of("read-flush", Start::Pending, [&[Read, Read], &[Flush]], none),
+            of("read-migrate", Start::Buffered, [&[Read, Read], &[Migrate(1.0)]], none),
+            of("read-slice", Start::Buffered, [&[Read, Read], &[Migrate(0.4)]], none),
+            of("read-flush", Start::Buffered, [&[Read, Read], &[Flush]], none),
             of(
                 "slice-append",
-                Start::Pending,
+                Start::Buffered,
                 [&[Migrate(0.4)], &[Append(5, 7), Read]],
                 Allowed { waste: true, ..none },
             ),
             of(
                 "migrate-append",
-                Start::Pending,
+                Start::Buffered,
                 [&[Migrate(1.0)], &[Append(5, 7), Read]],
                 Allowed { waste: true, ..none },
             ),
-            of("write-write", Start::Pending, [upsert, more], none),
-            of("write-flush", Start::Pending, [more, &[Flush]], none),
-            of("write-migrate", Start::Pending, [&[Write(Operation::Upsert, 4, 14), Read], &[Migrate(1.0)]], none),
+            of("write-write", Start::Buffered, [upsert, more], none),
+            of("write-flush", Start::Buffered, [more, &[Flush]], none),
+            of("write-migrate", Start::Buffered, [&[Write(Operation::Upsert, 4, 14), Read], &[Migrate(1.0)]], none),
             of(
                 "flush-migrate",
-                Start::Pending,
+                Start::Buffered,
                 [&[Write(Operation::Upsert, 4, 14), Flush, Read], &[Migrate(0.5)]],
                 none,
             ),
             of("compact-build", Start::Migrated, [&[Compact], &[Build]], none),
             of("build-build", Start::Migrated, [&[Build, Read], &[Build]], none),
             of("create-build", Start::Migrated, [&[CreateIndex, Build], &[Build]], none),
-            of("vacuum-migrate", Start::Pending, [&[Migrate(1.0), Read], &[Vacuum(false)]], hours),
-            of("vacuum-flush", Start::Pending, [&[Flush, Read], &[Vacuum(false)]], hours),
-            of("backup-migrate", Start::Pending, [&[Migrate(0.6)], &[Backup]], none),
+            of("vacuum-migrate", Start::Buffered, [&[Migrate(1.0), Read], &[Vacuum(false)]], hours),
+            of("vacuum-flush", Start::Buffered, [&[Flush, Read], &[Vacuum(false)]], hours),
+            of("backup-migrate", Start::Buffered, [&[Migrate(0.6)], &[Backup]], none),
             of(
                 "refused-write",
                 Start::Full,
@@ -95,7 +95,7 @@ pub fn pairs() -> Vec<Scene> {
         pair(
             "appends-migrate",
             true,
-            Start::Pending,
+            Start::Buffered,
             [
                 &[Append(40, 41), Append(41, 42), Append(42, 43), Append(43, 44), Append(44, 45), Append(45, 46)],
                 &[Migrate(1.0)],
@@ -110,7 +110,7 @@ pub fn pairs() -> Vec<Scene> {
 pub fn drawn(seed: u64, actors: usize) -> Scene {
     let mut random = StdRng::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let is_delta = random.random_bool(0.4);
-    let start = if random.random_bool(0.5) { Start::Migrated } else { Start::Pending };
+    let start = if random.random_bool(0.5) { Start::Migrated } else { Start::Buffered };
     let has_vacuum = random.random_bool(0.2);
     let calls: Vec<Vec<Call>> =
         (0..actors).map(|_| (0..random.random_range(1..=3)).map(|_| call(&mut random, has_vacuum)).collect()).collect();

@@ -50,7 +50,7 @@ pub enum Call {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Start {
     /// Runs, and changes in the log.
-    Pending,
+    Buffered,
     /// The same after a migration that was not published, with new changes.
     Migrated,
     /// A cache that has no room for another run.
@@ -225,12 +225,12 @@ pub async fn read(snapshot: &Snapshot) -> Result<Rows, object_store::Error> {
         scan(&store, &file.meta.location, &|at| !deleted.as_ref().is_some_and(|rows| rows.contains(at)), &mut add)
             .await?;
     }
-    if let (Some(pending), Some(store)) = (snapshot.buffered_rows(), snapshot.run_store()) {
-        for file in &pending.files {
+    if let (Some(buffered), Some(store)) = (snapshot.buffered_rows(), snapshot.run_store()) {
+        for file in &buffered.files {
             let rows: &RowSet = &file.rows;
             scan(&store, &file.meta.location, &|at| rows.contains(at), &mut add).await?;
         }
-        for batch in &pending.batches {
+        for batch in &buffered.batches {
             (0..batch.num_rows()).for_each(|at| add(batch, at));
         }
     }

@@ -1,5 +1,5 @@
 //! Random differential testing: whatever is asked of an indexed table, the answer with the indexes is the answer without them. Where
-//! changes are pending, the answer without is that of a table whose data files have them.
+//! changes are buffered, the answer without is that of a table whose data files have them.
 //!
 //! A *trial* is one predicate in one statement. A table is made from its seed alone and serves [`TRIALS_PER_TABLE`] trials,
 //! and a trial's predicate is made from the table's seed and the trial's number; so the seed and the number that are
@@ -9,11 +9,11 @@
 mod aggregate;
 mod aim;
 mod answer;
+mod buffered;
 mod column;
 mod delta;
 pub mod joins;
 mod keeping;
-mod pending;
 mod query;
 mod table;
 

@@ -19,9 +19,9 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
 
+use super::buffered::{self, Twin};
 use super::column::{Column, Home, STRUCT, Types, pick};
 use super::delta::{Log, LogFile, delta_type, stored};
-use super::pending::{self, Twin};
 
 /// A random table: its columns, and the folder that holds its files and its indexes.
 pub struct RandomTable {
@@ -36,7 +36,7 @@ pub struct RandomTable {
     /// One line for the report of a difference.
     pub description: String,
     folder: TempDir,
-    /// The rows as they should be, if some are pending.
+    /// The rows as they should be, if some are buffered.
     twin: Option<Twin>,
 }
 
@@ -181,7 +181,7 @@ impl RandomTable {
         let mut dice = StdRng::seed_from_u64(seed ^ 0xc4a6);
         let mut twin = None;
         if dice.random_bool(0.4) {
-            let changed = pending::change(&mut dice, folder.path()).await;
+            let changed = buffered::change(&mut dice, folder.path()).await;
             description = format!("{description}; changes: {}", changed.description);
             rows = changed.rows.num_rows() as u64;
             twin = Some(changed);
@@ -189,12 +189,12 @@ impl RandomTable {
         Self { columns, list, samples, rows, description, folder, twin }
     }
 
-    /// Where rows are as they should be without any index and with nothing pending.
+    /// Where rows are as they should be without any index and with nothing buffered.
     pub fn plain_location(&self) -> &Path {
         self.twin.as_ref().map_or(self.folder.path(), |twin| twin.folder.path())
     }
 
-    /// The rows as they should be, if some are pending.
+    /// The rows as they should be, if some are buffered.
     pub fn changed_rows(&self) -> Option<&RecordBatch> {
         self.twin.as_ref().map(|twin| &twin.rows)
     }

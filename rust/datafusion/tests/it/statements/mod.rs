@@ -54,7 +54,7 @@ struct Trial {
     table: Arc<Table>,
     session: LakemarkSession,
     rows: Rows,
-    /// What the table was at versions that nothing was pending at.
+    /// What the table was at versions that nothing was buffered at.
     versions: Vec<Version>,
 }
 

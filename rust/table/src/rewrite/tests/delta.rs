@@ -93,7 +93,7 @@ fn table() -> tempfile::TempDir {
 }
 
 /// Replaces 1, deletes 4, inserts 20.
-fn pending() -> RewriteFixture {
+fn buffered() -> RewriteFixture {
     RewriteFixture::new(vec![shadow(&[1, 4], 6), None], vec![rows(&[(20, "zwanzig"), (1, "one")])])
 }
 
@@ -104,17 +104,17 @@ fn transaction(version: i64) -> ApplicationTransaction {
 async fn migrate(
     table: &Table,
     snapshot: &Snapshot,
-    pending: &RewriteFixture,
+    buffered: &RewriteFixture,
     version: i64,
 ) -> Result<MigrationOutcome> {
-    let fold: RewriteInput<'_> = pending.fold();
+    let fold: RewriteInput<'_> = buffered.fold();
     // Callers may move the future to other threads.
     delta::migrate(&table.base().location, snapshot, &fold, &transaction(version)).boxed().await
 }
 
-async fn migrated(table: &Table, pending: &RewriteFixture, version: i64) -> (u64, RewriteOutput) {
+async fn migrated(table: &Table, buffered: &RewriteFixture, version: i64) -> (u64, RewriteOutput) {
     let snapshot = table.snapshot().await.unwrap();
-    match migrate(table, &snapshot, pending, version).await.unwrap() {
+    match migrate(table, &snapshot, buffered, version).await.unwrap() {
         MigrationOutcome::Committed { version, folded } => (version, folded),
         MigrationOutcome::Already => panic!("nothing was done"),
     }
@@ -138,7 +138,7 @@ async fn one_commit_replaces_files_and_adds_new_ones() {
     let folder = table();
     let root = folder.path();
     let table = open(root).await;
-    let (version, folded) = migrated(&table, &pending(), 5).await;
+    let (version, folded) = migrated(&table, &buffered(), 5).await;
     assert_eq!((version, folded.replaced.as_slice()), (1, [0].as_slice()));
     let [again, added] = folded.files.as_slice() else { panic!("{:?}", folded.files) };
     // The deletion vector's row is gone for good.
@@ -191,17 +191,17 @@ async fn a_transaction_is_committed_once() {
     let snapshot = table.snapshot().await.unwrap();
     let state = crate::files::delta::DeltaState::read(&table.base().location).await.unwrap();
     assert_eq!(state.application_version("lakemark-test").await.unwrap(), None);
-    migrated(&table, &pending(), 5).await;
+    migrated(&table, &buffered(), 5).await;
     let state = crate::files::delta::DeltaState::read(&table.base().location).await.unwrap();
     assert_eq!(state.application_version("lakemark-test").await.unwrap(), Some(5));
     assert_eq!(state.application_version("other").await.unwrap(), None);
     for version in [5, 4] {
-        let again = migrate(&table, &snapshot, &pending(), version).await.unwrap();
+        let again = migrate(&table, &snapshot, &buffered(), version).await.unwrap();
         assert!(matches!(again, MigrationOutcome::Already), "{again:?}");
     }
     assert_eq!((versions(root), data_files(root)), (2, 4));
     // A later one finds that the snapshot is not the newest.
-    let later = migrate(&table, &snapshot, &pending(), 6).await.unwrap_err();
+    let later = migrate(&table, &snapshot, &buffered(), 6).await.unwrap_err();
     assert_eq!(later.kind(), ErrorKind::Conflict);
     // A migration with nothing to merge is recorded all the same.
     let (version, folded) = migrated(&table, &RewriteFixture::new(vec![None, None, None], vec![]), 6).await;
@@ -236,7 +236,7 @@ async fn commits_of_others_are_conflicts_unless_they_leave_everything_alone() {
         let table = open(root).await;
         let snapshot = table.snapshot().await.unwrap();
         commit(root, 1, &harmful(root)[case]);
-        let error = migrate(&table, &snapshot, &pending(), 5).await.unwrap_err();
+        let error = migrate(&table, &snapshot, &buffered(), 5).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict, "{case}: {error}");
         assert_eq!((versions(root), data_files(root)), (2, 3), "{case}");
     }
@@ -247,7 +247,7 @@ async fn commits_of_others_are_conflicts_unless_they_leave_everything_alone() {
     let snapshot = table.snapshot().await.unwrap();
     let harmless = [json!({"commitInfo": {"operation": "STREAM"}}), json!({"txn": {"appId": "other", "version": 9}})];
     commit(root, 1, &harmless);
-    let done = migrate(&table, &snapshot, &pending(), 5).await.unwrap();
+    let done = migrate(&table, &snapshot, &buffered(), 5).await.unwrap();
     assert!(matches!(done, MigrationOutcome::Committed { version: 2, .. }), "{done:?}");
     assert_eq!(contents(root).await.len(), 8);
 }
@@ -260,8 +260,8 @@ async fn a_lost_race_for_a_version_is_judged_as_well() {
         let root = folder.path().to_owned();
         let table = open(&root).await;
         let snapshot = table.snapshot().await.unwrap();
-        let (pending, ours) = (pending(), transaction(5));
-        let fold = pending.fold();
+        let (buffered, ours) = (buffered(), transaction(5));
+        let fold = buffered.fold();
         let mut theirs = Some(theirs);
         let outcome = delta::migrate_then(&table.base().location, &snapshot, &fold, &ours, || {
             if let Some(theirs) = theirs.take() {
@@ -518,7 +518,7 @@ async fn a_version_that_nobody_heard_of_keeps_its_files() {
     let store = Arc::new(Repeating::new(Instead::Silence));
     let (folder, asked) = (table(), Arc::clone(&store) as Arc<dyn ObjectStore>);
     let table = copied(&folder, &asked).await;
-    let error = migrate(&table, &table.snapshot().await.unwrap(), &pending(), 5).await.unwrap_err();
+    let error = migrate(&table, &table.snapshot().await.unwrap(), &buffered(), 5).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io, "{error}");
     store.is_silent.store(false, std::sync::atomic::Ordering::SeqCst);
     let snapshot = table.snapshot().await.unwrap();
@@ -526,7 +526,7 @@ async fn a_version_that_nobody_heard_of_keeps_its_files() {
     for file in snapshot.files() {
         assert_eq!(store.head(&file.meta.location).await.unwrap().size, file.meta.size, "{}", file.path);
     }
-    assert!(matches!(migrate(&table, &snapshot, &pending(), 5).await.unwrap(), MigrationOutcome::Already));
+    assert!(matches!(migrate(&table, &snapshot, &buffered(), 5).await.unwrap(), MigrationOutcome::Already));
 }
 
 /// A table in a store.
@@ -542,7 +542,7 @@ async fn copied(folder: &tempfile::TempDir, store: &Arc<dyn ObjectStore>) -> Arc
 async fn commit_to(store: Arc<dyn ObjectStore>) {
     let table = copied(&table(), &store).await;
     let snapshot = table.snapshot().await.unwrap();
-    let (version, folded) = migrated(&table, &pending(), 5).await;
+    let (version, folded) = migrated(&table, &buffered(), 5).await;
     assert_eq!((version, folded.files.len()), (1, 2));
     let size = async |name: &str| store.head(&format!("t/{name}").into()).await.unwrap().size;
     for file in &folded.files {
@@ -550,9 +550,9 @@ async fn commit_to(store: Arc<dyn ObjectStore>) {
     }
     let files: Vec<String> = table.snapshot().await.unwrap().files().iter().map(|file| file.path.clone()).collect();
     assert_eq!(files, ["b.parquet", &folded.files[0].path, &folded.files[1].path]);
-    let again = migrate(&table, &snapshot, &pending(), 6).await.unwrap_err();
+    let again = migrate(&table, &snapshot, &buffered(), 6).await.unwrap_err();
     assert_eq!(again.kind(), ErrorKind::Conflict);
-    assert!(matches!(migrate(&table, &snapshot, &pending(), 5).await.unwrap(), MigrationOutcome::Already));
+    assert!(matches!(migrate(&table, &snapshot, &buffered(), 5).await.unwrap(), MigrationOutcome::Already));
 }
 
 #[tokio::test]
@@ -564,15 +564,15 @@ async fn what_cannot_be_written_leaves_the_table_as_it_was() {
     let with_data = data_files(root);
     // A file that is gone, after another was written.
     std::fs::remove_file(root.join("b.parquet")).unwrap();
-    let mut both = pending();
+    let mut both = buffered();
     both.shadow[1] = shadow(&[0], 3);
     let error = migrate(&table, &snapshot, &both, 5).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     assert_eq!((versions(root), data_files(root)), (1, with_data - 1));
     // A log that takes no file has no version of ours.
     std::fs::write(root.join("b.parquet"), b"").unwrap();
-    let (pending, ours) = (pending(), transaction(5));
-    let fold = pending.fold();
+    let (buffered, ours) = (buffered(), transaction(5));
+    let fold = buffered.fold();
     let outcome = delta::migrate_then(&table.base().location, &snapshot, &fold, &ours, || {
         std::fs::rename(root.join("_delta_log"), root.join("moved")).unwrap();
         std::fs::write(root.join("_delta_log"), b"").unwrap();

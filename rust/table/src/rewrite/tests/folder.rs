@@ -23,9 +23,9 @@ use crate::{ErrorKind, Result, Table};
 
 const MIGRATION: Uuid = Uuid::from_u128(7);
 
-async fn migrate(table: &Table, pending: &RewriteFixture) -> Result<RewriteOutput> {
+async fn migrate(table: &Table, buffered: &RewriteFixture) -> Result<RewriteOutput> {
     let snapshot = table.snapshot().await?;
-    fold(table.base().store.as_ref().unwrap(), &snapshot, &pending.fold(), MIGRATION).await
+    fold(table.base().store.as_ref().unwrap(), &snapshot, &buffered.fold(), MIGRATION).await
 }
 
 fn place(table: &Table, file: &WrittenFile) -> PathBuf {
@@ -40,8 +40,8 @@ async fn new_rows_take_the_places_of_those_that_they_replace() {
     write(&folder.path().join("b.parquet"), &old_rows(10, 5));
     let table = open(folder.path()).await;
     let new = vec![rows(&[(20, "new"), (5, "new")]), rows(&[(13, "new"), (17, "new"), (2, "new")])];
-    let pending = RewriteFixture::new(vec![shadow(&[2, 5, 7], 10), None], new);
-    let folded = migrate(&table, &pending).await.unwrap();
+    let buffered = RewriteFixture::new(vec![shadow(&[2, 5, 7], 10), None], new);
+    let folded = migrate(&table, &buffered).await.unwrap();
 
     assert_eq!(folded.replaced, [0]);
     let [again, added] = folded.files.as_slice() else { panic!("{:?}", folded.files) };
@@ -163,8 +163,8 @@ async fn rows_go_to_the_files_of_their_partition() {
     }
     columns.push(("n".to_owned(), numbers));
     let new = RecordBatch::try_from_iter(columns).unwrap();
-    let pending = RewriteFixture::new(vec![shadow(&[1, 2], 4), shadow(&[1, 2], 4)], vec![new]);
-    let folded = migrate(&table, &pending).await.unwrap();
+    let buffered = RewriteFixture::new(vec![shadow(&[1, 2], 4), shadow(&[1, 2], 4)], vec![new]);
+    let folded = migrate(&table, &buffered).await.unwrap();
 
     let made: Vec<_> = folded
         .files
@@ -206,9 +206,9 @@ async fn keys_may_have_several_columns_and_one_of_the_partition() {
     }
     let table = open(folder.path()).await;
     let new = with_column(&rows(&[(1, "y"), (1, "x")]), "p", &[Some("b"), Some("c")]);
-    let mut pending = RewriteFixture::new(vec![shadow(&[1], 3), shadow(&[0, 1], 3)], vec![new]);
-    pending.key = vec!["p".to_owned(), "s".to_owned(), "k".to_owned()];
-    let folded = migrate(&table, &pending).await.unwrap();
+    let mut buffered = RewriteFixture::new(vec![shadow(&[1], 3), shadow(&[0, 1], 3)], vec![new]);
+    buffered.key = vec!["p".to_owned(), "s".to_owned(), "k".to_owned()];
+    let folded = migrate(&table, &buffered).await.unwrap();
     let made: Vec<_> = folded.files.iter().map(|file| pairs(&place(&table, file))).collect();
     assert_eq!(made[0], expected(&[(1, "x"), (2, "x")]));
     assert_eq!(made[1], expected(&[(1, "y"), (2, "x")]));
@@ -231,8 +231,8 @@ async fn columns_that_a_file_lacks_are_null_and_types_are_the_table_s() {
     let schema = table.snapshot().await.unwrap().file_schema();
     assert_eq!(schema.field_with_name("s").unwrap().data_type(), &DataType::LargeUtf8);
     let new = with_column(&rows(&[(1, "new")]), "t", &[Some("t")]);
-    let pending = RewriteFixture::new(vec![shadow(&[0], 2), shadow(&[1], 2)], vec![new]);
-    let folded = migrate(&table, &pending).await.unwrap();
+    let buffered = RewriteFixture::new(vec![shadow(&[0], 2), shadow(&[1], 2)], vec![new]);
+    let folded = migrate(&table, &buffered).await.unwrap();
     let first = place(&table, &folded.files[0]);
     assert_eq!(pairs(&first), expected(&[(1, "new"), (2, "b")]));
     assert_eq!(pairs_of(&first, ["k", "t"]), [(1, Some("t".to_owned())), (2, None)]);
@@ -253,7 +253,7 @@ async fn many_new_rows_are_cut_into_files() {
     let table = open(folder.path()).await;
     let snapshot = table.snapshot().await.unwrap();
     let new = (0..40_000).rev().map(|k| (k, "some text")).collect::<Vec<_>>();
-    let pending = RewriteFixture::new(vec![None], vec![rows(&new)]);
+    let buffered = RewriteFixture::new(vec![None], vec![rows(&new)]);
     let place = table.base().store.as_ref().unwrap().place();
     let path = |number: usize, _: Option<&crate::DataFile>, _: &[ArrayRef]| Ok(format!("{number}.parquet"));
     let target = FileTarget {
@@ -267,7 +267,7 @@ async fn many_new_rows_are_cut_into_files() {
         spark_schema: None,
         path: &path,
     };
-    let folded = rewrite_files(&snapshot, &pending.fold(), &target).await.unwrap();
+    let folded = rewrite_files(&snapshot, &buffered.fold(), &target).await.unwrap();
     assert!(folded.files.len() > 1, "{}", folded.files.len());
     let root = place.local.clone().unwrap();
     let ks: Vec<i32> = folded.files.iter().flat_map(|file| pairs(&root.join(&file.path))).map(|(k, _)| k).collect();
@@ -324,9 +324,9 @@ async fn row_groups_keep_their_bytes_or_become_one() {
     // The first and the third row group stay, the second has a new row, of the fourth, fifth and last little is left, of the
     // sixth nothing.
     let gone: Vec<u32> = [150].into_iter().chain(310..390).chain(410..490).chain(500..600).collect();
-    let pending =
+    let buffered =
         RewriteFixture::new(vec![shadow(&gone, 650)], vec![rows(&[(150, "new"), (370, "new"), (1000, "new")])]);
-    let folded = migrate(&table, &pending).await.unwrap();
+    let folded = migrate(&table, &buffered).await.unwrap();
     let [again, added] = folded.files.as_slice() else { panic!("{:?}", folded.files) };
     assert_eq!(
         (again.row_groups.as_slice(), added.row_groups.as_slice()),
@@ -386,9 +386,9 @@ async fn new_rows_are_read_as_files_need_them() {
     let seen = Seen::default();
     let new: Vec<(i32, &str)> = [3, 7, 14, 25, 28, 40, 41].into_iter().map(|k| (k, "new")).collect();
     let shadows = vec![shadow(&[3, 7], 10), shadow(&[4], 10), shadow(&[5, 8], 10)];
-    let mut pending = RewriteFixture::new(shadows, vec![]);
-    pending.rows = vec![Arc::new(Watched { rows: rows(&new), seen: Arc::clone(&seen) })];
-    let folded = migrate(&table, &pending).await.unwrap();
+    let mut buffered = RewriteFixture::new(shadows, vec![]);
+    buffered.rows = vec![Arc::new(Watched { rows: rows(&new), seen: Arc::clone(&seen) })];
+    let folded = migrate(&table, &buffered).await.unwrap();
     let made: Vec<_> = folded.files.iter().map(|file| pairs(&place(&table, file)).len()).collect();
     assert_eq!(made, [10, 10, 10, 2]);
     let mut seen = std::mem::take(&mut *seen.lock().unwrap());

@@ -98,9 +98,9 @@ async fn check(seed: u64) {
         let partitions: Vec<_> = chunk.iter().map(|(_, (partition, _))| Some(*partition)).collect();
         with_column(&rows(&values), "p", &partitions)
     });
-    let pending = RewriteFixture::new(shadows, batches.collect());
+    let buffered = RewriteFixture::new(shadows, batches.collect());
     let store = table.base().store.as_ref().unwrap();
-    let folded = fold(store, &snapshot, &pending.fold(), Uuid::from_u128(1)).await.unwrap();
+    let folded = fold(store, &snapshot, &buffered.fold(), Uuid::from_u128(1)).await.unwrap();
     let root = Path::new(table.store_location().unwrap());
     let partition = |path: &str| path.split('/').nth(2).unwrap().trim_start_matches("p=").to_owned();
     let made = folded.files.iter().map(|file| (file.replaces, partition(&file.path), pairs(&root.join(&file.path))));

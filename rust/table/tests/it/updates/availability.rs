@@ -55,9 +55,9 @@ async fn calls_that_are_refused_leave_no_run_behind() {
     assert_eq!(bytes_of(&updates), before);
 }
 
-/// A store that does not answer is neither damaged nor without updates: nobody reads on as if nothing were pending.
+/// A store that does not answer is neither damaged nor without updates: nobody reads on as if nothing were buffered.
 #[tokio::test]
-async fn what_is_pending_is_not_left_out_where_the_store_does_not_answer() {
+async fn what_is_buffered_is_not_left_out_where_the_store_does_not_answer() {
     let folder = folder();
     let table = keyed(folder.path()).await;
     make(&table, Operation::Upsert, batch(&[(2, Some(7), Some("up"))])).await.unwrap();

@@ -26,17 +26,17 @@ enum Made {
 
 const EACH: [Made; 4] = [Made::InTheLog, Made::InARun, Made::InTwoRuns, Made::Staged];
 
-/// Ten rows in two files, and what is pending: keys 5 and 30 as whole rows, 6 as deleted, 7 with another number.
+/// Ten rows in two files, and what is buffered: keys 5 and 30 as whole rows, 6 as deleted, 7 with another number.
 async fn lake() -> (Lake, Arc<Table>) {
     let mut lake = Lake::new(&PLAIN, false);
     let base = |keys: std::ops::Range<i64>| keys.map(|k| (k, Some(1), Some("base"))).collect::<Vec<_>>();
     let adds = [lake.put("f.parquet", &batch(&base(0..5))), lake.put("g.parquet", &batch(&base(5..10)))];
     lake.commit(&adds);
-    let table = pending(lake.root()).await;
+    let table = buffered(lake.root()).await;
     (lake, table)
 }
 
-async fn pending(root: &Path) -> Arc<Table> {
+async fn buffered(root: &Path) -> Arc<Table> {
     let table = open(root).await;
     let options = [("page_bytes", "512"), ("cache_bytes", "131072")];
     let options = options.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
@@ -165,7 +165,7 @@ async fn updates_during_a_migration_count_over_what_a_restore_brings_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn updates_during_a_migration_keep_what_was_pending_if_it_is_abandoned() {
+async fn updates_during_a_migration_keep_what_was_buffered_if_it_is_abandoned() {
     for made in EACH {
         for merges in [false, true] {
             let (lake, table) = lake().await;
@@ -192,7 +192,7 @@ async fn updates_during_a_migration_of_a_folder_set_their_columns_in_files_that_
     for made in EACH {
         let folder = folder();
         let root = folder.path();
-        let table = pending(root).await;
+        let table = buffered(root).await;
         let (migration, go) = begun(&table, 1.0).await;
         let other = open(root).await;
         update(&other, made).await;

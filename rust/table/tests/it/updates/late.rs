@@ -49,7 +49,7 @@ impl Remote {
         Table::open_layered("memory:///t", options, &layer).await.unwrap()
     }
 
-    /// Rows that are in data files or pending, and the newest version.
+    /// Rows that are in data files or buffered, and the newest version.
     async fn counted(&self) -> (u64, u64) {
         let table = self.open(&Log::new()).await;
         let snapshot = table.snapshot().await.unwrap();

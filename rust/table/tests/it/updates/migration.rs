@@ -187,7 +187,7 @@ impl Progress for Intruder {
         let version = self.version.fetch_add(1, Ordering::SeqCst);
         let path = format!("theirs-{version}.parquet");
         write(&self.root.join(&path), &two_columns(&[100 + version as i32], "theirs"));
-        // Metadata, which are a conflict also where the file has no key that is pending.
+        // Metadata, which are a conflict also where the file has no key that is buffered.
         let metadata = delta::opening(false, serde_json::json!({})).remove(1);
         delta::commit(&self.root, version, &[metadata, delta::add(&self.root, &path, Some("2024-01-31"))]);
     }
@@ -203,7 +203,7 @@ fn two_columns(keys: &[i32], text: &str) -> RecordBatch {
     RecordBatch::try_from_iter([("k", k), ("s", s)]).unwrap()
 }
 
-/// Physical rows that count, and pending ones.
+/// Physical rows that count, and buffered ones.
 async fn counts(root: &std::path::Path) -> (u64, u64, u64) {
     let snapshot = open(root).await.snapshot().await.unwrap();
     let rows = snapshot.files().iter().map(|file| {
@@ -217,8 +217,8 @@ async fn counts(root: &std::path::Path) -> (u64, u64, u64) {
             |groups| groups.iter().map(|rows| u64::from(*rows)).sum(),
         )
     });
-    let pending = snapshot.buffered_rows().map_or(0, |pending| pending.row_count());
-    (rows.sum::<u64>() - snapshot.deleted_rows(), pending, snapshot.delta_version().unwrap())
+    let buffered = snapshot.buffered_rows().map_or(0, |buffered| buffered.row_count());
+    (rows.sum::<u64>() - snapshot.deleted_rows(), buffered, snapshot.delta_version().unwrap())
 }
 
 #[tokio::test]
@@ -337,7 +337,7 @@ async fn a_full_cache_with_migration_failing_refuses_changes_and_loses_nothing()
 
 /// A full cache takes no run of what is in the buffer; it is migrated all the same, once the runs are.
 #[tokio::test]
-async fn a_migration_leaves_nothing_pending_also_if_the_cache_is_full() {
+async fn a_migration_leaves_nothing_buffered_also_if_the_cache_is_full() {
     let folder = folder();
     let table = open(folder.path()).await;
     let options = [("page_bytes", "512"), ("cache_bytes", "20480")].map(|(name, value)| (name.into(), value.into()));
@@ -362,7 +362,7 @@ async fn a_migration_leaves_nothing_pending_also_if_the_cache_is_full() {
     }
     assert!(is_full, "the cache takes every run");
     assert_eq!(migrate(&table).await.rows, made);
-    assert_eq!(table.snapshot().await.unwrap().buffered_rows().map_or(0, |pending| pending.row_count()), 0);
+    assert_eq!(table.snapshot().await.unwrap().buffered_rows().map_or(0, |buffered| buffered.row_count()), 0);
     assert_eq!(rows(&table).await.into_keys().collect::<BTreeSet<i64>>(), expected);
     make(&table, Operation::Upsert, round(1_000)).await.unwrap();
 }

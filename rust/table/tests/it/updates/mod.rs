@@ -1,4 +1,4 @@
-//! Pending updates: what they mean, that they last, and that every error leaves everything as it was.
+//! Buffered updates: what they mean, that they last, and that every error leaves everything as it was.
 
 mod availability;
 mod during;
@@ -162,13 +162,13 @@ async fn changes_are_seen_at_once_and_by_whoever_opens_the_table() {
     let other = open(folder.path()).await;
     let snapshot = other.snapshot().await.unwrap();
     assert_eq!((rows_of(&snapshot), snapshot.sequence()), (expected, Some(4)));
-    let pending = snapshot.buffered_rows().unwrap();
-    assert_eq!((pending.files.len(), pending.batches.len(), pending.row_count()), (1, 0, 4));
+    let buffered = snapshot.buffered_rows().unwrap();
+    assert_eq!((buffered.files.len(), buffered.batches.len(), buffered.row_count()), (1, 0, 4));
 }
 
-/// An update of some columns of a row that is pending itself, in the buffer and in a run, and of one that is deleted.
+/// An update of some columns of a row that is buffered itself, in the buffer and in a run, and of one that is deleted.
 #[tokio::test]
-async fn updates_of_some_columns_build_on_what_is_pending() {
+async fn updates_of_some_columns_build_on_what_is_buffered() {
     let folder = folder();
     let table = keyed(folder.path()).await;
     make(&table, Operation::Upsert, batch(&[(1, Some(1), Some("one"))])).await.unwrap();
@@ -435,7 +435,8 @@ async fn others_delete_rows_that_are_updated(is_indexed: bool) {
     let s: ArrayRef = Arc::new(StringArray::from(vec!["x", "y"]));
     let update = RecordBatch::try_from_iter([("k", k), ("s", s)]).unwrap();
     make(&table, Operation::Update, update).await.unwrap();
-    let count = |snapshot: &lakemark_table::Snapshot| snapshot.buffered_rows().map_or(0, |pending| pending.row_count());
+    let count =
+        |snapshot: &lakemark_table::Snapshot| snapshot.buffered_rows().map_or(0, |buffered| buffered.row_count());
     let mut remove = serde_json::json!({"remove": {"path": "a.parquet", "deletionTimestamp": 1, "dataChange": true}});
     for (version, is_flushed, deleted, left) in [(1, false, vec![0], 1), (2, true, vec![0, 1], 0)] {
         let mut with_vector = delta::add(root, "a.parquet", Some("2024-01-31"));

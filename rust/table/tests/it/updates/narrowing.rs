@@ -1,4 +1,4 @@
-//! Of pending rows a probe names those that a predicate may choose, by the pages of runs in which keys may be.
+//! Of buffered rows a probe names those that a predicate may choose, by the pages of runs in which keys may be.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -56,8 +56,8 @@ impl Run {
 }
 
 /// The rows of a run that count.
-fn rows_of(pending: &BufferedRows, of: &BufferedRun) -> BTreeSet<u32> {
-    let file = pending.files.iter().find(|file| file.meta.location == of.meta.location);
+fn rows_of(buffered: &BufferedRows, of: &BufferedRun) -> BTreeSet<u32> {
+    let file = buffered.files.iter().find(|file| file.meta.location == of.meta.location);
     file.map_or_else(BTreeSet::new, |file| file.rows.iter().collect())
 }
 
@@ -67,7 +67,7 @@ fn between(low: i64, high: i64) -> KeyRanges {
 
 /// Law 2: a row that is left out is none that the predicate chooses; and just the pages that may have its keys are left.
 #[tokio::test]
-async fn law_2_pending_rows_are_narrowed_to_the_pages_that_may_have_the_keys() {
+async fn law_2_buffered_rows_are_narrowed_to_the_pages_that_may_have_the_keys() {
     let folder = folder();
     let table = keyed(folder.path()).await;
     // Two runs over the same keys, the newer with a delete, and a row in the log.
@@ -124,16 +124,16 @@ async fn law_2_pending_rows_are_narrowed_to_the_pages_that_may_have_the_keys() {
     ];
     for (predicate, asked) in cases {
         let found = snapshot.probe(&predicate, &ProbeOptions::default()).await.unwrap();
-        let pending = found.buffered.as_ref().unwrap();
+        let buffered = found.buffered.as_ref().unwrap();
         let mut rows = 1;
         for (run, file) in runs.iter().zip(&all.files) {
             let expected: BTreeSet<u32> = &run.rows_of_pages(&asked) & &rows_of(all, file);
-            assert_eq!(rows_of(pending, file), expected, "{predicate}");
+            assert_eq!(rows_of(buffered, file), expected, "{predicate}");
             rows += expected.len() as u64;
         }
         // The row in memory is always there, and a run of which nothing is left is not.
-        assert_eq!((found.buffered_row_count(), pending.batches.len()), (rows, 1), "{predicate}");
-        assert!(pending.files.iter().all(|file| !file.rows.is_empty()), "{predicate}");
+        assert_eq!((found.buffered_row_count(), buffered.batches.len()), (rows, 1), "{predicate}");
+        assert!(buffered.files.iter().all(|file| !file.rows.is_empty()), "{predicate}");
         let off = ProbeOptions { use_index: false, ..ProbeOptions::default() };
         assert_eq!(
             snapshot.probe(&predicate, &off).await.unwrap().buffered_row_count(),
@@ -185,10 +185,10 @@ fn become_texts(folder: &Path) {
     }
 }
 
-/// The keys of pending rows of runs, as texts.
-fn keys_of_runs(pending: &BufferedRows) -> Vec<String> {
+/// The keys of buffered rows of runs, as texts.
+fn keys_of_runs(buffered: &BufferedRows) -> Vec<String> {
     let mut keys = Vec::new();
-    for file in &pending.files {
+    for file in &buffered.files {
         let input = File::open(format!("/{}", file.meta.location)).unwrap();
         let batches: Vec<_> = ParquetRecordBatchReaderBuilder::try_new(input).unwrap().build().unwrap().collect();
         let of =
@@ -258,7 +258,7 @@ async fn law_2_a_key_that_has_become_a_text_is_looked_for_everywhere() {
 
 /// Two columns exchange their names while a table is open: what shows is as before, and what is meant is not.
 #[tokio::test]
-async fn law_2_names_that_are_exchanged_mean_the_other_column_of_pending_rows_too() {
+async fn law_2_names_that_are_exchanged_mean_the_other_column_of_buffered_rows_too() {
     for flushed in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
@@ -278,23 +278,23 @@ async fn law_2_names_that_are_exchanged_mean_the_other_column_of_pending_rows_to
         if flushed {
             table.flush().await.unwrap();
         }
-        let pending = |column: &'static str, key: i64| {
+        let buffered = |column: &'static str, key: i64| {
             let table = &table;
             async move {
                 let found = probe(&table.snapshot().await.unwrap(), &equals(column, key)).await;
-                let pending = found.buffered.clone().unwrap();
+                let buffered = found.buffered.clone().unwrap();
                 let of = |rows: &RecordBatch| rows.column_by_name(column).unwrap().as_primitive::<Int32Type>().clone();
-                let values: Vec<i32> = pending.batches.iter().flat_map(|rows| of(rows).values().to_vec()).collect();
+                let values: Vec<i32> = buffered.batches.iter().flat_map(|rows| of(rows).values().to_vec()).collect();
                 (found.buffered_row_count(), values)
             }
         };
         let in_memory = |values: [i32; 2]| if flushed { Vec::new() } else { values.to_vec() };
         let none = u64::from(!flushed) * 2;
-        assert_eq!(pending("a", 5).await, (2, in_memory([5, 6])));
-        assert_eq!(pending("a", 15).await, (none, in_memory([5, 6])));
+        assert_eq!(buffered("a", 5).await, (2, in_memory([5, 6])));
+        assert_eq!(buffered("a", 15).await, (none, in_memory([5, 6])));
         commit(root, 1, &[shown(["q", "p"])]);
-        assert_eq!(pending("a", 15).await, (2, in_memory([15, 16])));
-        assert_eq!(pending("b", 5).await, (2, in_memory([5, 6])));
-        assert_eq!(pending("b", 15).await, (none, in_memory([5, 6])));
+        assert_eq!(buffered("a", 15).await, (2, in_memory([15, 16])));
+        assert_eq!(buffered("b", 5).await, (2, in_memory([5, 6])));
+        assert_eq!(buffered("b", 15).await, (none, in_memory([5, 6])));
     }
 }

@@ -44,7 +44,7 @@ fn one(key: i64, a: i32, s: &str) -> RecordBatch {
 }
 
 #[tokio::test]
-async fn a_file_that_others_add_while_a_folder_is_migrated_stays_hidden_where_keys_are_pending() {
+async fn a_file_that_others_add_while_a_folder_is_migrated_stays_hidden_where_keys_are_buffered() {
     for fraction in [1.0, 0.5] {
         let folder = folder();
         let table = keyed(folder.path()).await;
@@ -83,7 +83,7 @@ async fn appends_of_other_keys_do_not_let_a_migration_begin_again() {
     let table = keyed(lake.root()).await;
     make(&table, Operation::Upsert, one(3, 2, "up")).await.unwrap();
     make(&table, Operation::Delete, keys(&[4])).await.unwrap();
-    // An append, and a file without a pending key that is written anew.
+    // An append, and a file without a buffered key that is written anew.
     let actions = [
         lake.put("h.parquet", &one(70, 7, "late")),
         Lake::removes("g.parquet"),
@@ -99,7 +99,7 @@ async fn appends_of_other_keys_do_not_let_a_migration_begin_again() {
 }
 
 #[tokio::test]
-async fn an_append_of_a_pending_key_is_folded_with_the_others() {
+async fn an_append_of_a_buffered_key_is_folded_with_the_others() {
     let mut lake = Lake::new(&PLAIN, false);
     let base: Vec<_> = (0..50).map(|k| (k, Some(1), Some("base"))).collect();
     let add = lake.put("f.parquet", &batch(&base));
@@ -168,9 +168,9 @@ async fn a_name_that_another_column_has_taken_since_a_statement_read_it_is_a_con
     assert_eq!(changed(&table, &read, 5).await, Ok(()));
 }
 
-/// What was pending when it was read may be in a data file since, and others may have changed it there.
+/// What was buffered when it was read may be in a data file since, and others may have changed it there.
 #[tokio::test]
-async fn a_row_that_was_pending_and_that_others_changed_since_is_a_conflict() {
+async fn a_row_that_was_buffered_and_that_others_changed_since_is_a_conflict() {
     for flushed in [false, true] {
         let mut lake = Lake::new(&PLAIN, false);
         let base: Vec<_> = (0..10).map(|k| (k, Some(1), Some("base"))).collect();
@@ -194,7 +194,7 @@ async fn a_row_that_was_pending_and_that_others_changed_since_is_a_conflict() {
         assert_eq!(changed(&table, &read, 3).await, Ok(()), "the same row, {flushed}");
         assert_eq!(changed(&table, &read, 4).await, Err(ErrorKind::Conflict), "set back, {flushed}");
         assert_eq!(changed(&table, &read, 20).await, Err(ErrorKind::Conflict), "deleted, {flushed}");
-        assert_eq!(changed(&table, &read, 5).await, Ok(()), "never pending, {flushed}");
+        assert_eq!(changed(&table, &read, 5).await, Ok(()), "never buffered, {flushed}");
     }
 }
 
@@ -290,8 +290,8 @@ async fn counts_stay_right_while_others_publish() {
                     u64::from(rows - file.deleted.as_ref().map_or(0, |deleted| deleted.len()))
                 })
                 .sum();
-            let pending = snapshot.buffered_rows().map_or(0, |pending| pending.row_count());
-            assert_eq!(in_files + pending, 200, "after {counted} counts");
+            let buffered = snapshot.buffered_rows().map_or(0, |buffered| buffered.row_count());
+            assert_eq!(in_files + buffered, 200, "after {counted} counts");
             counted += 1;
         }
         counted
@@ -339,7 +339,7 @@ async fn files_that_others_add_to_a_folder_whose_partitions_are_held_as_text_are
         let snapshot = table.snapshot().await.unwrap();
         assert!(snapshot.buffered_rows().is_none());
         let rows = super::overtaken::counted(&snapshot).await;
-        // What is pending hides what others added of its key.
+        // What is buffered hides what others added of its key.
         assert_eq!(rows, if is_added_twice { 3 } else { 4 });
     }
 }

@@ -20,7 +20,7 @@ use crate::layer::{Hook, Layer, Log};
 
 /// More requests than a snapshot of these tables makes.
 const REQUESTS: u64 = 100;
-/// Rows that were there, that are pending, and one that is deleted.
+/// Rows that were there, that are buffered, and one that is deleted.
 const ROWS: u64 = 300 + 2 - 1;
 
 /// What overtakes the reader.
@@ -67,9 +67,9 @@ async fn changed(root: &Path) -> Arc<Table> {
     table
 }
 
-/// The rows of a snapshot, in files and pending.
+/// The rows of a snapshot, in files and buffered.
 pub async fn counted(snapshot: &Snapshot) -> u64 {
-    let mut rows = snapshot.buffered_rows().map_or(0, |pending| pending.row_count());
+    let mut rows = snapshot.buffered_rows().map_or(0, |buffered| buffered.row_count());
     for file in snapshot.files() {
         // A publication may have moved it.
         let bytes = snapshot.object_store().get(&file.meta.location).await.unwrap().bytes().await.unwrap();

@@ -76,7 +76,7 @@ async fn every_reader_of_the_folder_sees_what_was_published() {
     assert_eq!(plain(root), (0..300).map(|key| key * 2).collect());
     let report = table.publish().await.unwrap();
     assert_eq!((report.files_published, report.originals_moved), (2, 1));
-    // What is pending is in the store as before.
+    // What is buffered is in the store as before.
     let mut keys: BTreeSet<i64> = expected.keys().copied().collect();
     keys.insert(6);
     assert_eq!(plain(root), keys);

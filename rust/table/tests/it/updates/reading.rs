@@ -35,17 +35,17 @@ impl Reader {
             let of = self.rows(&file.meta.location);
             add(&of, |row| !hidden.is_some_and(|hidden| hidden.contains(row)), &mut rows);
         }
-        if let Some(pending) = snapshot.buffered_rows() {
-            for file in &pending.files {
+        if let Some(buffered) = snapshot.buffered_rows() {
+            for file in &buffered.files {
                 add(&self.rows(&file.meta.location), |row| file.rows.contains(row), &mut rows);
             }
-            for batch in &pending.batches {
+            for batch in &buffered.batches {
                 let mut of = Vec::new();
                 add_batch(batch, &mut of);
                 add(&of, |_| true, &mut rows);
             }
-            let row_count = pending.row_count();
-            let counted: u64 = pending.files.iter().map(|file| u64::from(RowSet::len(&file.rows))).sum();
+            let row_count = buffered.row_count();
+            let counted: u64 = buffered.files.iter().map(|file| u64::from(RowSet::len(&file.rows))).sum();
             assert!(row_count >= counted && row_count > 0, "{row_count} {counted}");
         }
         rows

@@ -34,7 +34,7 @@ fn upserted(from: i64, to: i64, a: i32) -> arrow::array::RecordBatch {
     batch(&(from..to).map(|k| (k, Some(a), Some("up"))).collect::<Vec<_>>())
 }
 
-/// What a slice folded is undone with the version that had it; what is still pending counts as before.
+/// What a slice folded is undone with the version that had it; what is still buffered counts as before.
 #[tokio::test]
 async fn a_restore_to_before_a_slice_brings_back_the_rows_that_the_slice_had_replaced() {
     for merged in [false, true] {
@@ -72,7 +72,7 @@ async fn a_restore_to_before_a_slice_brings_back_the_rows_that_the_slice_had_rep
 }
 
 #[tokio::test]
-async fn law_1_a_restore_over_a_deletion_vector_leaves_pending_keys_pending() {
+async fn law_1_a_restore_over_a_deletion_vector_leaves_buffered_keys_buffered() {
     let mut lake = lake();
     let table = keyed(lake.root()).await;
     let actions = [Lake::removes("f.parquet"), lake.adds_without("f.parquet", &[3, 4])];
@@ -105,7 +105,7 @@ async fn changes_after_a_store_was_put_back_from_a_backup_are_not_taken_for_migr
     let before = rows(&table).await;
     std::fs::remove_dir_all(&store).unwrap();
     copy(&backup, &store);
-    // All that the backup has pending is in the table by now.
+    // All that the backup has buffered is in the table by now.
     let table = open(lake.root()).await;
     assert_eq!(rows(&table).await, before);
     for (key, a) in [(5, 8), (6, 9)] {
@@ -125,7 +125,7 @@ async fn changes_after_a_store_was_put_back_from_a_backup_are_not_taken_for_migr
 /// Of a slice nobody can tell which of the buffered changes it had.
 #[tokio::test]
 async fn a_store_from_before_a_slice_is_an_error_that_names_the_way_on() {
-    for pending in [RepairAction::Keep, RepairAction::Discard] {
+    for buffered in [RepairAction::Keep, RepairAction::Discard] {
         let lake = lake();
         let table = keyed(lake.root()).await;
         make(&table, Operation::Upsert, upserted(0, 10, 2)).await.unwrap();
@@ -139,10 +139,10 @@ async fn a_store_from_before_a_slice_is_an_error_that_names_the_way_on() {
         assert_eq!(error.kind(), ErrorKind::StoreMismatch);
         assert!(error.to_string().contains("lakemark repair"), "{error}");
         assert_eq!(make(&table, Operation::Delete, keys(&[1])).await.unwrap_err().kind(), ErrorKind::StoreMismatch);
-        assert!(table.repair(pending).await.unwrap());
-        assert!(!table.repair(pending).await.unwrap());
+        assert!(table.repair(buffered).await.unwrap());
+        assert!(!table.repair(buffered).await.unwrap());
         let now = rows(&*open(lake.root()).await).await;
-        let late = if pending == RepairAction::Keep { row(2, "up") } else { row(1, "base") };
+        let late = if buffered == RepairAction::Keep { row(2, "up") } else { row(1, "base") };
         assert_eq!((now.len(), &now[&0], &now[&9]), (20, &row(2, "up"), &late));
         make(&table, Operation::Upsert, upserted(4, 5, 5)).await.unwrap();
         migrate(&table, 1.0).await;
@@ -169,7 +169,7 @@ async fn a_table_that_is_made_anew_takes_no_changes_from_the_old_one_s_store() {
     migrate(&table, 1.0).await;
     let now = rows(&*open(lake.root()).await).await;
     assert_eq!((&now[&0], &now[&1]), (&row(5, "other"), &row(6, "up")));
-    // Nothing is pending: the next one takes the store over without a word.
+    // Nothing is buffered: the next one takes the store over without a word.
     lake.remake(&PLAIN);
     let add = lake.put("i.parquet", &batch(&[(0, Some(7), Some("third"))]));
     lake.commit(&[add]);

@@ -1,4 +1,4 @@
-//! Changes that are pending while the columns of the table are added in front, moved, renamed or dropped.
+//! Changes that are buffered while the columns of the table are added in front, moved, renamed or dropped.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -81,22 +81,22 @@ async fn updates_follow_columns_that_change_places_and_names() {
     table.flush().await.unwrap();
     lake.alter(&[("s", "c3", "string"), ("a", "c2", "integer"), ("k", "c1", "long")]);
     make(&open(lake.root()).await, Operation::Update, texts(&[(3, "zz")])).await.unwrap();
-    assert_eq!(pending(&lake, "a").await, row(111, "zz"));
-    // Dropped, and added again: another column, of which nothing is pending.
+    assert_eq!(buffered(&lake, "a").await, row(111, "zz"));
+    // Dropped, and added again: another column, of which nothing is buffered.
     lake.alter(&[("k", "c1", "long"), ("s", "c3", "string"), ("a", "c9", "integer")]);
-    assert_eq!(pending(&lake, "a").await, (None, Some("zz".to_owned())));
+    assert_eq!(buffered(&lake, "a").await, (None, Some("zz".to_owned())));
     // As it was before, under another name.
     lake.alter(&[("n", "c9", "integer"), ("k", "c1", "long"), ("b", "c2", "integer"), ("s", "c3", "string")]);
-    assert_eq!(pending(&lake, "b").await, row(111, "zz"));
+    assert_eq!(buffered(&lake, "b").await, row(111, "zz"));
     std::fs::remove_dir_all(lake.root().join("_lakemark/marks")).unwrap();
-    assert_eq!(pending(&lake, "b").await, row(111, "zz"));
+    assert_eq!(buffered(&lake, "b").await, row(111, "zz"));
 }
 
-/// The one row that is pending in memory, with this column for `a`.
-async fn pending(lake: &Lake, a: &str) -> super::Row {
+/// The one row that is buffered in memory, with this column for `a`.
+async fn buffered(lake: &Lake, a: &str) -> super::Row {
     let snapshot = open(lake.root()).await.snapshot().await.unwrap();
-    let pending = snapshot.buffered_rows().unwrap();
-    let ([rows], []) = (pending.batches.as_slice(), pending.files.as_slice()) else { panic!("{pending:?}") };
+    let buffered = snapshot.buffered_rows().unwrap();
+    let ([rows], []) = (buffered.batches.as_slice(), buffered.files.as_slice()) else { panic!("{buffered:?}") };
     let column = |name: &str| rows.column_by_name(name).unwrap().clone();
     assert_eq!(column("k").as_primitive::<Int64Type>().values(), &[3]);
     let (a, s) = (column(a), column("s"));
@@ -127,8 +127,8 @@ async fn updates_of_a_partition_column_outlive_a_file_with_one_more_column() {
     make(&table, Operation::Update, update).await.unwrap();
     for _ in 0..2 {
         let snapshot = open(folder.path()).await.snapshot().await.unwrap();
-        let pending = snapshot.buffered_rows().unwrap();
-        let [rows] = pending.batches.as_slice() else { panic!("{pending:?}") };
+        let buffered = snapshot.buffered_rows().unwrap();
+        let [rows] = buffered.batches.as_slice() else { panic!("{buffered:?}") };
         let value = |name: &str| rows.column_by_name(name).unwrap().clone();
         assert_eq!(value("k").as_primitive::<Int64Type>().values(), &[2]);
         assert_eq!(value("p").as_primitive::<Int64Type>().values(), &[7]);
@@ -138,14 +138,14 @@ async fn updates_of_a_partition_column_outlive_a_file_with_one_more_column() {
 }
 
 #[tokio::test]
-async fn a_table_whose_key_was_dropped_is_read_while_nothing_is_pending() {
-    for is_pending in [false, true] {
+async fn a_table_whose_key_was_dropped_is_read_while_nothing_is_buffered() {
+    for is_buffered in [false, true] {
         let mut lake = Lake::new(&PLAIN, true);
         let add = lake.put("f.parquet", &batch(&[(1, Some(1), Some("base"))]));
         lake.commit(&[add]);
         let table = keyed(lake.root()).await;
         make(&table, Operation::Upsert, batch(&[(2, Some(2), Some("up"))])).await.unwrap();
-        if !is_pending {
+        if !is_buffered {
             table.migrate(MigrateOptions::default()).await.unwrap();
         }
         lake.alter(&PLAIN[1..]);
@@ -153,7 +153,7 @@ async fn a_table_whose_key_was_dropped_is_read_while_nothing_is_pending() {
             let error = make(table, Operation::Update, numbers(&[(1, Some(2))])).await.unwrap_err();
             assert!(error.to_string().contains("the column k of the key is no longer in the table"), "{error}");
             let snapshot = table.snapshot().await;
-            if is_pending {
+            if is_buffered {
                 let error = snapshot.unwrap_err();
                 assert!(error.to_string().contains("the column k of the key is no longer in the table"), "{error}");
                 continue;
@@ -172,7 +172,7 @@ async fn a_table_whose_key_was_dropped_is_read_while_nothing_is_pending() {
     }
 }
 
-/// Whatever is pending, the columns of a Delta table are what its log says.
+/// Whatever is buffered, the columns of a Delta table are what its log says.
 #[tokio::test]
 async fn a_partition_of_a_delta_table_that_gets_another_type_is_not_held_as_text() {
     use serde_json::json;
@@ -200,8 +200,8 @@ async fn a_partition_of_a_delta_table_that_gets_another_type_is_not_held_as_text
         let others = [Lake::removes("a.parquet"), columns("long"), add("b.parquet", "1")];
         crate::delta::commit(root, 1, &others);
         let of_part = |snapshot: Arc<Snapshot>| snapshot.schema().field(1).data_type().clone();
-        let pending = table.snapshot().await.map(of_part);
-        assert_eq!(pending.ok(), is_left.then_some(DataType::Int64), "{part}, which is pending");
+        let buffered = table.snapshot().await.map(of_part);
+        assert_eq!(buffered.ok(), is_left.then_some(DataType::Int64), "{part}, which is pending");
         let migrated = table.migrate(MigrateOptions::default()).await;
         assert_eq!(migrated.is_ok(), is_left, "{part}: {migrated:?}");
         if is_left {

@@ -19,8 +19,8 @@ async fn a_snapshot_after_a_change_takes_the_buffer_as_it_was() {
     let after = table.snapshot().await.unwrap();
     assert!(first(&after).ptr_eq(&first(&before)));
     let counts = |snapshot: &lakemark_table::Snapshot| {
-        let pending = snapshot.buffered_rows().unwrap();
-        (pending.batches.len(), pending.row_count(), snapshot.deleted_rows())
+        let buffered = snapshot.buffered_rows().unwrap();
+        (buffered.batches.len(), buffered.row_count(), snapshot.deleted_rows())
     };
     assert_eq!((counts(&before), counts(&after)), ((1, 5000, 0), (2, 5001, 1)));
     // More than a quarter of it is new.

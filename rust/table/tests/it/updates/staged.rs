@@ -223,7 +223,7 @@ async fn tables_that_take_no_changes_say_so() {
     assert_eq!(old.stage(Operation::Delete).await.unwrap_err().kind(), ErrorKind::InvalidInput);
 }
 
-/// A table that holds a small part of a large call at once, beside what is pending: some in a run, some in the buffer.
+/// A table that holds a small part of a large call at once, beside what is buffered: some in a run, some in the buffer.
 async fn with_small_cache(folder: &Path, cache_bytes: u64) -> Arc<Table> {
     let table = open(folder).await;
     let options =
@@ -368,7 +368,7 @@ fn parts(rows: &[(&str, i64)]) -> RecordBatch {
 }
 
 #[tokio::test]
-async fn staged_rows_have_the_types_that_pending_changes_need() {
+async fn staged_rows_have_the_types_that_buffered_changes_need() {
     let folder = tempfile::tempdir().unwrap();
     let put = |part: &str| write(&folder.path().join(format!("part={part}/f.parquet")), &keys(&[1]));
     put("x");
@@ -382,7 +382,7 @@ async fn staged_rows_have_the_types_that_pending_changes_need() {
     let count = async || {
         let snapshot = table.snapshot().await.unwrap();
         let hidden = snapshot.deleted_rows();
-        1 - hidden + snapshot.buffered_rows().map_or(0, |pending| pending.row_count())
+        1 - hidden + snapshot.buffered_rows().map_or(0, |buffered| buffered.row_count())
     };
     assert_eq!(count().await, 4);
     let staged = [

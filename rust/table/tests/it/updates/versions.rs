@@ -147,7 +147,7 @@ async fn a_version_that_lost_its_runs_is_expired() {
     }
 }
 
-/// A version of a Delta table is what every reader of Delta calls so: what is pending is no part of it.
+/// A version of a Delta table is what every reader of Delta calls so: what is buffered is no part of it.
 #[tokio::test]
 async fn a_version_of_a_delta_table_is_deltas() {
     let folder = tempfile::tempdir().unwrap();

@@ -14,7 +14,7 @@ use super::{Trial, store};
 /// A copy of a store.
 pub struct Backup {
     folder: tempfile::TempDir,
-    /// What was pending; keys that were folded since then count as folded in a Delta table, whose log says so.
+    /// What was buffered; keys that were folded since then count as folded in a Delta table, whose log says so.
     pub expected: Expected,
     sequence: u64,
     /// How many migrations its table has had.
@@ -39,7 +39,7 @@ impl Trial {
         copy(&self.root().join("_lakemark"), folder.path());
         self.backup = Some(Backup {
             folder,
-            expected: Expected { pending: self.expected.pending.clone(), ..Expected::default() },
+            expected: Expected { buffered: self.expected.buffered.clone(), ..Expected::default() },
             sequence: self.sequence,
             migrations: store::migrations(&self.root()),
             folded: BTreeSet::new(),
@@ -55,9 +55,9 @@ impl Trial {
         copy(&store, aside.path());
         fs::remove_dir_all(&store).unwrap();
         copy(&backup.folder.path().join("_lakemark"), &root);
-        let mut pending = backup.expected.pending;
+        let mut buffered = backup.expected.buffered;
         if self.others.form.is_delta {
-            pending.retain(|key, _| !backup.folded.contains(key));
+            buffered.retain(|key, _| !backup.folded.contains(key));
         } else {
             let Ok(base) = self.others.base() else {
                 // Others have added keys that a migration since had deleted: both counts cannot be.
@@ -68,7 +68,7 @@ impl Trial {
             self.expected.base = base;
         }
         self.held.clear();
-        self.expected.pending = pending;
+        self.expected.buffered = buffered;
         self.open_all().await;
         match self.table().snapshot().await {
             Ok(snapshot) => {
@@ -87,10 +87,10 @@ impl Trial {
         }
     }
 
-    /// The store goes, with what is pending; the key is declared again.
+    /// The store goes, with what is buffered; the key is declared again.
     pub async fn discard_store(&mut self) {
         fs::remove_dir_all(self.root().join("_lakemark")).unwrap();
-        self.expected.pending.clear();
+        self.expected.buffered.clear();
         self.backup = None;
         self.held.clear();
         self.is_uncertain = false;

@@ -160,7 +160,7 @@ impl Trial {
         written.map_err(|error| error.kind())
     }
 
-    /// Nothing was made; pending rows go into the data files.
+    /// Nothing was made; buffered rows go into the data files.
     async fn make_room(&mut self) {
         self.check().await;
         *self.done.entry("cache full").or_default() += 1;

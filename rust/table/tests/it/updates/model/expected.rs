@@ -1,4 +1,4 @@
-//! A table as it should be: a map of what the data files have, and one of what is pending over it.
+//! A table as it should be: a map of what the data files have, and one of what is buffered over it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,9 +6,9 @@ use lakemark_table::Operation;
 
 use super::rows::{Column, Id, Row, Rows, Value};
 
-/// What is pending for a key.
+/// What is buffered for a key.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Pending {
+pub enum Buffered {
     Row(Row),
     Gone,
     /// Columns that are set in whatever row the data files have; without a value they are NULL.
@@ -27,17 +27,17 @@ pub struct Call {
 /// A table as it should be.
 #[derive(Clone, Default, Debug)]
 pub struct Expected {
-    /// The rows that the data files have for those who know nothing of what is pending.
+    /// The rows that the data files have for those who know nothing of what is buffered.
     pub base: Rows,
-    pub pending: BTreeMap<i64, Pending>,
+    pub buffered: BTreeMap<i64, Buffered>,
 }
 
-/// A row with what is pending for its key.
-fn over(base: Option<&Row>, pending: &Pending) -> Option<Row> {
-    match pending {
-        Pending::Row(row) => Some(row.clone()),
-        Pending::Gone => None,
-        Pending::Set(set) => {
+/// A row with what is buffered for its key.
+fn over(base: Option<&Row>, buffered: &Buffered) -> Option<Row> {
+    match buffered {
+        Buffered::Row(row) => Some(row.clone()),
+        Buffered::Gone => None,
+        Buffered::Set(set) => {
             let mut row = base?.clone();
             for (id, value) in set {
                 match value {
@@ -53,8 +53,8 @@ fn over(base: Option<&Row>, pending: &Pending) -> Option<Row> {
 impl Expected {
     pub fn rows(&self) -> Rows {
         let mut rows = self.base.clone();
-        for (key, pending) in &self.pending {
-            match over(self.base.get(key), pending) {
+        for (key, buffered) in &self.buffered {
+            match over(self.base.get(key), buffered) {
                 Some(row) => drop(rows.insert(*key, row)),
                 None => drop(rows.remove(key)),
             }
@@ -63,22 +63,22 @@ impl Expected {
     }
 
     pub fn has(&self, key: i64) -> bool {
-        match self.pending.get(&key) {
+        match self.buffered.get(&key) {
             None => self.base.contains_key(&key),
-            Some(pending) => over(self.base.get(&key), pending).is_some(),
+            Some(buffered) => over(self.base.get(&key), buffered).is_some(),
         }
     }
 
-    pub fn is_pending(&self, key: i64) -> bool {
-        self.pending.contains_key(&key)
+    pub fn is_buffered(&self, key: i64) -> bool {
+        self.buffered.contains_key(&key)
     }
 
-    /// What was pending is in the data files, but for these keys.
+    /// What was buffered is in the data files, but for these keys.
     pub fn migrated(&mut self, left: &BTreeSet<i64>) {
         let rows = self.rows();
-        let folded: Vec<i64> = self.pending.keys().copied().filter(|key| !left.contains(key)).collect();
+        let folded: Vec<i64> = self.buffered.keys().copied().filter(|key| !left.contains(key)).collect();
         for key in folded {
-            self.pending.remove(&key);
+            self.buffered.remove(&key);
             match rows.get(&key) {
                 Some(row) => drop(self.base.insert(key, row.clone())),
                 None => drop(self.base.remove(&key)),
@@ -89,11 +89,11 @@ impl Expected {
     /// A column is gone, with what the data files and buffered changes have of it.
     pub fn drop_column(&mut self, id: Id) {
         self.base.values_mut().for_each(|row| drop(row.remove(&id)));
-        for pending in self.pending.values_mut() {
-            match pending {
-                Pending::Row(row) => drop(row.remove(&id)),
-                Pending::Gone => {}
-                Pending::Set(set) => drop(set.remove(&id)),
+        for buffered in self.buffered.values_mut() {
+            match buffered {
+                Buffered::Row(row) => drop(row.remove(&id)),
+                Buffered::Gone => {}
+                Buffered::Set(set) => drop(set.remove(&id)),
             }
         }
     }
@@ -102,11 +102,11 @@ impl Expected {
     pub fn keep_columns(&mut self, columns: &[Column]) {
         let is_there = |id: &Id| columns.iter().any(|column| column.id == *id);
         self.base.values_mut().for_each(|row| row.retain(|id, _| is_there(id)));
-        for pending in self.pending.values_mut() {
-            match pending {
-                Pending::Row(row) => row.retain(|id, _| is_there(id)),
-                Pending::Gone => {}
-                Pending::Set(set) => set.retain(|id, _| is_there(id)),
+        for buffered in self.buffered.values_mut() {
+            match buffered {
+                Buffered::Row(row) => row.retain(|id, _| is_there(id)),
+                Buffered::Gone => {}
+                Buffered::Set(set) => set.retain(|id, _| is_there(id)),
             }
         }
     }
@@ -126,8 +126,8 @@ impl Expected {
 
     fn change(&mut self, call: &Call, key: i64, row: &Row) {
         match call.operation {
-            Operation::Insert | Operation::Upsert => drop(self.pending.insert(key, Pending::Row(row.clone()))),
-            Operation::Delete => drop(self.pending.insert(key, Pending::Gone)),
+            Operation::Insert | Operation::Upsert => drop(self.buffered.insert(key, Buffered::Row(row.clone()))),
+            Operation::Delete => drop(self.buffered.insert(key, Buffered::Gone)),
             Operation::Update => {
                 let set = call.named.iter().map(|id| (*id, row.get(id).cloned())).collect();
                 self.update(key, set);
@@ -136,9 +136,9 @@ impl Expected {
     }
 
     fn update(&mut self, key: i64, set: BTreeMap<Id, Option<Value>>) {
-        match self.pending.entry(key).or_insert_with(|| Pending::Set(BTreeMap::new())) {
-            Pending::Gone => {}
-            Pending::Row(row) => {
+        match self.buffered.entry(key).or_insert_with(|| Buffered::Set(BTreeMap::new())) {
+            Buffered::Gone => {}
+            Buffered::Row(row) => {
                 for (id, value) in set {
                     match value {
                         Some(value) => drop(row.insert(id, value)),
@@ -146,7 +146,7 @@ impl Expected {
                     }
                 }
             }
-            Pending::Set(have) => have.extend(set),
+            Buffered::Set(have) => have.extend(set),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The data files of a table as other writers see them, and as Lakemark should: they know nothing of what is pending.
+//! The data files of a table as other writers see them, and as Lakemark should: they know nothing of what is buffered.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File};
@@ -25,7 +25,7 @@ pub struct Form {
     pub is_partitioned: bool,
 }
 
-/// A table without what is pending.
+/// A table without what is buffered.
 pub struct Others {
     pub root: PathBuf,
     pub form: Form,
@@ -144,7 +144,7 @@ impl Others {
             .collect()
     }
 
-    /// What the table has for those who know nothing of what is pending, but all that was migrated; or a key that is there twice.
+    /// What the table has for those who know nothing of what is buffered, but all that was migrated; or a key that is there twice.
     pub fn base(&self) -> Result<Rows, i64> {
         let mut all = Vec::new();
         for path in self.files() {

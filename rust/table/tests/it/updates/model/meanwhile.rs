@@ -11,14 +11,14 @@ use crate::updates::stops::{Stops, vacuum_hours_later};
 impl Trial {
     /// A migration, and what others do while it runs.
     pub async fn meanwhile(&mut self) -> &'static str {
-        if self.is_uncertain || self.expected.pending.is_empty() {
+        if self.is_uncertain || self.expected.buffered.is_empty() {
             return "nothing";
         }
         let is_whole = self.random.random_bool(0.5) || !self.classes.has("slices");
         let fraction = if is_whole { 1.0 } else { self.random.random_range(0.05..0.9) };
         let is_blind = self.random.random_bool(0.15);
         let (stops, mut stopped) = Stops::new((!is_blind).then(|| self.random.random_range(0..4)));
-        let begun = self.expected.pending.clone();
+        let begun = self.expected.buffered.clone();
         let mut since: Vec<Call> = Vec::new();
         let options = MigrateOptions { fraction, progress: Some(stops), ..MigrateOptions::default() };
         let migrating = self.at;
@@ -59,19 +59,19 @@ impl Trial {
         what
     }
 
-    /// What was pending when it began is in the data files; what came since is not.
+    /// What was buffered when it began is in the data files; what came since is not.
     async fn ended(
         &mut self,
         fraction: f64,
-        begun: &std::collections::BTreeMap<i64, super::expected::Pending>,
+        begun: &std::collections::BTreeMap<i64, super::expected::Buffered>,
         since: &[Call],
     ) {
         if fraction < 1.0 {
             return self.sliced().await;
         }
         let rows = self.expected.rows();
-        let mut expected = Expected { base: std::mem::take(&mut self.expected.base), pending: begun.clone() };
-        // Columns that others dropped meanwhile are gone from what was pending as well.
+        let mut expected = Expected { base: std::mem::take(&mut self.expected.base), buffered: begun.clone() };
+        // Columns that others dropped meanwhile are gone from what was buffered as well.
         expected.keep_columns(&self.others.columns);
         if let Some(backup) = &mut self.backup {
             backup.folded.extend(begun.keys());
@@ -90,10 +90,10 @@ impl Trial {
             1 | 2 if may_write => {
                 let operation =
                     [Operation::Upsert, Operation::Delete, Operation::Update][self.random.random_range(0..3)];
-                // Mostly of keys that are pending.
+                // Mostly of keys that are buffered.
                 let mut keys = self.some_keys();
-                let pending = self.expected.pending.keys().copied();
-                keys.extend(pending.filter(|_| self.random.random_bool(0.3)).collect::<Vec<_>>());
+                let buffered = self.expected.buffered.keys().copied();
+                keys.extend(buffered.filter(|_| self.random.random_bool(0.3)).collect::<Vec<_>>());
                 keys.sort_unstable();
                 keys.dedup();
                 let call = self.draw_for(operation, keys);
@@ -127,7 +127,7 @@ impl Trial {
 
     /// A key that nobody has changed and no file has is added, each time that the migration begins anew.
     fn blind_append(&mut self) -> &'static str {
-        let key = (self.keys..).find(|key| !self.expected.base.contains_key(key) && !self.expected.is_pending(*key));
+        let key = (self.keys..).find(|key| !self.expected.base.contains_key(key) && !self.expected.is_buffered(*key));
         let rows = Rows::from([(key.unwrap(), draw_row(&mut self.random, &self.others.columns))]);
         self.others.append(&mut self.random, &rows);
         self.expected.base.extend(rows);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! expected   base       what the data files have for those who know nothing of Lakemark
-//!            pending    for each key a row, its absence, or columns that are set
+//!            buffered    for each key a row, its absence, or columns that are set
 //! ours       changes, staged rows, flushes, builds, compactions, migrations, publications, vacuums, held snapshots, lost indexes
 //! others     rows       append, overwrite, delete by files and by vectors, merge, optimize
 //!            schema     add (first, too), drop, rename, reorder columns
@@ -18,18 +18,18 @@
 //!
 //! What is right:
 //!
-//! * Pending changes win for their keys over whatever the table holds, also over rows that others add later, until they are migrated.
+//! * Buffered changes win for their keys over whatever the table holds, also over rows that others add later, until they are migrated.
 //! * Migrated rows are the table's. A RESTORE to a version before the migration brings back what the table had then, for keys that are
-//!   not pending any more: it undoes the migration like any other commit, with the acknowledged changes that were folded.
-//! * A RESTORE leaves alone what is pending.
+//!   not buffered any more: it undoes the migration like any other commit, with the acknowledged changes that were folded.
+//! * A RESTORE leaves alone what is buffered.
 //! * An update of some columns sets these columns in whatever row the table has, until it is migrated. Columns are known by what they
-//!   are: by name in folders and Delta tables without mapping, by stored name in mapped ones. What is pending for a dropped column is
+//!   are: by name in folders and Delta tables without mapping, by stored name in mapped ones. What is buffered for a dropped column is
 //!   forgotten; one that is added under its name is another column, and NULL.
 //! * What others add while a migration runs counts as if it had been there before.
 //! * A store that is put back knows what it knew. Of a Delta table, what migrations folded since then counts as folded, as the log says;
 //!   what was not told to the log is an error of a kind, and never a wrong answer. Changes that are made afterwards are not lost.
-//! * The store of a Delta table that was dropped and made anew is an error of a kind as long as something is pending in it.
-//! * A killed process leaves the rows as they were. Which keys it migrated is not known to the model, so that others leave pending keys
+//! * The store of a Delta table that was dropped and made anew is an error of a kind as long as something is buffered in it.
+//! * A killed process leaves the rows as they were. Which keys it migrated is not known to the model, so that others leave buffered keys
 //!   alone until the next whole migration.
 //! * Index files may be lost or damaged at any time.
 //!
@@ -89,7 +89,7 @@ struct Trial {
     seed: u64,
     keys: i64,
     classes: Classes,
-    /// Whether a process was killed in a migration, so that the model does not know which keys are pending: others leave them alone.
+    /// Whether a process was killed in a migration, so that the model does not know which keys are buffered: others leave them alone.
     is_uncertain: bool,
     has_lost_indexes: bool,
     random: StdRng,

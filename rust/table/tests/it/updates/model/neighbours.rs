@@ -93,10 +93,10 @@ impl Trial {
 
     /// Whether others may change what the table has for a key.
     fn may(&self, key: i64) -> bool {
-        !(self.is_uncertain && self.expected.is_pending(key))
+        !(self.is_uncertain && self.expected.is_buffered(key))
     }
 
-    /// Rows whose keys no data file has; they may be pending.
+    /// Rows whose keys no data file has; they may be buffered.
     pub fn free_rows(&mut self) -> Rows {
         let keys = self.some_keys();
         let free = keys.into_iter().filter(|key| !self.expected.base.contains_key(key) && self.may(*key));
@@ -242,7 +242,7 @@ impl Trial {
         "others: restore"
     }
 
-    /// The table has these columns from now on; what is pending for others is forgotten.
+    /// The table has these columns from now on; what is buffered for others is forgotten.
     pub fn set_columns(&mut self, columns: Vec<Column>) {
         let before = std::mem::replace(&mut self.others.columns, columns);
         for gone in before.iter().filter(|column| !self.others.has_column(column.id)) {

@@ -17,7 +17,7 @@ impl Trial {
             return "nothing";
         }
         let old = Arc::clone(&self.tables[0]);
-        let was_pending = !self.expected.pending.is_empty();
+        let was_buffered = !self.expected.buffered.is_empty();
         let root = self.root();
         fs::remove_dir_all(root.join("_delta_log")).unwrap();
         for path in files_below(&root) {
@@ -42,7 +42,7 @@ impl Trial {
                         assert!(written.is_err_and(says_what_to_do));
                     }
                     Ok(snapshot) => {
-                        assert!(!was_pending, "what is pending of a table that is gone is laid over another one");
+                        assert!(!was_buffered, "what is buffered of a table that is gone is laid over another one");
                         let rows = self.reader.rows_of(&snapshot, &self.others.columns, &self.others.stored).unwrap();
                         assert_same(&rows, &self.expected.base, "made anew");
                     }

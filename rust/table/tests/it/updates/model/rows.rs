@@ -223,18 +223,18 @@ impl Reader {
                 self.rows(&file.meta.location, stored).or_else(|gone| moved(snapshot, file, stored).ok_or(gone))?;
             add(&of, partition, &|row| !hidden.is_some_and(|hidden| hidden.contains(row)))?;
         }
-        let Some(pending) = snapshot.buffered_rows() else { return Ok(rows) };
-        for file in &pending.files {
+        let Some(buffered) = snapshot.buffered_rows() else { return Ok(rows) };
+        for file in &buffered.files {
             add(&self.rows(&file.meta.location, stored)?, None, &|row| file.rows.contains(row))?;
         }
         let shown = columns.iter().map(|column| (column.shown.clone(), column.id)).collect();
-        for batch in &pending.batches {
+        for batch in &buffered.batches {
             let mut of = Vec::new();
             add_batch(batch, &shown, &mut of);
             add(&of, None, &|_| true)?;
         }
-        let row_count = pending.row_count();
-        let counted: u64 = pending.files.iter().map(|file| u64::from(RowSet::len(&file.rows))).sum();
+        let row_count = buffered.row_count();
+        let counted: u64 = buffered.files.iter().map(|file| u64::from(RowSet::len(&file.rows))).sum();
         assert!(row_count >= counted && row_count > 0, "{row_count} {counted}");
         Ok(rows)
     }

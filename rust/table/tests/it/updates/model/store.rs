@@ -1,4 +1,4 @@
-//! What the newest manifest of a store says, read by the format alone: which rows are still pending, and which files count no more.
+//! What the newest manifest of a store says, read by the format alone: which rows are still buffered, and which files count no more.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;

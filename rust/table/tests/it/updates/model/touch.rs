@@ -39,7 +39,7 @@ impl Trial {
             }
             _ => {
                 let mut rows: Vec<_> = self.others.live(&path).into_iter().map(|(_, key, row)| (key, row)).collect();
-                if self.is_uncertain && rows.iter().any(|(key, _)| self.expected.is_pending(*key)) {
+                if self.is_uncertain && rows.iter().any(|(key, _)| self.expected.is_buffered(*key)) {
                     return "nothing";
                 }
                 for (key, row) in &mut rows {

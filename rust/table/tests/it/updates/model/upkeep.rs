@@ -40,7 +40,7 @@ impl Trial {
         }
     }
 
-    /// Nothing is pending any more.
+    /// Nothing is buffered any more.
     pub async fn all_migrated(&mut self) {
         self.folded(&BTreeSet::new());
         self.is_uncertain = false;
@@ -48,7 +48,7 @@ impl Trial {
         self.check_base();
     }
 
-    /// Some of the keys are not pending any more: runs say which.
+    /// Some of the keys are not buffered any more: runs say which.
     pub async fn sliced(&mut self) {
         if self.is_uncertain || !self.knows_what_was_folded().await {
             self.table().migrate(MigrateOptions::default()).await.unwrap();
@@ -59,19 +59,19 @@ impl Trial {
     }
 
     /// Whether runs tell which keys a slice has left: a full cache may have kept the buffer where it was, so that a key was folded as it is
-    /// in a run and is pending as it is in the buffer.
+    /// in a run and is buffered as it is in the buffer.
     pub async fn knows_what_was_folded(&self) -> bool {
         self.table().updates_info().await.unwrap().unwrap().buffer_keys == 0
     }
 
     fn folded(&mut self, left: &BTreeSet<i64>) {
         if let Some(backup) = &mut self.backup {
-            backup.folded.extend(self.expected.pending.keys().filter(|key| !left.contains(key)));
+            backup.folded.extend(self.expected.buffered.keys().filter(|key| !left.contains(key)));
         }
         self.expected.migrated(left);
     }
 
-    /// The data files have what they should have for those who know nothing of what is pending.
+    /// The data files have what they should have for those who know nothing of what is buffered.
     pub fn check_base(&mut self) {
         if let Some(log) = &mut self.others.log {
             log.sync();

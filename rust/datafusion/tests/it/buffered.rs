@@ -1,4 +1,4 @@
-//! How scans read around what is pending: hidden rows of data files, and runs in bounded memory.
+//! How scans read around what is buffered: hidden rows of data files, and runs in bounded memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -142,15 +142,15 @@ async fn ranges_of_keys_read_few_pages_of_runs_and_give_the_same_rows() {
     let session = session(folder.path()).await;
     make(&table, Operation::Upsert, batch((0..80_000).filter(|id| id % 2 == 0), "new")).await;
     table.flush().await.unwrap();
-    let pending = table.snapshot().await.unwrap().buffered_rows().unwrap().row_count();
-    assert_eq!(pending, 40_000);
+    let buffered = table.snapshot().await.unwrap().buffered_rows().unwrap().row_count();
+    assert_eq!(buffered, 40_000);
     for (sql, most) in [
         ("SELECT * FROM t WHERE id >= 20000 AND id < 20100", 2 * PAGE),
         ("SELECT name, k FROM t WHERE id IN (3, 40000, 40001, 79998)", 3 * PAGE),
         ("SELECT id FROM t WHERE id BETWEEN 100 AND 200 AND k = 4", 2 * PAGE),
         ("SELECT count(*) FROM t WHERE id > 49000 AND id <= 49900 AND name LIKE 'new%'", 2 * PAGE),
         ("SELECT * FROM t WHERE id >= 80000", 0),
-        ("SELECT id FROM t WHERE name = 'new 4'", pending),
+        ("SELECT id FROM t WHERE name = 'new 4'", buffered),
     ] {
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without, "{sql}");
@@ -256,9 +256,9 @@ async fn a_scan_holds_no_more_of_runs_than_its_memory() {
     }
     table.flush().await.unwrap();
     let snapshot = table.snapshot().await.unwrap();
-    let pending = snapshot.buffered_rows().unwrap();
-    let run_bytes: u64 = pending.files.iter().map(|file| file.meta.size).sum();
-    let memory = pending.memory_bytes;
+    let buffered = snapshot.buffered_rows().unwrap();
+    let run_bytes: u64 = buffered.files.iter().map(|file| file.meta.size).sum();
+    let memory = buffered.memory_bytes;
     assert!(memory <= 1 << 20 && run_bytes > 8 * memory, "{run_bytes} bytes of runs, {memory} of memory");
     let config = SessionConfig::new().with_target_partitions(64);
     let session = LakemarkSession::with_config(config);
@@ -266,7 +266,7 @@ async fn a_scan_holds_no_more_of_runs_than_its_memory() {
     let Ran { plan, rows: given } = ran(&session, "SELECT * FROM t").await;
     assert_eq!(given, 12_000);
     let held = metric(&plan, "run_bytes_peak") as u64;
-    assert!(held > pending.row_group_bytes / 2 && held <= memory, "{held} of {memory} bytes were held");
+    assert!(held > buffered.row_group_bytes / 2 && held <= memory, "{held} of {memory} bytes were held");
 }
 
 /// Rows that are left out by their numbers are numbered by the row group's own, which a footer may repeat.

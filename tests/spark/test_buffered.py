@@ -1,4 +1,4 @@
-"""Pending updates: Spark sees what our own session sees, whatever is pending and wherever it is."""
+"""Buffered updates: Spark sees what our own session sees, whatever is buffered and wherever it is."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_filters_and_aggregates_stay_with_the_indexes(ours: DataFrame) -> None:
     assert has_filter(ours.where("tiny = 5"))
     assert not is_counted(ours.where("tiny = 5"))
     assert "BatchScan" not in plan_of(ours.groupBy("city").count())
-    # Of the pending rows only those that the filter chooses are read.
+    # Of the buffered rows only those that the filter chooses are read.
     assert "buffered rows" not in plan_of(ours.where("id = 700"))
     assert "buffered rows: 1" in plan_of(ours.where("id = 5003"))
 
