@@ -74,8 +74,8 @@ class SparkScan:
         pairs = [
             ("filters pushed", ", ".join(self.filters_pushed)),
             ("filters that Spark tests", ", ".join(self.filters_left)),
-            ("keys that a join tells", ", ".join(self.runtime_columns)),
-            ("keys that a join told", ", ".join(self.runtime_filters)),
+            ("keys expected from a join", ", ".join(self.runtime_columns)),
+            ("keys from a join", ", ".join(self.runtime_filters)),
             ("index-only", ", ".join(self.aggregates)),
             ("limit", "" if self.limit is None else f"{self.limit:,}"),
             ("the first", self.top),
