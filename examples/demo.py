@@ -49,7 +49,7 @@ UNITS = {"": 1, "K": 1_000, "M": 1_000_000, "KB": 1 << 10, "MB": 1 << 20, "B": 1
 
 
 @dataclass(frozen=True)
-class Asked:
+class Measured:
     """What one query gave and cost."""
 
     rows: list[Any]
@@ -92,14 +92,14 @@ def skipped(plan: str, name: str) -> tuple[int, int]:
     return total - round(sum(float(part) for _, part in found)), total
 
 
-def ask_shell(folder: Path, query: str, use_index: bool) -> Asked:
+def ask_shell(folder: Path, query: str, use_index: bool) -> Measured:
     """Runs a query in the shell: the rows, the scan's metrics, and its time in a process that repeats it."""
     rows = json.loads(sql(folder, use_index, query))
     plan = "\n".join(line["plan"] for line in json.loads(sql(folder, use_index, f"EXPLAIN ANALYZE {query}")))
     once, often = (timed(folder, use_index, query, times) for times in (1, 1 + SHELL_REPEATS))
     milliseconds = max(often - once, 0.0) / SHELL_REPEATS * 1e3
     groups, pages_skipped = scan_metrics(folder, query, plan, use_index)
-    return Asked(rows, milliseconds, groups, pages_skipped, metric(plan, "bytes_scanned") or 0)
+    return Measured(rows, milliseconds, groups, pages_skipped, metric(plan, "bytes_scanned") or 0)
 
 
 def timed(folder: Path, use_index: bool, query: str, times: int) -> float:
@@ -140,7 +140,7 @@ def pages(folder: Path, predicate: str) -> tuple[int, int]:
     return found[0], found[1]
 
 
-def ask_spark(spark: SparkSession, folder: Path, query: str, use_index: bool) -> Asked:
+def ask_spark(spark: SparkSession, folder: Path, query: str, use_index: bool) -> Measured:
     """Runs a query in Spark: the rows, what the scan says of itself, and its median time when warm."""
     frame = spark.read.format("lakemark").option("use_index", str(use_index).lower()).load(str(folder))
     frame.createOrReplaceTempView("flights")
@@ -150,7 +150,7 @@ def ask_spark(spark: SparkSession, folder: Path, query: str, use_index: bool) ->
         start = time.perf_counter()
         spark.sql(query).collect()
         seconds.append(time.perf_counter() - start)
-    return Asked(rows, sorted(seconds)[SPARK_REPEATS // 2] * 1e3, spark_row_groups(spark.sql(query)))
+    return Measured(rows, sorted(seconds)[SPARK_REPEATS // 2] * 1e3, spark_row_groups(spark.sql(query)))
 
 
 def spark_row_groups(frame: DataFrame) -> str:
@@ -162,19 +162,19 @@ def spark_row_groups(frame: DataFrame) -> str:
     return "all: no scan" if "LocalTableScan" in plan else "-"
 
 
-def compare(title: str, answers: dict[str, tuple[Asked, Asked]], *, scans: bool) -> None:
+def compare(title: str, answers: dict[str, tuple[Measured, Measured]], *, scans: bool) -> None:
     """Prints one table: for each query a line without indexes and a line with them."""
     head = ["", "use_index", "rows", "row groups skipped", "pages skipped", "bytes read", "ms", "faster"]
     lines = [head]
     for name, (off, on) in answers.items():
         if off.rows != on.rows:
             raise SystemExit(f"error: {name}: other rows with indexes than without:\n{on.rows}\n{off.rows}")
-        for use_index, asked in (("off", off), ("on", on)):
-            size = "-" if asked.bytes_read is None else f"{asked.bytes_read:,}"
+        for use_index, measured in (("off", off), ("on", on)):
+            size = "-" if measured.bytes_read is None else f"{measured.bytes_read:,}"
             faster = f"{off.milliseconds / max(on.milliseconds, 0.001):.1f}x" if use_index == "on" else ""
             label = name if use_index == "off" else ""
-            line = [label, use_index, f"{len(asked.rows):,}", asked.row_groups, asked.pages, size]
-            lines.append([*line, f"{asked.milliseconds:.1f}", faster])
+            line = [label, use_index, f"{len(measured.rows):,}", measured.row_groups, measured.pages, size]
+            lines.append([*line, f"{measured.milliseconds:.1f}", faster])
     if not scans:
         lines = [line[:4] + line[6:] for line in lines]
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]

@@ -29,7 +29,7 @@ STATES = {
     "buffered": {"spark.sql.session.timeZone": "America/New_York"},
 }
 PREDICATES_PER_QUERY = 25
-ASKED = {"on": slice(None), "half_built": slice(0, None, 2), "buffered": slice(1, None, 2)}
+DRAWN = {"on": slice(None), "half_built": slice(0, None, 2), "buffered": slice(1, None, 2)}
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_indexes_in_any_state_change_no_row(
     spark: SparkSession, source: cases.Source, askable: list[cases.Case], tmp_path: Path, state: str
 ) -> None:
     folder = indexed(state, source, tmp_path / state)
-    askable = askable[ASKED[state]]
+    askable = askable[DRAWN[state]]
     if spark.conf.get("spark.sql.ansi.enabled") == "true":
         askable = [case for case in askable if "ANSI" not in case.differs.get("spark", "")]
     ours = answers(spark.read.format("lakemark").load(str(folder)), askable)

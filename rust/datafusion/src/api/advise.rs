@@ -53,21 +53,22 @@ pub async fn advise(table: &Arc<Table>, queries: Option<&str>) -> Result<Advice>
 /// A table cannot be sampled.
 pub async fn advise_session(session: &LakemarkSession, queries: &str) -> Result<BTreeMap<String, Advice>> {
     // Queries may give a table several names, and one name to several tables.
-    let mut by_table: BTreeMap<TableAddress, AskedTable> = BTreeMap::new();
+    let mut by_table: BTreeMap<TableAddress, QueriedTable> = BTreeMap::new();
     let mut problems = Vec::new();
     for query in split(queries) {
         match uses_in(session, query.text).await {
             Ok(found) => {
                 for TableUse { place, name, table, used } in found {
-                    let asked = by_table.entry(place).or_insert_with(|| AskedTable { name, table, used: Vec::new() });
-                    asked.used.push(query.with(used));
+                    let queried =
+                        by_table.entry(place).or_insert_with(|| QueriedTable { name, table, used: Vec::new() });
+                    queried.used.push(query.with(used));
                 }
             }
             Err(error) => problems.push(query.problem(&error)),
         }
     }
     let mut advice = BTreeMap::new();
-    for AskedTable { name, table, used } in by_table.into_values() {
+    for QueriedTable { name, table, used } in by_table.into_values() {
         let found = table.advise(Some(used)).await?;
         let name = if advice.contains_key(&name) { format!("{name} at {}", table.location()) } else { name };
         advice.insert(name, Advice { problems: problems.clone(), ..found });
@@ -87,7 +88,7 @@ struct TableAddress {
 }
 
 /// A table with what all queries use of it.
-struct AskedTable {
+struct QueriedTable {
     /// The name that the first query gives to the table.
     name: String,
     /// The table itself.

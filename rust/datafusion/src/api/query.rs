@@ -47,13 +47,14 @@ impl Default for QueryOptions {
 /// Counts the rows for which the predicate is true (all rows without one).
 pub async fn count(table: &Arc<Table>, predicate: Option<&str>, options: &QueryOptions) -> Result<u64> {
     let query = Query::new(table, options).await?;
-    let Asked { predicate: asked, filter } = query.asked(predicate)?;
-    let probed = query.probe(&asked, true).await?;
+    let TranslatedFilter { predicate: translated, plain } = query.translated(predicate)?;
+    let probed = query.probe(&translated, true).await?;
     if let Some(exact) = probed.exact_row_count() {
         return Ok(exact);
     }
     let runner = query.runner();
-    let request = CountRequest { location: table.location(), snapshot: &query.snapshot, predicate: &asked, filter };
+    let (location, snapshot) = (table.location(), &query.snapshot);
+    let request = CountRequest { location, snapshot, predicate: &translated, filter: plain };
     let known = count_with_buffered(&runner.state, || Arc::clone(&runner.task), request, probed).await;
     if let Some(known) = known.map_err(from_engine)? {
         return Ok(known);
@@ -74,8 +75,8 @@ pub async fn count(table: &Arc<Table>, predicate: Option<&str>, options: &QueryO
 /// Says how the index answers the predicate, without reading data.
 pub async fn explain(table: &Arc<Table>, predicate: Option<&str>, options: &QueryOptions) -> Result<ProbeReport> {
     let query = Query::new(table, options).await?;
-    let asked = predicate_of(&query.filtered(predicate)?, &query.snapshot)?;
-    Ok(query.probe(&asked, false).await?.report)
+    let translated = predicate_of(&query.filtered(predicate)?, &query.snapshot)?;
+    Ok(query.probe(&translated, false).await?.report)
 }
 
 /// Says how [`count`] probes the index: only for the number of rows, which takes fewer bytes.
@@ -113,12 +114,12 @@ pub fn filter_of(table: &Arc<Table>, snapshot: &Arc<Snapshot>, filter: &str) -> 
     predicate_of(&rows, snapshot)
 }
 
-/// A filter over a table.
-struct Asked {
+/// A filter over a table, translated for its indexes.
+struct TranslatedFilter {
     /// The condition that the indexes are probed with.
     predicate: Predicate,
     /// The filter in its plain form, if it has one.
-    filter: Option<Expr>,
+    plain: Option<Expr>,
 }
 
 /// A table that is queried without a statement.
@@ -187,13 +188,13 @@ impl Query {
     /// The predicate of a filter over the columns. The engine's rules for expressions make the filter plain, as its optimizer would. No
     /// plan is made, which would take longer than most counts.
     fn predicate(&self, filter: Option<&str>) -> Result<Predicate> {
-        self.asked(filter).map(|asked| asked.predicate)
+        self.translated(filter).map(|translated| translated.predicate)
     }
 
     /// The same with the filter in its plain form, if it has one.
-    fn asked(&self, filter: Option<&str>) -> Result<Asked> {
+    fn translated(&self, filter: Option<&str>) -> Result<TranslatedFilter> {
         let Some(filter) = filter else {
-            return Ok(Asked { predicate: Predicate::Const(Truth::True), filter: None });
+            return Ok(TranslatedFilter { predicate: Predicate::Const(Truth::True), plain: None });
         };
         let schema = self.snapshot.schema();
         let named = Arc::new(DFSchema::try_from_qualified_schema(UNNAMED_TABLE, &schema).map_err(from_engine)?);
@@ -203,11 +204,14 @@ impl Query {
         let now = Utc::now();
         let plain = simplified(&state.read(), expr, named, Some(now));
         match plain {
-            Ok(plain) => Ok(Asked { predicate: translate(std::slice::from_ref(&plain), &schema), filter: Some(plain) }),
+            Ok(plain) => {
+                let predicate = translate(std::slice::from_ref(&plain), &schema);
+                Ok(TranslatedFilter { predicate, plain: Some(plain) })
+            }
             // The engine says what is wrong with the filter when it runs the filter.
             Err(_) => {
                 let unknown = Predicate::Unknown { reason: Reason::ExpressionNotSupported, text: filter.to_owned() };
-                Ok(Asked { predicate: unknown, filter: None })
+                Ok(TranslatedFilter { predicate: unknown, plain: None })
             }
         }
     }
@@ -344,11 +348,11 @@ fn predicate_of(rows: &DataFrame, snapshot: &Snapshot) -> Result<Predicate> {
     let Some(filters) = scanned else {
         return Ok(Predicate::Const(Truth::False));
     };
-    let asked = translate(&filters, &snapshot.schema());
+    let translated = translate(&filters, &snapshot.schema());
     if kept.is_empty() {
-        return Ok(asked);
+        return Ok(translated);
     }
-    let mut parts = vec![asked];
+    let mut parts = vec![translated];
     parts.extend(kept.iter().map(|expr| Predicate::Unknown {
         reason: Reason::ExpressionNotSupported,
         text: expr.human_display().to_string(),

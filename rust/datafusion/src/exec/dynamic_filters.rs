@@ -61,7 +61,7 @@ pub(crate) struct DynamicProber {
 }
 
 /// What a scan requests from the index for the keys of a join.
-enum Asked {
+enum KeyRequest {
     /// The rows that have one of the keys.
     Keys(Predicate),
     /// Nothing for the keys: they are not all there, the filter lists them, they leave nearly all rows, or no column has an index. What the
@@ -111,14 +111,14 @@ impl DynamicProber {
         let (mut keyed, mut known, mut enough) = (Vec::new(), Vec::new(), None);
         for filter in filters {
             let keys = filter.expression_id().and_then(|filter| keys.get(&filter));
-            let asked = match keys {
+            let request = match keys {
                 Some(keys) => self.keyed(filter, keys, output, &needless).await?,
-                None => Asked::Filter { enough: None },
+                None => KeyRequest::Filter { enough: None },
             };
             keys.iter().for_each(|keys| keys.remove_reader());
-            match asked {
-                Asked::Keys(asked) => keyed.push(asked),
-                Asked::Filter { enough: rows } => {
+            match request {
+                KeyRequest::Keys(predicate) => keyed.push(predicate),
+                KeyRequest::Filter { enough: rows } => {
                     enough = enough.into_iter().chain(rows).min();
                     // Where reading finds the rows soon, bounds are not searched for: the reader itself goes by them.
                     if rows.is_none() || lists_keys(filter) {
@@ -242,18 +242,18 @@ impl DynamicProber {
         keys: &BuildKeys,
         output: &Schema,
         needless: &HashSet<KeyOfFilter>,
-    ) -> Result<Asked> {
+    ) -> Result<KeyRequest> {
         let enough = self.reads_little(filter, keys, output).await?;
         if enough.is_some() {
-            return Ok(Asked::Filter { enough });
+            return Ok(KeyRequest::Filter { enough });
         }
         let id = filter.expression_id().unwrap_or_default();
         let is_needless = |place: usize| needless.contains(&KeyOfFilter { filter: id, place });
         let columns: Vec<_> = filter.children().into_iter().map(|child| self.column(child, output)).collect();
         if columns.iter().enumerate().all(|(place, column)| column.is_none() || is_needless(place)) {
-            return Ok(Asked::Filter { enough });
+            return Ok(KeyRequest::Filter { enough });
         }
-        let Some(all) = keys.all()? else { return Ok(Asked::Filter { enough }) };
+        let Some(all) = keys.all()? else { return Ok(KeyRequest::Filter { enough }) };
         let known = columns.into_iter().zip(&all).enumerate();
         let known = known.filter_map(|(place, (column, keys))| Some((place, column?, keys)));
         let (mut names, mut values, mut places) = (Vec::new(), Vec::new(), Vec::new());
@@ -266,7 +266,7 @@ impl DynamicProber {
         }
         let values = without_nulls(values)?;
         if let Some(together) = self.snapshot.composite_lookup(&names, &values) {
-            return Ok(Asked::Keys(together));
+            return Ok(KeyRequest::Keys(together));
         }
         let mut each = Vec::new();
         for ((name, held), place) in names.iter().zip(&values).zip(places) {
@@ -279,7 +279,7 @@ impl DynamicProber {
             let test = Test::Ranges(KeyRanges::points(points));
             each.push(Predicate::Leaf(Leaf { column: name.clone(), test, text }));
         }
-        Ok(if each.is_empty() { Asked::Filter { enough } } else { Asked::Keys(Predicate::And(each)) })
+        Ok(if each.is_empty() { KeyRequest::Filter { enough } } else { KeyRequest::Keys(Predicate::And(each)) })
     }
 
     /// How many joined rows are enough, if these are found sooner by reading than by a search for all keys.

@@ -14,14 +14,14 @@ pub(crate) fn reach(name: &str) {
         left: AtomicU32,
     }
 
-    static ASKED: LazyLock<Option<CrashPoint>> = LazyLock::new(|| {
+    static REQUESTED: LazyLock<Option<CrashPoint>> = LazyLock::new(|| {
         let text = std::env::var("LAKEMARK_CRASH_AT").ok()?;
         let (name, times) = text.split_once(':').unwrap_or((&text, "1"));
         Some(CrashPoint { name: name.to_owned(), left: AtomicU32::new(times.parse().ok()?) })
     });
-    if let Some(asked) = &*ASKED
-        && asked.name == name
-        && asked.left.fetch_sub(1, Ordering::SeqCst) == 1
+    if let Some(requested) = &*REQUESTED
+        && requested.name == name
+        && requested.left.fetch_sub(1, Ordering::SeqCst) == 1
     {
         std::process::abort();
     }

@@ -46,11 +46,11 @@ impl Run {
         Self { keys, pages }
     }
 
-    /// The rows of pages between whose first and last key there is one that is asked for.
-    fn rows_of_pages(&self, asked: &dyn Fn(i64) -> bool) -> BTreeSet<u32> {
+    /// The rows of pages between whose first and last key there is one that `key_test` takes.
+    fn rows_of_pages(&self, key_test: &dyn Fn(i64) -> bool) -> BTreeSet<u32> {
         let ends = self.pages.iter().skip(1).copied().chain([self.keys.len()]);
         let pages = self.pages.iter().copied().zip(ends);
-        let met = pages.filter(|(first, end)| (self.keys[*first]..=self.keys[end - 1]).any(asked));
+        let met = pages.filter(|(first, end)| (self.keys[*first]..=self.keys[end - 1]).any(key_test));
         met.flat_map(|(first, end)| first as u32..end as u32).collect()
     }
 }
@@ -101,8 +101,8 @@ async fn law_2_buffered_rows_are_narrowed_to_the_pages_that_may_have_the_keys() 
             Predicate::And(vec![not_null.clone(), leaf("k", second)]),
         ])
     };
-    type Asked = Box<dyn Fn(i64) -> bool>;
-    let cases: Vec<(Predicate, Asked)> = vec![
+    type KeyTest = Box<dyn Fn(i64) -> bool>;
+    let cases: Vec<(Predicate, KeyTest)> = vec![
         (leaf("k", between(2_000, 2_200)), Box::new(|k| (2_000..2_200).contains(&k))),
         (equals("k", edge), Box::new(move |k| k == edge)),
         (leaf("k", between(edge - 3, edge)), Box::new(move |k| (edge - 3..edge).contains(&k))),
@@ -122,12 +122,12 @@ async fn law_2_buffered_rows_are_narrowed_to_the_pages_that_may_have_the_keys() 
         (not_null.clone(), Box::new(|_| true)),
         (Predicate::Or(vec![wanted.clone(), leaf("k", between(0, 1))]), Box::new(|_| true)),
     ];
-    for (predicate, asked) in cases {
+    for (predicate, key_test) in cases {
         let found = snapshot.probe(&predicate, &ProbeOptions::default()).await.unwrap();
         let buffered = found.buffered.as_ref().unwrap();
         let mut rows = 1;
         for (run, file) in runs.iter().zip(&all.files) {
-            let expected: BTreeSet<u32> = &run.rows_of_pages(&asked) & &rows_of(all, file);
+            let expected: BTreeSet<u32> = &run.rows_of_pages(&key_test) & &rows_of(all, file);
             assert_eq!(rows_of(buffered, file), expected, "{predicate}");
             rows += expected.len() as u64;
         }
@@ -229,10 +229,10 @@ async fn law_2_runs_of_numbers_that_have_become_texts_are_not_merged() {
     let expected: BTreeSet<String> = numbers.chain(others).chain(["9", "10"].map(str::to_owned)).collect();
     let found = keys_of_runs(runs);
     assert_eq!((found.len(), &found.into_iter().collect::<BTreeSet<_>>()), (expected.len(), &expected));
-    for asked in expected.iter().step_by(97).map(String::as_str).chain(["9", "10", "run 5"]) {
-        let found = probe(&snapshot, &leaf("k", KeyRanges::point(Key::Bytes(asked.as_bytes().to_vec())))).await;
+    for key in expected.iter().step_by(97).map(String::as_str).chain(["9", "10", "run 5"]) {
+        let found = probe(&snapshot, &leaf("k", KeyRanges::point(Key::Bytes(key.as_bytes().to_vec())))).await;
         let found = keys_of_runs(found.buffered.as_ref().unwrap());
-        assert_eq!(found.iter().filter(|key| *key == asked).count(), 1, "{asked}");
+        assert_eq!(found.iter().filter(|one| *one == key).count(), 1, "{key}");
     }
 }
 
