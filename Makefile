@@ -90,13 +90,7 @@ audit: ## licences, sources and known advisories of the crates that we depend on
 	cd rust && $(TOOLS)/bin/cargo-deny --locked check advisories
 
 test: ## every test: Rust, Python, Java, Spark, README
-	@rm -f $(LAKEMARK_CACHE)/parts
-	@$(PART) setup $(MAKE) --no-print-directory setup
-	@$(PART) build $(MAKE) --no-print-directory native jar
-	@$(PART) rust-tests $(MAKE) --no-print-directory test-rust
-	@$(PART) python-tests $(MAKE) --no-print-directory test-python
-	@$(PART) spark-tests $(MAKE) --no-print-directory test-spark
-	@$(PART) --summary test
+	$(call run_parts,setup build rust-tests python-spark)
 
 test-core: ## the three crates below the query engine; compiles no DataFusion
 	$(CARGO) test -p lakemark-format -p lakemark-index -p lakemark-table
@@ -298,24 +292,40 @@ fuzz-spark: native jar ### TABLES=100 SEED=1: random statements over random tabl
 fuzz-decoders: setup ### the decoders against mutated bytes, SECONDS=5 each (cargo-fuzz is installed into the cache at first)
 	rust/fuzz/smoke $(or $(SECONDS),5)
 
-# The tests in Python keep one core busy and those in Spark little more: both at once, with what was built before.
 # CI has our crates compiled by clippy's driver, which is the compiler with its lints. `cargo clippy` would check everything that they depend
 # on besides, which takes as long as to compile it.
-WITHOUT_LINTS = env -u RUSTC_WORKSPACE_WRAPPER -u CLIPPY_ARGS
 ci: export RUSTC_WORKSPACE_WRAPPER := clippy-driver
 ci: export CLIPPY_ARGS := -D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 ci: ## what CI runs: lint, build, every test, random queries, fuzz smoke, crashes, schedules; prints how long each part took
-	@rm -f $(LAKEMARK_CACHE)/parts
-	@$(PART) setup $(MAKE) --no-print-directory setup
-	@$(PART) style $(MAKE) --no-print-directory style
-	@$(PART) build $(MAKE) --no-print-directory native jar benches-built
-	@$(PART) rust-tests $(MAKE) --no-print-directory test-rust
-	@$(PART) python-spark $(MAKE) --no-print-directory --jobs=2 -o native -o jar test-python test-spark
-	@$(PART) fuzz-queries $(MAKE) --no-print-directory fuzz-queries fuzz-duckdb
-	@$(PART) fuzz-decoders $(MAKE) --no-print-directory fuzz-decoders
-	@$(PART) crashes $(WITHOUT_LINTS) $(MAKE) --no-print-directory stress-crashes
-	@$(PART) schedules $(WITHOUT_LINTS) $(MAKE) --no-print-directory stress-schedules SCHEDULES=150 WALK=10
-	@$(PART) --summary ci
+	$(call run_parts,setup style build benches rust-tests python-spark fuzz-queries fuzz-decoders crashes schedules)
+
+# ---- the parts of `test` and `ci`: each stands here once ---------------------------------------------------------
+
+# Runs parts one after the other, and prints how long each took.
+define run_parts
+@rm -f $(LAKEMARK_CACHE)/parts
+@+for part in $(1); do $(PART) $$part $(MAKE) --no-print-directory part-$$part; done
+@$(PART) --summary $@
+endef
+
+# Crash points and schedules are compiled without the lints, as they are built with another feature.
+WITHOUT_LINTS = env -u RUSTC_WORKSPACE_WRAPPER -u CLIPPY_ARGS
+.PHONY: part-setup part-style part-build part-benches part-rust-tests part-python-spark part-fuzz-queries part-fuzz-decoders \
+  part-crashes part-schedules
+part-setup: setup
+part-style: style
+part-build: native jar
+part-benches: benches-built
+part-rust-tests: test-rust
+# The tests in Python keep one core busy and those in Spark little more: both at once, with what was built before.
+part-python-spark:
+	$(MAKE) --no-print-directory --jobs=2 -o native -o jar test-python test-spark
+part-fuzz-queries: fuzz-queries fuzz-duckdb
+part-fuzz-decoders: fuzz-decoders
+part-crashes:
+	$(WITHOUT_LINTS) $(MAKE) --no-print-directory stress-crashes
+part-schedules:
+	$(WITHOUT_LINTS) $(MAKE) --no-print-directory stress-schedules SCHEDULES=150 WALK=10
 
 # ---- parts that the verbs share ----------------------------------------------------------------------------------
 
