@@ -63,6 +63,7 @@ pub(crate) async fn run(session: &LakemarkSession, printing: Printing) -> Result
 /// Runs the statements of a line. A failure is shown and the shell goes on, unless the reader of our output is gone.
 async fn run_line(session: &LakemarkSession, text: &str, printing: Printing, timing: bool) -> Result<(), Failure> {
     for statement in split(text).list {
+        #[expect(clippy::disallowed_methods, reason = "how long a statement took, for the one who typed it")]
         let start = std::time::Instant::now();
         let outcome = tokio::select! {
             outcome = run_one(session, statement, printing) => outcome,

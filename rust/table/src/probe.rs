@@ -26,7 +26,6 @@ mod top_k;
 mod zones_first;
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use futures::future::BoxFuture;
 use lakemark_format::ManifestIndex;
@@ -37,6 +36,7 @@ use crate::error::{Error, Result};
 use crate::options::ProbeOptions;
 use crate::report::{AnsweredBy, LeafReport, ProbeReport};
 use crate::snapshot::{DataFile, FileProbe, Probe, Snapshot};
+use crate::storage::clock::Stopwatch;
 use crate::store::parts::CORES;
 use crate::store::recorded::Recorded;
 use crate::store::segments::ReadCounter;
@@ -62,9 +62,9 @@ impl Snapshot {
 
 /// Probes a snapshot.
 pub(crate) async fn probe(snapshot: &Snapshot, predicate: &Predicate, options: &ProbeOptions) -> Result<Probe> {
-    let started = Instant::now();
+    let stopwatch = Stopwatch::start();
     if !options.use_index {
-        return Ok(disabled(snapshot, &snapshot.with_composites(predicate), started));
+        return Ok(disabled(snapshot, &snapshot.with_composites(predicate), stopwatch));
     }
     let pending = snapshot.buffered_rows().map(|pending| pending.pruned(predicate));
     let predicate = snapshot.with_composites(predicate);
@@ -84,12 +84,12 @@ pub(crate) async fn probe(snapshot: &Snapshot, predicate: &Predicate, options: &
     let mut report = summarize(snapshot, &predicate, &answers, &files, &row_groups, &counted);
     let totals = counter.totals();
     (report.index_reads, report.index_bytes_read) = (totals.reads, totals.bytes);
-    report.seconds = started.elapsed().as_secs_f64();
+    report.seconds = stopwatch.seconds();
     let left_out = choice.skipped.contains(&true);
     Ok(Probe { files, buffered: pending, searches_skipped: left_out, skipped_selectivity: choice.share_left, report })
 }
 
-fn disabled(snapshot: &Snapshot, predicate: &Predicate, started: Instant) -> Probe {
+fn disabled(snapshot: &Snapshot, predicate: &Predicate, stopwatch: Stopwatch) -> Probe {
     let mut leaves: Vec<LeafReport> = Vec::new();
     for_each_condition(predicate, &mut |condition| {
         leaves.push(LeafReport {
@@ -99,7 +99,7 @@ fn disabled(snapshot: &Snapshot, predicate: &Predicate, started: Instant) -> Pro
     });
     let files = vec![FileProbe::Unknown; snapshot.files().len()];
     let total = files.len() as u64;
-    let seconds = started.elapsed().as_secs_f64();
+    let seconds = stopwatch.seconds();
     Probe {
         files,
         buffered: snapshot.buffered_rows().cloned(),

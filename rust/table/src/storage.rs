@@ -3,13 +3,16 @@
 //! Uses no other room; all that reads or writes goes through this one.
 //!
 //! Invariant: each write, sync, rename, link and removal of a local file is a step of `disk`, so that a test may stop or fail at it.
+//! The time comes from `clock`, and what is random from `ids`.
 
 pub(crate) mod cache;
+pub(crate) mod clock;
 pub(crate) mod damage;
 pub(crate) mod disk;
 pub(crate) mod failpoint;
 pub(crate) mod file_time;
 pub(crate) mod fingerprint;
+pub(crate) mod ids;
 pub(crate) mod local;
 pub(crate) mod location;
 pub(crate) mod put_if_absent;

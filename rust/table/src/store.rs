@@ -30,6 +30,7 @@ use uuid::Uuid;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::disk::{self, DiskStep, on_a_thread, sync_folder};
+use crate::storage::ids::new_id;
 use crate::storage::location::{StorePlace, place_of};
 use crate::storage::put_if_absent::{PutOutcome, PutTarget};
 use crate::storage::retry_listing::retry_if_gone;
@@ -399,7 +400,7 @@ impl Store {
 
     /// A new path in the store for staged rows.
     pub(crate) fn staged_path() -> String {
-        format!("{UPDATES}/{}{STAGED_SUFFIX}", Uuid::new_v4())
+        format!("{UPDATES}/{}{STAGED_SUFFIX}", new_id())
     }
 
     /// Whether a path is one that staged rows have.

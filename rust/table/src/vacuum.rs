@@ -8,7 +8,7 @@
 //! So a vacuum which is stopped at any point leaves waste and no manifest without its segments; the newest manifest always stays.
 
 use std::collections::HashSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use lakemark_format::ManifestPublication;
@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::options::VacuumOptions;
 use crate::report::{VacuumReport, Waste};
 use crate::snapshot::BaseTable;
-use crate::storage::disk;
+use crate::storage::clock::{self, Stopwatch};
 use crate::storage::retry_listing::retry_if_gone;
 use crate::store::{ListedStoreFile, Store, StoreFileKind};
 use crate::updates;
@@ -28,7 +28,7 @@ const SHORTEST_AGE: Duration = Duration::from_secs(60 * 60);
 
 /// Removes what is older than the age, or says what would be removed.
 pub(crate) async fn vacuum(table: &BaseTable, options: &VacuumOptions) -> Result<VacuumReport> {
-    let started = Instant::now();
+    let stopwatch = Stopwatch::start();
     if options.older_than < SHORTEST_AGE {
         return Err(Error::invalid(
             "the age is below one hour: commits and queries that are under way would lose their index files; give at least 1h",
@@ -44,7 +44,7 @@ pub(crate) async fn vacuum(table: &BaseTable, options: &VacuumOptions) -> Result
     }
     // An age beyond all calendars removes nothing.
     let age = chrono::Duration::from_std(options.older_than).unwrap_or(chrono::Duration::MAX);
-    let before = disk::utc().checked_sub_signed(age).unwrap_or(DateTime::<Utc>::MIN_UTC);
+    let before = clock::utc().checked_sub_signed(age).unwrap_or(DateTime::<Utc>::MIN_UTC);
     let listed = retry_if_gone(store.text(), || async {
         let files = store.files().await?;
         let ManifestsByAge { kept, .. } = manifests(&files, before);
@@ -80,7 +80,7 @@ pub(crate) async fn vacuum(table: &BaseTable, options: &VacuumOptions) -> Result
         store.remove(&old).await?;
         store.remove(&rest).await?;
     }
-    report.seconds = started.elapsed().as_secs_f64();
+    report.seconds = stopwatch.seconds();
     Ok(report)
 }
 

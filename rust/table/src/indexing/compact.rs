@@ -12,13 +12,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::time::Instant;
 
 use lakemark_format::segment::BASE_ALIGNMENT;
 use lakemark_format::{Manifest, ManifestFile, ManifestIndex, ManifestSegment, SegmentFile};
 use lakemark_index::bitmap::{ChunkSource, SegmentMeta, ValueRows, coarse_memory_bytes};
 use tokio::runtime::Handle;
-use uuid::Uuid;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::index_kind::IndexKind;
@@ -30,6 +28,8 @@ use crate::indexing::build::{BuildContext, built_of, selected_indexes};
 use crate::options::BuildOptions;
 use crate::report::CompactReport;
 use crate::snapshot::{BaseTable, Snapshot};
+use crate::storage::clock::Stopwatch;
+use crate::storage::ids::new_id;
 use crate::store::Store;
 use crate::store::kind::{files_per_segment, precision_of, zones_of};
 use crate::store::locks::BuildLock;
@@ -52,7 +52,7 @@ struct MergedSegment<'a> {
 
 /// Compacts, with a commit for each new segment.
 pub(crate) async fn compact(table: &BaseTable, snapshot: &Snapshot, options: BuildOptions) -> Result<CompactReport> {
-    let started = Instant::now();
+    let stopwatch = Stopwatch::start();
     let context = BuildContext::new(table, &options)?;
     let indexes = selected_indexes(snapshot, &options)?;
     let mut report = CompactReport::default();
@@ -93,7 +93,7 @@ pub(crate) async fn compact(table: &BaseTable, snapshot: &Snapshot, options: Bui
         }
     }
     report.indexes.dedup();
-    report.seconds = started.elapsed().as_secs_f64();
+    report.seconds = stopwatch.seconds();
     Ok(report)
 }
 
@@ -224,7 +224,7 @@ impl Merge<'_> {
             let source = source(&opened, places).await.map_err(damaged)?;
             sources.push(ReservedSource { source, memory: None });
         }
-        let id = Uuid::new_v4().into_bytes();
+        let id = new_id().into_bytes();
         let meta = SegmentMeta {
             segment_id: id,
             index_id: self.index.id,

@@ -6,13 +6,13 @@ use arrow::datatypes::{DataType, Field};
 use lakemark_format::key::MAX_KEY_COLUMNS;
 use lakemark_format::{Encoding, ManifestIndex, NameOf, column};
 use lakemark_index::element_of;
-use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::index_kind::IndexKind;
 use crate::indexing::advise;
 use crate::options::IndexSpec;
 use crate::snapshot::{BaseTable, Snapshot};
+use crate::storage::ids::new_id;
 use crate::store::kind::{CheckedOptions, check_options, is_open, precision_of};
 use crate::store::transaction::{Edit, commit};
 use crate::values::fields::{indexable, indexed_field, key_type_in, key_type_of_field};
@@ -64,7 +64,7 @@ fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
     }
     let field_id = field.metadata().get(parquet::arrow::PARQUET_FIELD_ID_META_KEY).and_then(|id| id.parse().ok());
     Ok(ManifestIndex {
-        id: Uuid::new_v4().into_bytes(),
+        id: new_id().into_bytes(),
         name: index,
         kind: NameOf::Known(kind),
         encoding: NameOf::Known(encoding),

@@ -12,7 +12,6 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use deltalake_core::kernel::{Action, Add, Transaction};
 use serde_json::{Value, json};
-use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::files::column_mapping::physical_fields;
@@ -23,8 +22,9 @@ use crate::rewrite::stats::stats_of;
 use crate::rewrite::target::{FILE_BYTES, FileTarget, WrittenFile};
 use crate::rewrite::{RewriteInput, RewriteOutput, rewrite_files};
 use crate::snapshot::{DataFile, Snapshot};
-use crate::storage::disk;
+use crate::storage::clock;
 use crate::storage::failpoint::reach;
+use crate::storage::ids::new_id;
 use crate::storage::location::Location;
 
 pub(crate) use crate::rewrite::log::{ApplicationTransaction, ApplicationVersion};
@@ -73,7 +73,7 @@ pub(super) async fn migrate_then(
         // A new file lies beside the one that it replaces, wherever that is.
         let beside = replaces.map(|file| file.path.rsplit_once('/').map_or(String::new(), |(at, _)| format!("{at}/")));
         let folder = beside.map_or_else(|| hive_folders(&partition_columns, partition), Ok)?;
-        Ok(format!("{folder}part-{number:05}-{}.parquet", Uuid::new_v4()))
+        Ok(format!("{folder}part-{number:05}-{}.parquet", new_id()))
     };
     let target = FileTarget {
         object_store: Arc::clone(&location.object_store),
@@ -121,7 +121,7 @@ pub(super) async fn migrate_then(
 /// Nobody can know, or the table has features that this release does not know how to write.
 pub(crate) async fn keep_out(location: &Location, version: u64, transaction: &ApplicationTransaction) -> Result<bool> {
     check_writable(&DeltaState::read(location).await?)?;
-    let info = commit_info("ABANDON MIGRATION", Some(version), disk::utc().timestamp_millis(), &json!({}));
+    let info = commit_info("ABANDON MIGRATION", Some(version), clock::utc().timestamp_millis(), &json!({}));
     Log { location, transaction, lock: None }.block_version(version, &[info]).await
 }
 
@@ -168,7 +168,7 @@ async fn actions(
     partition_columns: &[Field],
     transaction: &ApplicationTransaction,
 ) -> Result<Vec<Value>> {
-    let now = disk::utc().timestamp_millis();
+    let now = clock::utc().timestamp_millis();
     let metrics = json!({
         "numAddedFiles": folded.files.len().to_string(),
         "numRemovedFiles": folded.replaced.len().to_string(),

@@ -12,6 +12,7 @@ use crate::rewrite::target::{FILE_BYTES, FileTarget};
 use crate::rewrite::{RewriteInput, RewriteOutput, rewrite_files};
 use crate::snapshot::{DataFile, Snapshot};
 use crate::storage::failpoint::reach;
+use crate::storage::ids::new_id;
 use crate::store::Store;
 
 /// The folder of the store that has new data files.
@@ -34,7 +35,7 @@ pub(crate) async fn write(
     }
     let path = |number: usize, _: Option<&DataFile>, partition: &[ArrayRef]| {
         let folders = hive_folders(snapshot.partition_columns(), partition)?;
-        Ok(format!("{DATA}/{migration}/{folders}part-{number:05}-{}.parquet", Uuid::new_v4()))
+        Ok(format!("{DATA}/{migration}/{folders}part-{number:05}-{}.parquet", new_id()))
     };
     let target = FileTarget {
         object_store: place.object_store.clone(),

@@ -9,9 +9,7 @@ pub mod gate;
 use std::fs::{self, File};
 use std::io::{Result, Write};
 use std::path::Path;
-use std::time::SystemTime;
 
-use chrono::{DateTime, Utc};
 use tokio::task::JoinHandle;
 
 use crate::storage::failpoint::reach;
@@ -91,20 +89,6 @@ pub(crate) fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
         return tokio::spawn(async move { done });
     }
     tokio::task::spawn_blocking(work)
-}
-
-/// The time. Tests set it ahead.
-#[expect(clippy::disallowed_methods, reason = "the one place that asks")]
-pub(crate) fn now() -> SystemTime {
-    #[cfg(feature = "failpoints")]
-    return SystemTime::now() + gate::ahead();
-    #[cfg(not(feature = "failpoints"))]
-    SystemTime::now()
-}
-
-/// The same as a date.
-pub(crate) fn utc() -> DateTime<Utc> {
-    now().into()
 }
 
 /// Waits for the lock of a file.

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use object_store::ObjectMeta;
 
-use crate::storage::disk;
+use crate::storage::clock;
 use crate::storage::local::changed_ns;
 
 /// How the tags of young files begin in manifests.
@@ -75,7 +75,7 @@ fn is_young_at(now: i128, modified_ns: i64, tag: Option<&str>) -> bool {
 }
 
 fn now_ns() -> i128 {
-    let since = disk::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = clock::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i128::try_from(since.as_nanos()).unwrap_or(i128::MAX)
 }
 

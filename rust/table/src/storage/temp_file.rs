@@ -4,9 +4,8 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path as FsPath, PathBuf};
 
-use uuid::Uuid;
-
 use crate::storage::disk::{self, make_folder, sync_folder};
+use crate::storage::ids::new_id;
 
 /// How their names begin.
 pub(crate) const UNFINISHED_PREFIX: &str = ".tmp-";
@@ -24,7 +23,7 @@ impl TempFile {
     /// Starts a file with a name of its own in `folder`.
     pub(crate) fn create(folder: &FsPath) -> std::io::Result<Self> {
         make_folder(folder)?;
-        let path = folder.join(format!("{UNFINISHED_PREFIX}{}", Uuid::new_v4()));
+        let path = folder.join(format!("{UNFINISHED_PREFIX}{}", new_id()));
         let file = disk::create(&path)?;
         Ok(Self { path, file: Some(file), length: 0 })
     }

@@ -16,10 +16,10 @@ use lakemark_format::{
     ManifestRun, ManifestSegment, ManifestTransaction, ManifestUpdates, ReplacedFile, RunRange, StoreFile,
     WriteCounters,
 };
-use uuid::Uuid;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::storage::disk;
+use crate::storage::clock;
+use crate::storage::ids::new_id;
 use crate::storage::put_if_absent::PutOutcome;
 use crate::store::Store;
 pub(crate) use adoption::Adoption;
@@ -127,7 +127,7 @@ pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
             return Ok(committed);
         };
         next.number = newest.number + 1;
-        next.created_ms = disk::utc().timestamp_millis();
+        next.created_ms = clock::utc().timestamp_millis();
         match store.put_manifest(&next).await? {
             PutOutcome::Made => {
                 discard(store, &committed.unused).await;
@@ -189,7 +189,7 @@ pub(crate) async fn abandon(store: &Store, segments: Vec<&ManifestSegment>) {
 
 fn empty_manifest() -> Manifest {
     Manifest {
-        store_id: Uuid::new_v4().into_bytes(),
+        store_id: new_id().into_bytes(),
         number: 0,
         created_ms: 0,
         schemas: Vec::new(),

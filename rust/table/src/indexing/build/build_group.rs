@@ -11,7 +11,6 @@ use lakemark_format::segment::BASE_ALIGNMENT;
 use lakemark_format::{Encoding, ManifestFile, ManifestIndex, ManifestSegment, SegmentFile, column};
 use lakemark_index::bitmap::{SegmentMeta, SegmentSummary, coarse_memory_bytes};
 use tokio::sync::Semaphore;
-use uuid::Uuid;
 
 use super::BuildContext;
 use super::group::{BuiltFile, Group, GroupFile, GroupResult, is_about_the_file, is_changed};
@@ -22,6 +21,7 @@ use crate::files::columns::{ColumnChunk, column_hash, list_bytes, read_columns};
 use crate::files::footer::Footer;
 use crate::storage::disk::on_a_thread;
 use crate::storage::file_time::modified_ns;
+use crate::storage::ids::new_id;
 use crate::store::kind::{precision_of, zones_of};
 use crate::store::recorded::is_chosen_by_auto;
 
@@ -324,7 +324,7 @@ fn merge_jobs(
     let mut jobs: Vec<MergeJob> = Vec::with_capacity(group.indexes.len());
     for (index, encoding) in group.indexes.iter().zip(encodings) {
         let meta = SegmentMeta {
-            segment_id: Uuid::new_v4().into_bytes(),
+            segment_id: new_id().into_bytes(),
             index_id: index.id,
             column: index.column.clone(),
             key_type: index.key_type.clone(),

@@ -176,6 +176,6 @@ fn report(plan: &BuildPlan, parts: &[BuildPart], built: &BuiltSegments, standing
         repaired: plan.lost.len() as u64,
         declined: plan.declined.clone(),
         false_statistics,
-        seconds: plan.started.elapsed().as_secs_f64(),
+        seconds: plan.stopwatch.seconds(),
     }
 }

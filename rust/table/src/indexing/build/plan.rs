@@ -1,7 +1,6 @@
 //! What a build has to do: which files each index lacks, and how they are cut into tasks.
 
 use std::collections::HashSet;
-use std::time::Instant;
 
 use lakemark_format::{ManifestIndex, column};
 
@@ -16,6 +15,7 @@ use crate::index_kind::IndexKind;
 use crate::options::BuildOptions;
 use crate::report::Finding;
 use crate::snapshot::{BaseTable, Snapshot, SummaryOfFile, read_shapes};
+use crate::storage::clock::Stopwatch;
 use crate::storage::file_time::BuildStart;
 use crate::store::kind::files_per_segment;
 use crate::store::locks::BuildLock;
@@ -42,7 +42,7 @@ pub struct BuildPlan {
     pub(super) lost: Vec<[u8; 16]>,
     /// The indexes of the request.
     pub(super) indexes: Vec<ManifestIndex>,
-    pub(super) started: Instant,
+    pub(super) stopwatch: Stopwatch,
     pub(super) build_start: BuildStart,
     /// The lock keeps what the tasks write until it is committed; none if there are no tasks.
     pub(super) _lock: Option<BuildLock>,
@@ -69,7 +69,7 @@ pub(crate) async fn plan(
     options: &BuildOptions,
     workers: usize,
 ) -> Result<BuildPlan> {
-    let started = Instant::now();
+    let stopwatch = Stopwatch::start();
     let store = table.writable_store()?;
     let indexes = selected_indexes(snapshot, options)?;
     let Some(manifest) = &snapshot.manifest else { return Err(none_declared()) };
@@ -99,7 +99,7 @@ pub(crate) async fn plan(
     let tasks: Vec<BuildTask> = tasks.into_iter().map(|(_, task)| task).collect();
     let adopted = adopted.into_iter().map(|adopted| adopted.adoption).filter(Adoption::is_news).collect();
     let lock = if tasks.is_empty() { None } else { Some(BuildLock::share(store).await?) };
-    Ok(BuildPlan { tasks, rows, adopted, declined, lost, indexes, started, build_start: begun, _lock: lock })
+    Ok(BuildPlan { tasks, rows, adopted, declined, lost, indexes, stopwatch, build_start: begun, _lock: lock })
 }
 
 /// Fails if the newest manifest cannot be read. Readers go on without a damaged manifest. A build must not: it would silently begin a

@@ -85,7 +85,7 @@ pub(super) fn is_here() -> bool {
     GATE.with(|here| here.borrow().is_some())
 }
 
-pub(super) fn ahead() -> Duration {
+pub(in crate::storage) fn ahead() -> Duration {
     here().map_or(Duration::ZERO, |gate| gate.ahead())
 }
 

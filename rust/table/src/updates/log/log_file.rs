@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use lakemark_format::log::{LOG_START, LogRead, check_log_header, log_header, read_log};
 use lakemark_format::{FormatError, ManifestLog};
-use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::storage::disk;
+use crate::storage::ids::new_id;
 use crate::storage::local;
 use crate::store::Store;
 
@@ -44,7 +44,7 @@ pub(crate) fn path_of(store: &Store, log: &ManifestLog) -> Result<PathBuf> {
 
 /// A log without commits.
 pub(crate) async fn new_log(store: &Store, first_sequence: u64) -> Result<ManifestLog> {
-    let id = Uuid::new_v4();
+    let id = new_id();
     let bytes = log_header(id.into_bytes());
     let path = store.write_update(&format!("{id}.lml"), bytes).await?;
     Ok(ManifestLog { id: id.into_bytes(), path, first_sequence })

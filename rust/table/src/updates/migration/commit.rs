@@ -8,7 +8,6 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use lakemark_format::{ReplacedFile, StoreFile};
 use object_store::ObjectStoreExt;
-use uuid::Uuid;
 
 use super::begin::StartedMigration;
 use super::input::MigrationInput;
@@ -21,6 +20,7 @@ use crate::rewrite::{RewriteInput, RewriteOutput, RewrittenKeys, folder};
 use crate::snapshot::{BaseTable, DataFile, Snapshot, application, application_through};
 use crate::storage::failpoint::reach;
 use crate::storage::file_time::modified_ns;
+use crate::storage::ids::new_id;
 use crate::store::Store;
 use crate::store::locks::holding;
 use crate::store::transaction::{Edit, commit};
@@ -116,7 +116,7 @@ impl Migration<'_> {
                 }
             }
             TableFormat::Parquet => {
-                let folded = folder::write(store, &base, &to_fold, Uuid::new_v4()).await?;
+                let folded = folder::write(store, &base, &to_fold, new_id()).await?;
                 reach("migration-written");
                 self.take_in(&base, &folded, &keys).await?;
                 (folded, None)

@@ -14,7 +14,6 @@
 //! whatever stopped between two steps. What is changed meanwhile stays buffered, and deletes or replaces the compacted rows.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::begin::begin_apart;
 use super::commit::Migration;
@@ -22,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::options::{BuildOptions, MigrateOptions};
 use crate::report::MigrateReport;
 use crate::snapshot::Snapshot;
+use crate::storage::clock::Stopwatch;
 use crate::storage::failpoint::reach;
 use crate::updates::errors::not_local;
 use crate::updates::indexing::build_newest;
@@ -31,7 +31,7 @@ use crate::updates::state::updatable::UpdatableTable;
 
 /// Compacts buffered rows into the data files.
 pub(crate) async fn migrate(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result<MigrateReport> {
-    let started = Instant::now();
+    let stopwatch = Stopwatch::start();
     if !(options.fraction > 0.0 && options.fraction <= 1.0) {
         return Err(Error::invalid(format!("the fraction is {}; give one above 0, up to 1", options.fraction)));
     }
@@ -64,6 +64,6 @@ pub(crate) async fn migrate(table: &Arc<UpdatableTable>, options: &MigrateOption
     if is_changed && !Snapshot::pin_base(&table.base).await?.indexes().is_empty() {
         build_newest(table, BuildOptions { progress: options.progress.clone(), ..BuildOptions::default() }).await?;
     }
-    report.seconds = started.elapsed().as_secs_f64();
+    report.seconds = stopwatch.seconds();
     Ok(report)
 }

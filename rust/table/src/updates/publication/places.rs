@@ -6,12 +6,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use lakemark_format::{ManifestPublication, ManifestUpdates, MovedFile, PublishedFile};
-use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::snapshot::BaseTable;
 use crate::storage::disk::{link, make_folder, remove, rename, sync_folder};
 use crate::storage::failpoint::reach;
+use crate::storage::ids::new_id;
 use crate::storage::location::FileSet;
 use crate::store::{ORIGINALS, Store};
 
@@ -52,7 +52,7 @@ impl Places {
             let (stored, path) = (file.path.clone(), path.to_owned());
             publication.files.push(PublishedFile { stored, path, size: file.size });
         }
-        let number = Uuid::new_v4();
+        let number = new_id();
         for file in &updates.replaced {
             if !self.folder.join(&file.path).exists() {
                 // Nobody knows which of the new files has its rows, nor which rows came with changes.

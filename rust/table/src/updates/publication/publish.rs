@@ -13,7 +13,6 @@
 //! next writer goes on with step 3.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use lakemark_format::ManifestPublication;
 
@@ -23,6 +22,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::options::BuildOptions;
 use crate::report::PublishReport;
 use crate::snapshot::Snapshot;
+use crate::storage::clock::Stopwatch;
 use crate::storage::failpoint::reach;
 use crate::store::locks::holding;
 use crate::store::transaction::{Edit, commit};
@@ -34,7 +34,7 @@ use crate::updates::state::updatable::UpdatableTable;
 
 /// Publishes what migrations wrote; nothing if there is nothing.
 pub(crate) async fn publish(table: &Arc<UpdatableTable>) -> Result<PublishReport> {
-    let started = Instant::now();
+    let stopwatch = Stopwatch::start();
     let store = table.base.writable_store()?;
     if table.base.format == TableFormat::Delta {
         // A migration of a Delta table is a commit, which publishes it.
@@ -53,7 +53,7 @@ pub(crate) async fn publish(table: &Arc<UpdatableTable>) -> Result<PublishReport
         files_published: published.files.len() as u64,
         originals_moved: published.originals.len() as u64,
         bytes_published: published.files.iter().map(|file| file.size).sum(),
-        seconds: started.elapsed().as_secs_f64(),
+        seconds: stopwatch.seconds(),
     })
 }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use lakemark_format::{KeyFilter, ManifestPositionMap, ManifestRun, PositionMap, PositionsInFile, PositionsInRun};
 use lakemark_index::RowSet;
 use object_store::ObjectStoreExt;
-use uuid::Uuid;
 
 use super::sorted_run::{FilePositions, HitsOfFile, ReplacedInRun, SortedRun};
 use crate::error::{Error, Result};
 use crate::files::file_version::FileVersion;
+use crate::storage::ids::new_id;
 use crate::store::Store;
 
 /// Reads the position map of a run.
@@ -66,7 +66,7 @@ async fn write_position_map(
     run: &ManifestRun,
     keys: Option<KeyFilter>,
 ) -> Result<ManifestPositionMap> {
-    let id = Uuid::new_v4().into_bytes();
+    let id = new_id().into_bytes();
     let mut files: Vec<PositionsInFile> = level
         .all_hits()
         .into_iter()

@@ -15,11 +15,11 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
-use uuid::Uuid;
 
 use super::sorted_run::{SortedRun, SortedRunRows};
 use crate::error::{Error, Result};
 use crate::files::column_mapping::{ColumnMapping, OURS};
+use crate::storage::ids::new_id;
 use crate::storage::temp_file::TempFile;
 use crate::store::Store;
 use crate::updates::changes::rows::batch;
@@ -171,7 +171,7 @@ impl RunWriter {
         writer.append_key_value_metadata(KeyValue::new(BUFFERED.to_owned(), buffered.to_string()));
         let file = writer.into_inner().map_err(|error| unwritten(&store, error))?;
         let file = file.into_inner().map_err(|error| unwritable(&store, error.into_error()))?;
-        let (id, length) = (Uuid::new_v4().into_bytes(), file.length);
+        let (id, length) = (new_id().into_bytes(), file.length);
         let path = Store::run_path(id);
         store.publish(file, &path).await?;
         let (migrated, resolution, during) = (Vec::new(), None, 0);

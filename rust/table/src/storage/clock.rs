@@ -1,0 +1,41 @@
+//! The clock. Nothing else of the crate reads it, which a lint holds (`rust/clippy.toml`), so that tests may set it.
+//!
+//! [`now`] is the time of day, by which files count as old or young. A [`Stopwatch`] says how long something took, for reports alone.
+
+use std::time::{Instant, SystemTime};
+
+use chrono::{DateTime, Utc};
+
+#[cfg(feature = "failpoints")]
+use crate::storage::disk::gate;
+
+/// The time. Tests set it ahead.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the time of day")]
+pub(crate) fn now() -> SystemTime {
+    #[cfg(feature = "failpoints")]
+    return SystemTime::now() + gate::ahead();
+    #[cfg(not(feature = "failpoints"))]
+    SystemTime::now()
+}
+
+/// The same as a date.
+pub(crate) fn utc() -> DateTime<Utc> {
+    now().into()
+}
+
+/// Runs from its start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stopwatch(Instant);
+
+impl Stopwatch {
+    /// Starts it.
+    #[expect(clippy::disallowed_methods, reason = "the one place that measures how long something takes")]
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Seconds since its start.
+    pub(crate) fn seconds(self) -> f64 {
+        self.0.elapsed().as_secs_f64()
+    }
+}
