@@ -1,16 +1,4 @@
 #![doc = include_str!("../README.md")]
-#![cfg_attr(
-    test,
-    allow(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::indexing_slicing,
-        clippy::too_many_lines,
-        clippy::disallowed_methods,
-        reason = "tests"
-    )
-)]
 
 mod advise;
 pub mod args;

@@ -6,15 +6,7 @@
 //! Prints every difference cut down and with the command that brings it back, and at the end `N passed, M failed`; exits
 //! with 1 if any failed. With a third number only that trial of the seed's table is run.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::too_many_lines,
-    clippy::disallowed_methods,
-    reason = "a program that is run by hand"
-)]
+#![allow(clippy::restriction, clippy::disallowed_methods, reason = "a program that is run by hand")]
 
 #[path = "../tests/it/differential/mod.rs"]
 mod differential;

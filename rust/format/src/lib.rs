@@ -1,17 +1,5 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
-#![cfg_attr(
-    test,
-    allow(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::indexing_slicing,
-        clippy::too_many_lines,
-        clippy::disallowed_methods,
-        reason = "tests"
-    )
-)]
 
 pub mod bin_block;
 pub mod codec;

@@ -3,15 +3,7 @@
 //! Columns have the shape of the Set Query Benchmark's: uniform values, given cardinality. The postings of a fifth of the values
 //! are decoded into one set. Sets of two densities are combined. Nanoseconds are medians of the rounds.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::too_many_lines,
-    clippy::disallowed_methods,
-    reason = "a program that is run by hand"
-)]
+#![allow(clippy::restriction, clippy::disallowed_methods, reason = "a program that is run by hand")]
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -4,15 +4,7 @@
 //! 28 rows a key, anywhere, or in runs of 12; one row a key, anywhere; four rows a key, in the order of the rows. Times are medians of the
 //! rounds, of one core.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::too_many_lines,
-    clippy::disallowed_methods,
-    reason = "a program that is run by hand"
-)]
+#![allow(clippy::restriction, clippy::disallowed_methods, reason = "a program that is run by hand")]
 
 use std::borrow::Cow;
 use std::hint::black_box;

@@ -4,15 +4,7 @@
 //! cargo run --release -p lakemark-index --example bins -- [ROWS, 1000000 if not given] …
 //! ```
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::too_many_lines,
-    clippy::disallowed_methods,
-    reason = "a program that is run by hand"
-)]
+#![allow(clippy::restriction, reason = "a program that is run by hand")]
 
 use std::error::Error;
 use std::ops::Range;

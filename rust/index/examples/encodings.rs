@@ -8,15 +8,7 @@
 //! both rounds of a search: NULL and opaque lists, value blocks, postings and bitmaps. The last number of a line is the mean over
 //! random ranges, both ends drawn evenly.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::too_many_lines,
-    clippy::disallowed_methods,
-    reason = "a program that is run by hand"
-)]
+#![allow(clippy::restriction, clippy::disallowed_methods, reason = "a program that is run by hand")]
 
 use std::error::Error;
 use std::ops::Range;

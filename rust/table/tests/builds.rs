@@ -2,15 +2,7 @@
 //! next build and compaction bring coverage and segments to where they would be.
 //!
 //! `LAKEMARK_BUILD_STRIDE` is how many steps lie from one that fails to the next.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::too_many_lines,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
+#![cfg(test)]
 #![cfg(feature = "failpoints")]
 
 use std::fs::File;

@@ -3,16 +3,9 @@
 //!
 //! Each trial starts this program again as the *victim*, which makes changes that follow from the seed alone, tells of each before and
 //! after, and dies. Then the table is opened and compared with a map.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::too_many_lines,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
+#![cfg(test)]
 #![cfg(feature = "failpoints")]
+#![expect(clippy::disallowed_methods, reason = "tests read the clock")]
 
 mod counted;
 

@@ -2,15 +2,7 @@
 //!
 //! Both tests make the same calls, whose steps of the disk are counted or written down. `LAKEMARK_DISK_STRIDE` is how many steps lie from
 //! one that fails to the next, `LAKEMARK_POWER_STATES` how many states are made after a step that is followed by a power cut.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::too_many_lines,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
+#![cfg(test)]
 #![cfg(feature = "failpoints")]
 
 mod counted;

@@ -9,15 +9,8 @@
 //!
 //! The test starts this program again for each process. `LAKEMARK_PROCESSES_SECONDS` is how long it takes.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::too_many_lines,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
+#![cfg(test)]
+#![expect(clippy::disallowed_methods, reason = "tests read the clock")]
 
 mod counted;
 

@@ -9,16 +9,9 @@
 //! `LAKEMARK_SCHEDULES` is how many random schedules there are, `LAKEMARK_SCHEDULE_SEED` the first seed, `LAKEMARK_SCHEDULE_ACTORS` how many
 //! actors they have (2 to 4 otherwise), `LAKEMARK_SCHEDULE_WALK` how many schedules of each pair are walked through. A schedule that is
 //! wrong is told as a text that `LAKEMARK_SCHEDULE` takes, to run just that one.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::too_many_lines,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
+#![cfg(test)]
 #![cfg(feature = "failpoints")]
+#![expect(clippy::disallowed_methods, reason = "tests read the clock")]
 
 #[path = "schedules/check.rs"]
 mod check;

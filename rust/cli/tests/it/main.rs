@@ -1,14 +1,7 @@
 //! The real binary on real Parquet files: what it prints, what it leaves on disk, how it fails.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::too_many_lines,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
+#![cfg(test)]
+#![expect(clippy::disallowed_methods, reason = "tests read the clock")]
 
 mod advise;
 mod bad_input;

@@ -1,14 +1,7 @@
 //! Lakemark through DataFusion, end to end: files are written, indexed and asked.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::too_many_lines,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
+#![cfg(test)]
+#![expect(clippy::disallowed_methods, reason = "tests read the clock")]
 
 mod aggregates;
 mod barriers;

@@ -43,6 +43,7 @@ async fn speak(session: &LakemarkSession, dialect: &str) {
 }
 
 #[tokio::test]
+#[allow(clippy::too_many_lines, reason = "a table of cases")]
 async fn parts_of_statements_that_the_planner_passes_over_are_refused() {
     let Opened { folder: _folder, session } = session().await;
     let before = state(&session).await;

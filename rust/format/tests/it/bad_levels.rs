@@ -21,6 +21,7 @@ fn bitmap(encoding: Encoding, number: usize, bytes: &[u8], rows: u32) -> Vec<u8>
     forge::container(ContentKind::Segment, segment.id, &stream, &forge::directory(&directory))
 }
 
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 pub fn levels() -> Vec<Bad> {
     use Encoding::{Binary, Interval, IntervalEquality, Range, RangeEquality};
     let last = |code: u8| raw(|bytes| *bytes.last_mut().unwrap() = code);

@@ -49,6 +49,7 @@ const KEY_TYPE: usize = COLUMN + 12;
 const UNIVERSE: usize = KEY_TYPE + 1;
 const FILE_COUNT: usize = UNIVERSE + 1;
 
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn bytes() -> Vec<Bad> {
     let huge = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
     let replace = |at: usize, with: &[u8]| {
@@ -306,6 +307,7 @@ fn totals() -> Vec<Bad> {
     ]
 }
 
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn sections() -> Vec<Bad> {
     vec![
         bad(

@@ -1,14 +1,6 @@
 //! Tests of the format: one binary, a module per theme.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::too_many_lines,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
+#![cfg(test)]
 
 mod bad;
 mod bad_bins;

@@ -143,6 +143,7 @@ impl Segment {
     }
 
     /// Reads and checks everything in the bytes of a segment.
+    #[expect(clippy::too_many_lines, reason = "one section after the other")]
     pub fn read(bytes: &[u8]) -> Result<Self> {
         let opened = open_tail(bytes, bytes.len() as u64)?;
         let trailer = opened.trailer;

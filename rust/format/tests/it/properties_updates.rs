@@ -54,6 +54,7 @@ fn run() -> impl Strategy<Value = ManifestRun> {
     )
 }
 
+#[expect(clippy::too_many_lines, reason = "one field after the other")]
 fn updates() -> impl Strategy<Value = ManifestUpdates> {
     let migration = prop::option::of(vec(any::<prop::sample::Index>(), 0..4));
     let files = (vec((any::<u64>(), any::<i64>()), 0..4), vec(any::<u64>(), 0..4));

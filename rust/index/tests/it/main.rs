@@ -1,14 +1,6 @@
 //! Properties of the index structures, against naive models.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::too_many_lines,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
+#![cfg(test)]
 
 mod algebra;
 mod binned;

@@ -211,7 +211,8 @@ impl ObjectStore for LocalFiles {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
 

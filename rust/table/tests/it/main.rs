@@ -1,14 +1,7 @@
 //! Tables end to end, below any engine: data files in, rows of a probe out, judged by the rows themselves.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::too_many_lines,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
+#![cfg(test)]
+#![expect(clippy::disallowed_methods, reason = "tests read the clock")]
 
 mod adopting;
 mod building;

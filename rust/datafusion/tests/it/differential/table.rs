@@ -97,6 +97,7 @@ impl RandomTable {
     }
 
     /// Writes and indexes the table of a seed, in a manner.
+    #[expect(clippy::too_many_lines, reason = "one step after the other")]
     pub async fn create_as(seed: u64, manner: &Manner<'_>) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         // Dice of their own: where values are changes nothing else about the table.

@@ -35,6 +35,7 @@ fn draw_files(random: &mut StdRng) -> Vec<Drawn> {
     files
 }
 
+#[expect(clippy::too_many_lines, reason = "one step after the other")]
 async fn check(seed: u64) {
     let random = &mut StdRng::seed_from_u64(seed);
     let folder = tempfile::tempdir().unwrap();

@@ -266,7 +266,8 @@ fn leads_back(_folder: &FsPath, _target: &Metadata) -> io::Result<bool> {
     Ok(false)
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::os::unix::fs::symlink;
 
