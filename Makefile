@@ -308,8 +308,6 @@ define run_parts
 @$(PART) --summary $@
 endef
 
-# Crash points and schedules are compiled without the lints, as they are built with another feature.
-WITHOUT_LINTS = env -u RUSTC_WORKSPACE_WRAPPER -u CLIPPY_ARGS
 .PHONY: part-setup part-style part-build part-benches part-rust-tests part-python-spark part-fuzz-queries part-fuzz-decoders \
   part-crashes part-schedules
 part-setup: setup
@@ -322,10 +320,9 @@ part-python-spark:
 	$(MAKE) --no-print-directory --jobs=2 -o native -o jar test-python test-spark
 part-fuzz-queries: fuzz-queries fuzz-duckdb
 part-fuzz-decoders: fuzz-decoders
-part-crashes:
-	$(WITHOUT_LINTS) $(MAKE) --no-print-directory stress-crashes
+part-crashes: stress-crashes
 part-schedules:
-	$(WITHOUT_LINTS) $(MAKE) --no-print-directory stress-schedules SCHEDULES=150 WALK=10
+	$(MAKE) --no-print-directory stress-schedules SCHEDULES=150 WALK=10
 
 # ---- parts that the verbs share ----------------------------------------------------------------------------------
 

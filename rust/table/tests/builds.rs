@@ -166,10 +166,13 @@ async fn killed_at_any_step_a_build_and_a_compaction_are_done_by_the_next_ones()
     println!("{deaths} deaths at {} points", POINTS.len());
 }
 
+/// A failure at the step of this number.
+type FailureAt = fn(u64) -> InjectedFailure;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disk_that_fails_at_any_step_costs_no_segment_that_is_named() {
     let stride: u64 = std::env::var("LAKEMARK_BUILD_STRIDE").map_or(5, |text| text.parse().unwrap());
-    let failures: [(fn(u64) -> InjectedFailure, u64); 5] = [
+    let failures: [(FailureAt, u64); 5] = [
         (InjectedFailure::Once, stride),
         (InjectedFailure::Full, stride),
         (InjectedFailure::Folders, stride),

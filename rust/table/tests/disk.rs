@@ -270,13 +270,16 @@ async fn a_disk_that_is_full_or_fails_at_any_step_loses_nothing_and_stops_nothin
     assert!(problems.is_empty(), "{} problems\n{}", problems.len(), problems.join("\n"));
 }
 
+/// A failure at the step of this number.
+type FailureAt = fn(u64) -> InjectedFailure;
+
 /// What was linked is committed, whatever was answered; what could not be synced may be.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_whose_answer_is_lost_is_a_commit() {
     let stride: u64 = std::env::var("LAKEMARK_DISK_STRIDE").map_or(13, |text| text.parse().unwrap());
     let mut problems = Vec::new();
     for is_delta in [false, true] {
-        let kinds: [(fn(u64) -> InjectedFailure, u64); 4] = [
+        let kinds: [(FailureAt, u64); 4] = [
             (InjectedFailure::Dead, stride * 4),
             (InjectedFailure::Link, stride.div_ceil(4)),
             (InjectedFailure::LinkAgain, stride.div_ceil(4)),

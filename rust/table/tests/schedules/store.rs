@@ -93,7 +93,7 @@ impl GatedStore {
         if self.actor.scheduler.others_ran(self.actor.number, begun) {
             let inner = Arc::clone(&self.inner);
             let second = self.outside.run(move || list(inner))?;
-            first = torn(first, second, begun % 2 == 0);
+            first = torn(first, second, begun.is_multiple_of(2));
         }
         first.sort_by(|a, b| a.location.cmp(&b.location));
         if let Some(aged) = &self.aged {
