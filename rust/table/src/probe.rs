@@ -220,7 +220,7 @@ fn ruled_out(
     counted: &[Option<u64>],
     count_only: bool,
 ) -> RuledOut {
-    let lacks_all = answers.ruled_out(predicate, row_groups.len());
+    let lacks_all = conjunct_order::ruled_out(answers, predicate, row_groups.len());
     let (mut done, mut open) = (Vec::with_capacity(row_groups.len()), Vec::new());
     for (file, known) in row_groups.iter().enumerate() {
         let is_counted = counted.get(file).is_some_and(Option::is_some);

@@ -73,8 +73,8 @@ impl PossibleTruths {
     }
 }
 
-/// For each file whether no row of it can be selected, by what is known up to now.
-pub(super) fn ruled_out(answers: &LeafCandidates, predicate: &Predicate) -> Vec<bool> {
+/// For each of so many files whether no row of it can be selected, by what is known up to now.
+pub(super) fn ruled_out(answers: &LeafCandidates, predicate: &Predicate, files: usize) -> Vec<bool> {
     let is_ruled_out = |file| {
         let mut leaf = 0;
         let mut next = || {
@@ -83,7 +83,7 @@ pub(super) fn ruled_out(answers: &LeafCandidates, predicate: &Predicate) -> Vec<
         };
         !PossibleTruths::be(predicate, &mut next).be_true
     };
-    (0..answers.file_count()).map(is_ruled_out).collect()
+    (0..files).map(is_ruled_out).collect()
 }
 
 /// The leaf to probe before all others, if that may save many requests: a condition that every selected row meets, and likely few rows do.

@@ -61,7 +61,7 @@ fn leave_out_needless(answers: &mut LeafCandidates, predicate: &Predicate, quest
     if questions.iter().all(Vec::is_empty) {
         return;
     }
-    let ruled_out = ruled_out(answers, predicate);
+    let ruled_out = ruled_out(answers, predicate, answers.file_count());
     if !ruled_out.contains(&true) {
         return;
     }
