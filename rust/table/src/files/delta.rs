@@ -196,7 +196,9 @@ impl DeltaState {
     /// The features that writers need; older versions of the protocol do not list them.
     pub(crate) fn writer_features(&self) -> Vec<WriterFeature> {
         let features = self.state.protocol().writer_features().unwrap_or_default();
-        features.iter().map(|feature| WriterFeature::of(&feature.to_string())).collect()
+        // Not by `as_ref`, which has one name for all that the kernel does not know.
+        let names = features.iter().map(ToString::to_string);
+        names.map(|name| WriterFeature::of(&name)).collect()
     }
 
     /// Whether the table may have columns that it is clustered by.
