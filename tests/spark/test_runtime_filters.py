@@ -282,9 +282,7 @@ def test_what_a_correlated_subquery_reads_again_is_read_once(spark: SparkSession
     assert same_rows(frames["lakemark"], frames["parquet"])
 
 
-def test_equal_parts_of_a_plan_take_keys_alike_and_run_once(
-    spark: SparkSession, facts: Facts, tmp_path: Path
-) -> None:
+def test_equal_parts_of_a_plan_take_keys_alike_and_run_once(spark: SparkSession, facts: Facts, tmp_path: Path) -> None:
     dim = dimension(spark, tmp_path / "d.parquet", k=pa.array([3, 13], pa.int32()), w=pa.array(["a", "b"]))
     part = facts.ours.join(dim.where("w > 'a'"), "k").groupBy("k").count()
     parts = part.union(part).union(part)
