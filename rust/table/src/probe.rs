@@ -66,7 +66,7 @@ pub(crate) async fn probe(snapshot: &Snapshot, predicate: &Predicate, options: &
     if !options.use_index {
         return Ok(disabled(snapshot, &snapshot.with_composites(predicate), stopwatch));
     }
-    let pending = snapshot.buffered_rows().map(|pending| pending.pruned(predicate));
+    let buffered = snapshot.buffered_rows().map(|buffered| buffered.pruned(predicate));
     let predicate = snapshot.with_composites(predicate);
     let counter = Arc::new(ReadCounter::default());
     let mut counted = vec![None; snapshot.files().len()];
@@ -86,7 +86,7 @@ pub(crate) async fn probe(snapshot: &Snapshot, predicate: &Predicate, options: &
     (report.index_reads, report.index_bytes_read) = (totals.reads, totals.bytes);
     report.seconds = stopwatch.seconds();
     let left_out = choice.skipped.contains(&true);
-    Ok(Probe { files, buffered: pending, searches_skipped: left_out, skipped_selectivity: choice.share_left, report })
+    Ok(Probe { files, buffered, searches_skipped: left_out, skipped_selectivity: choice.share_left, report })
 }
 
 fn disabled(snapshot: &Snapshot, predicate: &Predicate, stopwatch: Stopwatch) -> Probe {

@@ -60,7 +60,7 @@ const SAMPLE_ROWS: usize = 1024;
 /// deletion vectors and nothing else, since all of them are left out of files that are written anew.
 pub(crate) struct RewriteInput<'a> {
     /// For each file of the snapshot the rows that the new rows replace or that were deleted. A file without any stays as it is.
-    pub shadow: &'a [Option<Arc<RowSet>>],
+    pub deleted: &'a [Option<Arc<RowSet>>],
     /// The new rows in the table's schema, in any order. Their keys are unique.
     pub rows: &'a [Arc<dyn RowBlock>],
     /// The columns of the key, by the names that they show.
@@ -92,25 +92,29 @@ pub(crate) struct RewriteOutput {
 ///
 /// Row groups are made on all cores, each in memory, and get into the files in their order. As many are in memory as there are cores, and a
 /// few bytes of each new row.
-async fn rewrite_files(snapshot: &Snapshot, fold: &RewriteInput<'_>, target: &FileTarget<'_>) -> Result<RewriteOutput> {
-    if fold.shadow.len() != snapshot.files().len() {
+async fn rewrite_files(
+    snapshot: &Snapshot,
+    input: &RewriteInput<'_>,
+    target: &FileTarget<'_>,
+) -> Result<RewriteOutput> {
+    if input.deleted.len() != snapshot.files().len() {
         return Err(Error::internal("the deleted positions to compact are those of another snapshot"));
     }
-    if let Some(progress) = &fold.progress {
-        let old = fold.shadow.iter().flatten().filter(|shadow| !shadow.is_empty());
-        let old: u64 = old.map(|shadow| u64::from(shadow.universe())).sum();
-        progress.start(old + fold.rows.iter().map(|part| part.row_count() as u64).sum::<u64>());
+    if let Some(progress) = &input.progress {
+        let old = input.deleted.iter().flatten().filter(|deleted| !deleted.is_empty());
+        let old: u64 = old.map(|deleted| u64::from(deleted.universe())).sum();
+        progress.start(old + input.rows.iter().map(|part| part.row_count() as u64).sum::<u64>());
     }
-    let rows = NewRows::new(snapshot, fold, &target.schema).await?;
+    let rows = NewRows::new(snapshot, input, &target.schema).await?;
     let cores = std::thread::available_parallelism().map_or(2, Into::into);
-    let (progress, making, file, folded) = (fold.progress.clone(), VecDeque::new(), None, RewriteOutput::default());
+    let (progress, making, file, rewritten) = (input.progress.clone(), VecDeque::new(), None, RewriteOutput::default());
     let syncing = Vec::new();
-    let mut folding = RewriteJob { snapshot, target, rows, progress, cores, making, file, begun: 0, folded, syncing };
-    match folding.run(fold).await {
-        Ok(()) => Ok(folding.folded),
+    let mut job = RewriteJob { snapshot, target, rows, progress, cores, making, file, begun: 0, rewritten, syncing };
+    match job.run(input).await {
+        Ok(()) => Ok(job.rewritten),
         Err(error) => {
-            folding.stop().await;
-            target.discard(&folding.folded.files).await;
+            job.stop().await;
+            target.discard(&job.rewritten.files).await;
             Err(error)
         }
     }
@@ -128,7 +132,7 @@ struct RewriteJob<'a> {
     file: Option<FileWriter>,
     /// Files that were begun.
     begun: usize,
-    folded: RewriteOutput,
+    rewritten: RewriteOutput,
     /// Files that are being synced.
     syncing: Vec<JoinHandle<std::io::Result<()>>>,
 }
@@ -157,11 +161,11 @@ enum FileEnd {
 }
 
 impl RewriteJob<'_> {
-    async fn run(&mut self, fold: &RewriteInput<'_>) -> Result<()> {
-        let files = self.snapshot.files().iter().zip(fold.shadow).enumerate();
-        for (number, (file, shadow)) in files {
-            if let Some(shadow) = shadow.as_ref().filter(|shadow| !shadow.is_empty()) {
-                self.rewrite(number, file, shadow).await?;
+    async fn run(&mut self, input: &RewriteInput<'_>) -> Result<()> {
+        let files = self.snapshot.files().iter().zip(input.deleted).enumerate();
+        for (number, (file, deleted)) in files {
+            if let Some(deleted) = deleted.as_ref().filter(|deleted| !deleted.is_empty()) {
+                self.rewrite(number, file, deleted).await?;
             }
         }
         self.write_left().await?;
@@ -171,16 +175,16 @@ impl RewriteJob<'_> {
         if self.target.columns_are_in_files {
             self.write_bare().await?;
         }
-        self.target.sync(&self.folded.files, &mut self.syncing).await
+        self.target.sync(&self.rewritten.files, &mut self.syncing).await
     }
 
     /// Writes a file anew, if anything is left of it.
-    async fn rewrite(&mut self, number: usize, file: &DataFile, shadow: &RowSet) -> Result<()> {
-        let old = OldFile::plan(self.snapshot, file, shadow, &mut self.rows, self.target).await?;
-        self.folded.replaced.push(number);
+    async fn rewrite(&mut self, number: usize, file: &DataFile, deleted: &RowSet) -> Result<()> {
+        let old = OldFile::plan(self.snapshot, file, deleted, &mut self.rows, self.target).await?;
+        self.rewritten.replaced.push(number);
         let pieces = old.pieces();
         let dealt: u64 = pieces.iter().map(|piece| piece.rows.len() as u64).sum();
-        self.advance(u64::from(shadow.universe()) - dealt + old.places.len() as u64);
+        self.advance(u64::from(deleted.universe()) - dealt + old.places.len() as u64);
         let Some(last) = pieces.len().checked_sub(1) else { return Ok(()) };
         let StartedFile { writer, factory } =
             self.begin(Some(file), &file.partition_values, &properties_like(&old.opened.footer))?;
@@ -266,7 +270,7 @@ impl RewriteJob<'_> {
 
     /// Writes files without rows where otherwise columns were lost with the last rows.
     async fn write_bare(&mut self) -> Result<()> {
-        for number in emptied_files(self.snapshot, &self.folded)? {
+        for number in emptied_files(self.snapshot, &self.rewritten)? {
             let Some(file) = self.snapshot.files().get(number) else { continue };
             let started = self.begin(Some(file), &file.partition_values, &new_properties())?;
             self.file = Some(started.writer);
@@ -290,7 +294,7 @@ impl RewriteJob<'_> {
         if let Some(writer) = self.file.take() {
             let file = writer.finish(replaces).await?;
             self.syncing.extend(self.target.begin_sync(&file));
-            self.folded.files.push(file);
+            self.rewritten.files.push(file);
         }
         Ok(())
     }

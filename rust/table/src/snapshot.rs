@@ -90,7 +90,7 @@ impl Probe {
     /// How many rows of [`Self::buffered_rows`] there are.
     #[must_use]
     pub fn buffered_row_count(&self) -> u64 {
-        self.buffered.as_ref().map_or(0, |pending| pending.row_count())
+        self.buffered.as_ref().map_or(0, |buffered| buffered.row_count())
     }
 
     /// The number of rows of data files for which the predicate is true, if every file has exact rows alone. Buffered rows are no rows of
@@ -162,7 +162,7 @@ pub struct Snapshot {
     table_id: Option<Arc<str>>,
     /// How the store goes together with the log of a Delta table.
     pub(crate) lineage: Lineage,
-    pending: Option<Arc<BufferedRows>>,
+    buffered: Option<Arc<BufferedRows>>,
     sequence: Option<u64>,
 }
 
@@ -180,7 +180,7 @@ impl Snapshot {
 
     /// Whether the migration that the manifest names is in the data files.
     pub(crate) fn migration_done(&self) -> bool {
-        self.lineage == Lineage::Same { folded: true }
+        self.lineage == Lineage::Same { migrated: true }
     }
 
     /// Columns that are stored in the files.
@@ -217,7 +217,7 @@ impl Snapshot {
     /// Rows that are in no data file yet, if there are any.
     #[must_use]
     pub fn buffered_rows(&self) -> Option<&Arc<BufferedRows>> {
-        self.pending.as_ref()
+        self.buffered.as_ref()
     }
 
     /// The store that has the runs of buffered rows.
@@ -243,8 +243,8 @@ impl Snapshot {
     pub fn rows(&self) -> Option<u64> {
         let of_file = |file: &DataFile| Some(file.row_groups.as_ref()?.iter().copied().map(u64::from).sum::<u64>());
         let stored = self.files.iter().map(of_file).sum::<Option<u64>>()?;
-        let pending = self.pending.as_ref().map_or(0, |pending| pending.row_count());
-        Some(stored.saturating_sub(self.deleted_rows()).saturating_add(pending))
+        let buffered = self.buffered.as_ref().map_or(0, |buffered| buffered.row_count());
+        Some(stored.saturating_sub(self.deleted_rows()).saturating_add(buffered))
     }
 
     /// The columns of the key, if one was declared.

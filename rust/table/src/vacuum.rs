@@ -132,7 +132,7 @@ async fn named_by(store: &Store, manifests: &[&ListedStoreFile]) -> Result<Optio
         named.extend(needed.flat_map(|of| of.originals).map(|file| file.stored));
         for run in updates.runs {
             named.insert(run.path);
-            named.extend(run.position_map.map(|resolution| resolution.path));
+            named.extend(run.position_map.map(|position_map| position_map.path));
         }
     }
     Ok(Some(named))

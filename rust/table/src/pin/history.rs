@@ -214,14 +214,14 @@ fn step_of_updates(before: &ManifestUpdates, after: &ManifestUpdates) -> Option<
     let removed = before.data.iter().filter(|file| !after.data.contains(file)).count() as u64;
     let replaced = after.replaced.len().saturating_sub(before.replaced.len()) as u64;
     let slices = before.migration.iter().flat_map(|migration| &migration.ranges);
-    let folded: u64 = slices.map(|range| u64::from(range.rows.end - range.rows.start)).sum();
+    let migrated: u64 = slices.map(|range| u64::from(range.rows.end - range.rows.start)).sum();
     if before.migration.is_some() && after.migration.is_none() {
         if before.runs.iter().map(|run| &run.migrated).eq(after.runs.iter().map(|run| &run.migrated)) {
             return Some(VersionStep::of(VersionOperation::AbandonMigration(before.migrations)));
         }
         let operation = VersionOperation::Migrate(before.migrations);
         let (files_added, files_removed) = (added, removed + replaced);
-        return Some(VersionStep { operation, files_added, files_removed, rows: Some(folded) });
+        return Some(VersionStep { operation, files_added, files_removed, rows: Some(migrated) });
     }
     if after.migrations > before.migrations {
         return Some(VersionStep::of(VersionOperation::BeginMigration(after.migrations)));

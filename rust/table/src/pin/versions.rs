@@ -72,10 +72,10 @@ async fn pin_listed(
     let mut snapshot = Snapshot::pin_listing(&table.base, Some(Arc::clone(&indexed)), listing).await?;
     if let Some(updates) = &indexed.updates {
         let state = ManifestState { number: version, migration_done: false };
-        let files = &table.overlays.files;
+        let files = &table.merged_views.files;
         let updated = UpdateContext::of(&mut snapshot, store, files, updates, state, UpdateScope::Runs).await?;
-        let overlay = merged_view_of_runs(&updated, &snapshot, files).await?;
-        snapshot.apply_updates(&overlay.deleted, &overlay.buffered, overlay.next);
+        let view = merged_view_of_runs(&updated, &snapshot, files).await?;
+        snapshot.apply_updates(&view.deleted, &view.buffered, view.next);
     }
     Ok(snapshot)
 }

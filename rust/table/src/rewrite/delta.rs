@@ -37,7 +37,7 @@ const INDEXED_COLUMNS: usize = 32;
 #[derive(Debug)]
 pub(crate) enum MigrationOutcome {
     /// The migration was committed as this version of the table.
-    Committed { version: u64, folded: RewriteOutput },
+    Committed { version: u64, rewritten: RewriteOutput },
     /// The log had this migration, or a later one, already: nothing was done.
     Already,
 }
@@ -47,17 +47,17 @@ pub(crate) enum MigrationOutcome {
 pub(crate) async fn migrate(
     location: &Location,
     snapshot: &Snapshot,
-    fold: &RewriteInput<'_>,
+    input: &RewriteInput<'_>,
     transaction: &ApplicationTransaction,
 ) -> Result<MigrationOutcome> {
-    migrate_then(location, snapshot, fold, transaction, || {}).await
+    migrate_then(location, snapshot, input, transaction, || {}).await
 }
 
 /// [`migrate`], with something to happen between the writing of files and the commit, where tests let others be faster.
 pub(super) async fn migrate_then(
     location: &Location,
     snapshot: &Snapshot,
-    fold: &RewriteInput<'_>,
+    input: &RewriteInput<'_>,
     transaction: &ApplicationTransaction,
     before_commit: impl FnOnce() + Send,
 ) -> Result<MigrationOutcome> {
@@ -65,7 +65,7 @@ pub(super) async fn migrate_then(
     if state.application_version(&transaction.id).await?.is_some_and(|have| have >= transaction.version) {
         return Ok(MigrationOutcome::Already);
     }
-    let log = Log { location, transaction, lock: fold.lock.clone() };
+    let log = Log { location, transaction, lock: input.lock.clone() };
     log.check_since(snapshot, &state).await?;
     check_writable(&state)?;
     let StoredColumns { in_files: schema, partition: partition_columns } = stored_columns(&state);
@@ -86,27 +86,27 @@ pub(super) async fn migrate_then(
         spark_schema: None,
         path: &path,
     };
-    let folded = rewrite_files(snapshot, fold, &target).await?;
+    let rewritten = rewrite_files(snapshot, input, &target).await?;
     reach("migration-written");
     before_commit();
-    let actions = actions(&state, snapshot, &folded, &target.schema, &partition_columns, transaction).await;
-    let replaced = folded.replaced.iter().filter_map(|file| Some(snapshot.files().get(*file)?.path.as_str()));
-    let admission = Admission { replaced: replaced.collect(), keys: fold.keys };
-    let committed = match target.check_there(&folded.files).await.and(actions) {
+    let actions = actions(&state, snapshot, &rewritten, &target.schema, &partition_columns, transaction).await;
+    let replaced = rewritten.replaced.iter().filter_map(|file| Some(snapshot.files().get(*file)?.path.as_str()));
+    let admission = Admission { replaced: replaced.collect(), keys: input.keys };
+    let committed = match target.check_there(&rewritten.files).await.and(actions) {
         Ok(actions) => log.commit(state.version, &actions, &admission).await,
         Err(error) => Outcome::Refused(error),
     };
     match committed {
         Outcome::Committed(version) => {
             reach("migration-committed");
-            Ok(MigrationOutcome::Committed { version, folded })
+            Ok(MigrationOutcome::Committed { version, rewritten })
         }
         Outcome::Already => {
-            target.discard(&folded.files).await;
+            target.discard(&rewritten.files).await;
             Ok(MigrationOutcome::Already)
         }
         Outcome::Refused(error) => {
-            target.discard(&folded.files).await;
+            target.discard(&rewritten.files).await;
             Err(error)
         }
         // The log may name the files.
@@ -163,19 +163,19 @@ fn stored_columns(state: &DeltaState) -> StoredColumns {
 async fn actions(
     state: &DeltaState,
     snapshot: &Snapshot,
-    folded: &RewriteOutput,
+    rewritten: &RewriteOutput,
     schema: &SchemaRef,
     partition_columns: &[Field],
     transaction: &ApplicationTransaction,
 ) -> Result<Vec<Value>> {
     let now = clock::utc().timestamp_millis();
     let metrics = json!({
-        "numAddedFiles": folded.files.len().to_string(),
-        "numRemovedFiles": folded.replaced.len().to_string(),
+        "numAddedFiles": rewritten.files.len().to_string(),
+        "numRemovedFiles": rewritten.replaced.len().to_string(),
     });
     let mut lines = vec![commit_info("MIGRATE", snapshot.delta_version(), now, &metrics)];
     let replaced: Vec<&str> =
-        folded.replaced.iter().filter_map(|file| Some(snapshot.files().get(*file)?.path.as_str())).collect();
+        rewritten.replaced.iter().filter_map(|file| Some(snapshot.files().get(*file)?.path.as_str())).collect();
     let removed = state.removals(&replaced, now).await?;
     let known = replaced.iter().zip(&removed);
     let partition_of: HashMap<&str, _> =
@@ -189,7 +189,7 @@ async fn actions(
         lines.push(line);
     }
     let wanted = wanted_stats(state);
-    for file in &folded.files {
+    for file in &rewritten.files {
         let replaced = file.replaces.and_then(|file| snapshot.files().get(file));
         let known = replaced.and_then(|file| partition_of.get(file.path.as_str()).cloned().flatten());
         let partition_values = match known {

@@ -14,10 +14,10 @@ use crate::values::schema::{FileSchema, merge};
 
 /// The files of which nothing is left and that need a successor without rows, by number: one for each partition that they had. None if the
 /// files that stay and the new ones show the same columns.
-pub(super) fn emptied_files(snapshot: &Snapshot, folded: &RewriteOutput) -> Result<Vec<usize>> {
-    let with_successor: BTreeSet<usize> = folded.files.iter().filter_map(|file| file.replaces).collect();
-    let gone: Vec<usize> = folded.replaced.iter().filter(|file| !with_successor.contains(file)).copied().collect();
-    if gone.is_empty() || (columns_stay(snapshot, folded)? && partitions_stay(snapshot, folded)?) {
+pub(super) fn emptied_files(snapshot: &Snapshot, rewritten: &RewriteOutput) -> Result<Vec<usize>> {
+    let with_successor: BTreeSet<usize> = rewritten.files.iter().filter_map(|file| file.replaces).collect();
+    let gone: Vec<usize> = rewritten.replaced.iter().filter(|file| !with_successor.contains(file)).copied().collect();
+    if gone.is_empty() || (columns_stay(snapshot, rewritten)? && partitions_stay(snapshot, rewritten)?) {
         return Ok(Vec::new());
     }
     let mut seen = BTreeSet::new();
@@ -33,17 +33,17 @@ pub(super) fn emptied_files(snapshot: &Snapshot, folded: &RewriteOutput) -> Resu
 }
 
 /// Files of the snapshot that are not replaced.
-fn staying(snapshot: &Snapshot, folded: &RewriteOutput) -> impl Iterator<Item = usize> {
-    let replaced: BTreeSet<usize> = folded.replaced.iter().copied().collect();
+fn staying(snapshot: &Snapshot, rewritten: &RewriteOutput) -> impl Iterator<Item = usize> {
+    let replaced: BTreeSet<usize> = rewritten.replaced.iter().copied().collect();
     (0..snapshot.files().len()).filter(move |file| !replaced.contains(file))
 }
 
-fn columns_stay(snapshot: &Snapshot, folded: &RewriteOutput) -> Result<bool> {
-    if !folded.files.is_empty() {
+fn columns_stay(snapshot: &Snapshot, rewritten: &RewriteOutput) -> Result<bool> {
+    if !rewritten.files.is_empty() {
         // New files have every column.
         return Ok(true);
     }
-    let schemas = staying(snapshot, folded).filter_map(|file| {
+    let schemas = staying(snapshot, rewritten).filter_map(|file| {
         let schema = snapshot.index_states.get(file)?.schema.as_ref()?;
         Some(FileSchema { file: &snapshot.files().get(file)?.path, schema })
     });
@@ -52,10 +52,10 @@ fn columns_stay(snapshot: &Snapshot, folded: &RewriteOutput) -> Result<bool> {
     Ok(snapshot.file_schema().fields().iter().all(|field| stays(field.name()).as_ref() == Some(field.data_type())))
 }
 
-fn partitions_stay(snapshot: &Snapshot, folded: &RewriteOutput) -> Result<bool> {
+fn partitions_stay(snapshot: &Snapshot, rewritten: &RewriteOutput) -> Result<bool> {
     let old =
-        staying(snapshot, folded).filter_map(|file| snapshot.files().get(file)).map(|file| &file.partition_values);
-    let files: Vec<&Vec<ArrayRef>> = old.chain(folded.files.iter().map(|file| &file.partition_values)).collect();
+        staying(snapshot, rewritten).filter_map(|file| snapshot.files().get(file)).map(|file| &file.partition_values);
+    let files: Vec<&Vec<ArrayRef>> = old.chain(rewritten.files.iter().map(|file| &file.partition_values)).collect();
     for (place, column) in snapshot.partition_columns().iter().enumerate() {
         let texts = files.iter().filter_map(|values| values.get(place)).map(partition_text);
         let texts = texts.collect::<Result<Vec<Option<String>>>>()?;

@@ -47,18 +47,18 @@ impl OldFile {
     pub(super) async fn plan(
         snapshot: &Snapshot,
         file: &DataFile,
-        shadow: &RowSet,
+        replaced: &RowSet,
         new: &mut NewRows,
         target: &FileTarget<'_>,
     ) -> Result<Self> {
         let opened = OpenedFile::open(snapshot.object_store(), file).await?;
-        check_rewritable(file, &opened.footer, shadow)?;
-        let hidden = file.deleted.as_ref().map_or_else(|| shadow.clone(), |deleted| shadow.or(deleted));
+        check_rewritable(file, &opened.footer, replaced)?;
+        let hidden = file.deleted.as_ref().map_or_else(|| replaced.clone(), |deleted| replaced.or(deleted));
         let mut old = Self { opened, deleted: hidden, places: Vec::new(), copying: None };
         if let Some(partition) = new.partition_of(&file.partition_values)? {
-            let keys = old.keys(shadow, new).await?;
-            let shadowed: Vec<u32> = shadow.iter().collect();
-            old.places = new.assign_positions(&keys, &shadowed, &file.partition_values, partition)?;
+            let keys = old.keys(replaced, new).await?;
+            let positions: Vec<u32> = replaced.iter().collect();
+            old.places = new.assign_positions(&keys, &positions, &file.partition_values, partition)?;
         }
         if old.pieces().iter().any(|piece| piece.is_whole) {
             old.copying = Copying::of(&old.opened, target).await?;
@@ -127,13 +127,13 @@ impl OldFile {
 }
 
 /// Refuses a file whose values would mean something else in a new file, or that is not the one that changes were resolved against.
-fn check_rewritable(file: &DataFile, footer: &Footer, shadow: &RowSet) -> Result<()> {
+fn check_rewritable(file: &DataFile, footer: &Footer, replaced: &RowSet) -> Result<()> {
     let rows: u32 = footer.row_groups.iter().sum();
-    if shadow.universe() != rows {
+    if replaced.universe() != rows {
         return Err(Error::internal(format!(
             "{} has {rows} rows, and its deleted positions are those of a file with {}",
             file.path,
-            shadow.universe()
+            replaced.universe()
         )));
     }
     match footer.schema.fields().iter().find(|field| is_rebased(field)) {

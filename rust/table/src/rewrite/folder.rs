@@ -23,7 +23,7 @@ const DATA: &str = "data";
 pub(crate) async fn write(
     store: &Store,
     snapshot: &Snapshot,
-    fold: &RewriteInput<'_>,
+    input: &RewriteInput<'_>,
     migration: Uuid,
 ) -> Result<RewriteOutput> {
     let place = store.place();
@@ -48,9 +48,9 @@ pub(crate) async fn write(
         spark_schema: snapshot.spark_schema_of_files().await?,
         path: &path,
     };
-    let folded = rewrite_files(snapshot, fold, &target).await?;
+    let rewritten = rewrite_files(snapshot, input, &target).await?;
     reach("migration-written");
-    Ok(folded)
+    Ok(rewritten)
 }
 
 /// The folders of a partition, each with a slash at its end.

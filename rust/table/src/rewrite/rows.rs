@@ -63,9 +63,9 @@ struct Partitions {
 
 impl NewRows {
     /// Reads the keys and partitions of the rows; files will have the columns of `schema`, in its order, under stored names.
-    pub(super) async fn new(snapshot: &Snapshot, fold: &RewriteInput<'_>, schema: &SchemaRef) -> Result<Self> {
-        let source = NumberedRows::new(fold.rows, snapshot.file_schema().fields(), schema)?;
-        let key = ComparableKey::new(snapshot, fold.key, schema)?;
+    pub(super) async fn new(snapshot: &Snapshot, input: &RewriteInput<'_>, schema: &SchemaRef) -> Result<Self> {
+        let source = NumberedRows::new(input.rows, snapshot.file_schema().fields(), schema)?;
+        let key = ComparableKey::new(snapshot, input.key, schema)?;
         let mut keys = key.converter.empty_rows(0, 0);
         let mut partitions = Partitions::new(snapshot.partition_columns())?;
         let mut partition_of = Vec::new();
@@ -114,21 +114,21 @@ impl NewRows {
     }
 
     /// Gives replaced rows of a file to the new rows of the same keys, if those are of the file's partition and have no place yet. `keys`
-    /// has the columns of [`key_schema`](Self::key_schema) of the rows at the positions `shadowed`. Gives the places that were taken, in
+    /// has the columns of [`key_schema`](Self::key_schema) of the rows at these `positions`. Gives the places that were taken, in
     /// order.
     pub(super) fn assign_positions(
         &mut self,
         keys: &RecordBatch,
-        shadowed: &[u32],
+        positions: &[u32],
         partition_values: &[ArrayRef],
         partition: u32,
     ) -> Result<Vec<TakenPlace>> {
-        let first = UInt32Array::from(vec![0; shadowed.len()]);
+        let first = UInt32Array::from(vec![0; positions.len()]);
         let constant = |place: usize| take(partition_values.get(place)?, &first, None).ok();
         let columns = self.key.columns(keys, constant)?;
         let keys = self.key.converter.convert_columns(&columns).map_err(incomparable)?;
         let mut found = Vec::new();
-        for (place, key) in shadowed.iter().zip(&keys) {
+        for (place, key) in positions.iter().zip(&keys) {
             let at = self.order.binary_search_by(|row| self.keys.row(*row as usize).cmp(&key));
             let Some(row) = at.ok().and_then(|at| self.order.get(at).copied()) else { continue };
             let is_here = self.partition_of.get(row as usize) == Some(&partition);

@@ -76,8 +76,8 @@ fn expected(values: &[(i32, &str)]) -> Vec<(i32, String)> {
     values.iter().map(|(k, s)| (*k, (*s).to_owned())).collect()
 }
 
-/// Rows of a file that newer ones replace.
-fn shadow(rows: &[u32], universe: u32) -> Option<Arc<RowSet>> {
+/// Positions of a file that newer rows delete.
+fn positions(rows: &[u32], universe: u32) -> Option<Arc<RowSet>> {
     Some(Arc::new(RowSet::from_rows(rows.to_vec(), universe)))
 }
 
@@ -87,18 +87,25 @@ async fn open(path: &Path) -> Arc<Table> {
 
 /// What is merged, with `k` as the key.
 struct RewriteFixture {
-    shadow: Vec<Option<Arc<RowSet>>>,
+    deleted: Vec<Option<Arc<RowSet>>>,
     rows: Vec<Arc<dyn RowBlock>>,
     key: Vec<String>,
 }
 
 impl RewriteFixture {
-    fn new(shadow: Vec<Option<Arc<RowSet>>>, rows: Vec<RecordBatch>) -> Self {
+    fn new(deleted: Vec<Option<Arc<RowSet>>>, rows: Vec<RecordBatch>) -> Self {
         let rows = rows.into_iter().map(|batch| -> Arc<dyn RowBlock> { Arc::new(batch) }).collect();
-        Self { shadow, rows, key: vec!["k".to_owned()] }
+        Self { deleted, rows, key: vec!["k".to_owned()] }
     }
 
-    fn fold(&self) -> RewriteInput<'_> {
-        RewriteInput { shadow: &self.shadow, rows: &self.rows, key: &self.key, keys: None, progress: None, lock: None }
+    fn input(&self) -> RewriteInput<'_> {
+        RewriteInput {
+            deleted: &self.deleted,
+            rows: &self.rows,
+            key: &self.key,
+            keys: None,
+            progress: None,
+            lock: None,
+        }
     }
 }

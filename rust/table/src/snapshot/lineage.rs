@@ -24,7 +24,7 @@ pub(crate) enum Lineage {
     /// They belong together.
     Same {
         /// Whether the log has the migration that the manifest names.
-        folded: bool,
+        migrated: bool,
     },
     /// The log has this migration, which the store never began; all changes up to a sequence number are in the data files.
     Behind { migrations: u64, through: u64 },
@@ -34,7 +34,7 @@ pub(crate) enum Lineage {
 
 impl Default for Lineage {
     fn default() -> Self {
-        Self::Same { folded: false }
+        Self::Same { migrated: false }
     }
 }
 
@@ -81,7 +81,7 @@ impl Lineage {
             }
             logged => {
                 let number = updates.migration.as_ref().map(|migration| migration.number);
-                Ok(Self::Same { folded: number.is_some_and(|number| logged.is_some_and(|logged| logged >= number)) })
+                Ok(Self::Same { migrated: number.is_some_and(|number| logged.is_some_and(|logged| logged >= number)) })
             }
         }
     }

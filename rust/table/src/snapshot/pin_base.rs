@@ -46,18 +46,18 @@ impl Snapshot {
     /// Deletes the rows that buffered changes delete or replace, and adds the rows that they add.
     pub(crate) fn apply_updates(
         &mut self,
-        shadow: &[Option<DeletedPositions>],
-        pending: &Arc<BufferedRows>,
+        deleted: &[Option<DeletedPositions>],
+        buffered: &Arc<BufferedRows>,
         next: u64,
     ) {
-        let shadows = || shadow.iter().enumerate().filter_map(|(file, shadow)| Some((file, shadow.as_ref()?)));
-        for (place, hidden) in shadows() {
+        for (place, hidden) in deleted.iter().enumerate() {
+            let Some(hidden) = hidden else { continue };
             let Some(file) = Arc::make_mut(&mut self.files).get_mut(place) else { continue };
             let deleted = file.deleted.as_ref().map(|deleted| Arc::new(deleted.or(&hidden.rows)));
             file.deleted = Some(deleted.unwrap_or_else(|| Arc::clone(&hidden.rows)));
             file.row_groups.get_or_insert_with(|| hidden.row_groups.clone());
         }
-        self.pending = Some(Arc::clone(pending)).filter(|pending| pending.row_count() > 0);
+        self.buffered = Some(Arc::clone(buffered)).filter(|buffered| buffered.row_count() > 0);
         self.sequence = Some(next.saturating_sub(1));
     }
 
@@ -147,7 +147,7 @@ impl Snapshot {
             index_states: Arc::new(index_states),
             lineage: Lineage::default(),
             table_id: None,
-            pending: None,
+            buffered: None,
             sequence: None,
         })
     }
@@ -218,7 +218,7 @@ impl Snapshot {
             index_states: Arc::new(index_states),
             lineage,
             table_id: Some(state.table_id().into()),
-            pending: None,
+            buffered: None,
             sequence: None,
         })
     }

@@ -58,7 +58,7 @@ pub(crate) enum Edit {
     /// Says which slices of runs a migration compacts.
     BeginMigration { migration: ManifestMigration },
     /// Puts new data files of a folder in the place of originals and of files of earlier migrations, and forgets the slices.
-    FoldFolder { number: u64, originals: Vec<ReplacedFile>, own: Vec<String>, data: Vec<StoreFile> },
+    MigrateFolder { number: u64, originals: Vec<ReplacedFile>, own: Vec<String>, data: Vec<StoreFile> },
     /// Forgets the slices of a migration that is done: a version of the Delta log has it.
     EndMigration { number: u64, version: u64 },
     /// Forgets a migration that nobody goes on with and that no log has: its slices stay buffered.
@@ -254,12 +254,12 @@ fn change(updates: &mut ManifestUpdates, edit: &Edit, number: u64) -> bool {
         // Only one migration is begun at a time, and its number is the next one.
         Edit::BeginMigration { migration } if updates.migrations + 1 != migration.number => return false,
         Edit::BeginMigration { migration } => begin_migration(updates, migration.clone()),
-        Edit::FoldFolder { number, .. } | Edit::EndMigration { number, .. } | Edit::AbandonMigration { number }
+        Edit::MigrateFolder { number, .. } | Edit::EndMigration { number, .. } | Edit::AbandonMigration { number }
             if !is_current(updates, *number) =>
         {
             return false;
         }
-        Edit::FoldFolder { originals, own, data, .. } => {
+        Edit::MigrateFolder { originals, own, data, .. } => {
             updates.replaced.extend(originals.iter().cloned());
             updates.data.retain(|file| !own.contains(&file.path));
             updates.data.extend(data.iter().cloned());

@@ -47,7 +47,7 @@ async fn info_now(table: &Arc<UpdatableTable>) -> Result<Option<UpdatesInfo>> {
     };
     let parameters = Parameters::of(&updates.options)?;
     let state = ManifestState { number: manifest.number, migration_done: snapshot.migration_done() };
-    let files = &table.overlays.files;
+    let files = &table.merged_views.files;
     let updated = UpdateContext::of(&mut snapshot, store, files, updates, state, UpdateScope::Log).await?;
     let tail = updated.log_tail(&snapshot, &files.reader).await?;
     files.reader.put(tail.clone());
@@ -78,7 +78,7 @@ async fn info_now(table: &Arc<UpdatableTable>) -> Result<Option<UpdatesInfo>> {
         buffer_bytes,
         buffer_limit: log_limit(&updated, &parameters, &snapshot, &files.runs).await?,
         buffer_keys: tail.changes.len() as u64,
-        rows_buffered: snapshot.buffered_rows().map_or(0, |pending| pending.row_count()),
+        rows_buffered: snapshot.buffered_rows().map_or(0, |buffered| buffered.row_count()),
         rows_deleted: snapshot.deleted_rows(),
         cache_bytes: run_bytes,
         cache_limit: parameters.cache_bytes,

@@ -11,7 +11,7 @@ use roaring::RoaringTreemap;
 use serde_json::{Value, json};
 
 use super::repeating::{Instead, Repeating};
-use super::{RewriteFixture, expected, old_rows, open, pairs, pairs_of, rows, shadow, with_column, write};
+use super::{RewriteFixture, expected, old_rows, open, pairs, pairs_of, positions, rows, with_column, write};
 use crate::rewrite::delta::{ApplicationTransaction, MigrationOutcome, check_writable};
 use crate::rewrite::{RewriteInput, RewriteOutput, delta};
 use crate::{ErrorKind, Result, Snapshot, Table, TableOptions};
@@ -94,7 +94,7 @@ fn table() -> tempfile::TempDir {
 
 /// Replaces 1, deletes 4, inserts 20.
 fn buffered() -> RewriteFixture {
-    RewriteFixture::new(vec![shadow(&[1, 4], 6), None], vec![rows(&[(20, "zwanzig"), (1, "one")])])
+    RewriteFixture::new(vec![positions(&[1, 4], 6), None], vec![rows(&[(20, "zwanzig"), (1, "one")])])
 }
 
 fn transaction(version: i64) -> ApplicationTransaction {
@@ -107,15 +107,15 @@ async fn migrate(
     buffered: &RewriteFixture,
     version: i64,
 ) -> Result<MigrationOutcome> {
-    let fold: RewriteInput<'_> = buffered.fold();
+    let input: RewriteInput<'_> = buffered.input();
     // Callers may move the future to other threads.
-    delta::migrate(&table.base().location, snapshot, &fold, &transaction(version)).boxed().await
+    delta::migrate(&table.base().location, snapshot, &input, &transaction(version)).boxed().await
 }
 
 async fn migrated(table: &Table, buffered: &RewriteFixture, version: i64) -> (u64, RewriteOutput) {
     let snapshot = table.snapshot().await.unwrap();
     match migrate(table, &snapshot, buffered, version).await.unwrap() {
-        MigrationOutcome::Committed { version, folded } => (version, folded),
+        MigrationOutcome::Committed { version, rewritten } => (version, rewritten),
         MigrationOutcome::Already => panic!("nothing was done"),
     }
 }
@@ -138,9 +138,9 @@ async fn one_commit_replaces_files_and_adds_new_ones() {
     let folder = table();
     let root = folder.path();
     let table = open(root).await;
-    let (version, folded) = migrated(&table, &buffered(), 5).await;
-    assert_eq!((version, folded.replaced.as_slice()), (1, [0].as_slice()));
-    let [again, added] = folded.files.as_slice() else { panic!("{:?}", folded.files) };
+    let (version, rewritten) = migrated(&table, &buffered(), 5).await;
+    assert_eq!((version, rewritten.replaced.as_slice()), (1, [0].as_slice()));
+    let [again, added] = rewritten.files.as_slice() else { panic!("{:?}", rewritten.files) };
     // The deletion vector's row is gone for good.
     assert_eq!(pairs(&root.join(&again.path)), expected(&[(0, "old"), (1, "one"), (2, "old"), (5, "old")]));
     assert_eq!(pairs(&root.join(&added.path)), expected(&[(20, "zwanzig")]));
@@ -204,8 +204,8 @@ async fn a_transaction_is_committed_once() {
     let later = migrate(&table, &snapshot, &buffered(), 6).await.unwrap_err();
     assert_eq!(later.kind(), ErrorKind::Conflict);
     // A migration with nothing to merge is recorded all the same.
-    let (version, folded) = migrated(&table, &RewriteFixture::new(vec![None, None, None], vec![]), 6).await;
-    assert_eq!((version, folded.files.len(), committed(root, 2).len()), (2, 0, 2));
+    let (version, rewritten) = migrated(&table, &RewriteFixture::new(vec![None, None, None], vec![]), 6).await;
+    assert_eq!((version, rewritten.files.len(), committed(root, 2).len()), (2, 0, 2));
 }
 
 #[tokio::test]
@@ -261,9 +261,9 @@ async fn a_lost_race_for_a_version_is_judged_as_well() {
         let table = open(&root).await;
         let snapshot = table.snapshot().await.unwrap();
         let (buffered, ours) = (buffered(), transaction(5));
-        let fold = buffered.fold();
+        let input = buffered.input();
         let mut theirs = Some(theirs);
-        let outcome = delta::migrate_then(&table.base().location, &snapshot, &fold, &ours, || {
+        let outcome = delta::migrate_then(&table.base().location, &snapshot, &input, &ours, || {
             if let Some(theirs) = theirs.take() {
                 assert_eq!(data_files(&root), 4);
                 commit(&root, 1, &theirs);
@@ -301,9 +301,9 @@ async fn rows_move_to_the_partition_that_they_name() {
     let table = open(root).await;
     let snapshot = table.snapshot().await.unwrap();
     let place = |path: &str| snapshot.files().iter().position(|file| file.path == path).unwrap();
-    let mut shadows = vec![None, None];
-    shadows[place(odd)] = shadow(&[0, 1, 2], 3);
-    shadows[place("elsewhere/y.parquet")] = shadow(&[2], 3);
+    let mut deleted = vec![None, None];
+    deleted[place(odd)] = positions(&[0, 1, 2], 3);
+    deleted[place("elsewhere/y.parquet")] = positions(&[2], 3);
 
     let new = rows(&[(2, "new"), (1, "moved"), (12, "null"), (20, "far"), (21, "far")]);
     let new = with_column(&new, "p", &[Some("é a:b"), None, None, Some("x/y=é"), Some("x/y=é")]);
@@ -313,8 +313,8 @@ async fn rows_move_to_the_partition_that_they_name() {
     let mut named: Vec<_> = ["k", "s", "p"].into_iter().zip(new.columns().iter().cloned()).collect();
     named.push(("t", times));
     let new = RecordBatch::try_from_iter(named).unwrap();
-    let (_, folded) = migrated(&table, &RewriteFixture::new(shadows, vec![new]), 1).await;
-    assert_eq!(folded.files.len(), 4);
+    let (_, rewritten) = migrated(&table, &RewriteFixture::new(deleted, vec![new]), 1).await;
+    assert_eq!(rewritten.files.len(), 4);
 
     let actions = committed(root, 1);
     let removed: Vec<&Value> = actions.iter().filter_map(|action| action["remove"].get("path")).collect();
@@ -335,17 +335,17 @@ async fn rows_move_to_the_partition_that_they_name() {
     // Readers find the new files, and their partitions mean what the rows meant.
     let again = table.snapshot().await.unwrap();
     assert_eq!(again.files().len(), 4);
-    for file in &folded.files {
+    for file in &rewritten.files {
         let have = again.files().iter().find(|have| have.path == file.path).unwrap();
         assert_eq!(have.partition_values, file.partition_values, "{}", file.path);
         assert!(root.join(&file.path).is_file());
         assert_eq!(again.object_store().head(&have.meta.location).await.unwrap().size, file.size);
     }
-    let beside: Vec<&str> = folded.files.iter().map(|file| file.path.rsplit_once('/').unwrap().0).collect();
+    let beside: Vec<&str> = rewritten.files.iter().map(|file| file.path.rsplit_once('/').unwrap().0).collect();
     let null = "p=__HIVE_DEFAULT_PARTITION__/t=__HIVE_DEFAULT_PARTITION__";
     let far = "p=x%2Fy%3Dé/t=2024-01-31T12%3A00%3A00.000001Z";
     assert_eq!(beside, ["elsewhere", "p=é a%3Ab", null, far]);
-    let rows: Vec<_> = folded.files.iter().map(|file| pairs(&root.join(&file.path))).collect();
+    let rows: Vec<_> = rewritten.files.iter().map(|file| pairs(&root.join(&file.path))).collect();
     assert_eq!(rows[0], expected(&[(10, "old"), (11, "old"), (12, "null")]));
     assert_eq!(rows[1], expected(&[(2, "new")]));
     assert_eq!(rows[2], expected(&[(1, "moved")]));
@@ -394,9 +394,9 @@ async fn mapped_columns_are_stored_under_their_stored_names() {
     let new: [(&str, ArrayRef); 4] =
         [("s", values.column(1).clone()), ("k", values.column(0).clone()), ("day", days), ("point", Arc::new(point))];
     let new = RecordBatch::try_from_iter(new).unwrap();
-    let (_, folded) = migrated(&table, &RewriteFixture::new(vec![shadow(&[1], 3)], vec![new]), 1).await;
+    let (_, rewritten) = migrated(&table, &RewriteFixture::new(vec![positions(&[1], 3)], vec![new]), 1).await;
 
-    let file = root.join(&folded.files[0].path);
+    let file = root.join(&rewritten.files[0].path);
     let texts: Vec<_> = [(0, "old"), (1, "new"), (2, "old")].map(|(k, s)| (k, Some(s.to_owned()))).into();
     assert_eq!(pairs_of(&file, ["col-k", "col-s"]), texts);
     let written = super::read(&file);
@@ -439,7 +439,7 @@ async fn columns_that_take_no_null_get_none() {
     let null: ArrayRef = Arc::new(arrow::array::StringArray::from(vec![None::<&str>]));
     let new = RecordBatch::try_from_iter([("k", rows(&[(1, "")]).column(0).clone()), ("s", null)]).unwrap();
     let error =
-        migrate(&table, &snapshot, &RewriteFixture::new(vec![shadow(&[1], 3)], vec![new]), 1).await.unwrap_err();
+        migrate(&table, &snapshot, &RewriteFixture::new(vec![positions(&[1], 3)], vec![new]), 1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::SchemaMismatch, "{error}");
     assert_eq!((versions(root), data_files(root)), (1, 1));
 }
@@ -542,14 +542,14 @@ async fn copied(folder: &tempfile::TempDir, store: &Arc<dyn ObjectStore>) -> Arc
 async fn commit_to(store: Arc<dyn ObjectStore>) {
     let table = copied(&table(), &store).await;
     let snapshot = table.snapshot().await.unwrap();
-    let (version, folded) = migrated(&table, &buffered(), 5).await;
-    assert_eq!((version, folded.files.len()), (1, 2));
+    let (version, rewritten) = migrated(&table, &buffered(), 5).await;
+    assert_eq!((version, rewritten.files.len()), (1, 2));
     let size = async |name: &str| store.head(&format!("t/{name}").into()).await.unwrap().size;
-    for file in &folded.files {
+    for file in &rewritten.files {
         assert_eq!(size(&file.path).await, file.size);
     }
     let files: Vec<String> = table.snapshot().await.unwrap().files().iter().map(|file| file.path.clone()).collect();
-    assert_eq!(files, ["b.parquet", &folded.files[0].path, &folded.files[1].path]);
+    assert_eq!(files, ["b.parquet", &rewritten.files[0].path, &rewritten.files[1].path]);
     let again = migrate(&table, &snapshot, &buffered(), 6).await.unwrap_err();
     assert_eq!(again.kind(), ErrorKind::Conflict);
     assert!(matches!(migrate(&table, &snapshot, &buffered(), 5).await.unwrap(), MigrationOutcome::Already));
@@ -565,15 +565,15 @@ async fn what_cannot_be_written_leaves_the_table_as_it_was() {
     // A file that is gone, after another was written.
     std::fs::remove_file(root.join("b.parquet")).unwrap();
     let mut both = buffered();
-    both.shadow[1] = shadow(&[0], 3);
+    both.deleted[1] = positions(&[0], 3);
     let error = migrate(&table, &snapshot, &both, 5).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     assert_eq!((versions(root), data_files(root)), (1, with_data - 1));
     // A log that takes no file has no version of ours.
     std::fs::write(root.join("b.parquet"), b"").unwrap();
     let (buffered, ours) = (buffered(), transaction(5));
-    let fold = buffered.fold();
-    let outcome = delta::migrate_then(&table.base().location, &snapshot, &fold, &ours, || {
+    let input = buffered.input();
+    let outcome = delta::migrate_then(&table.base().location, &snapshot, &input, &ours, || {
         std::fs::rename(root.join("_delta_log"), root.join("moved")).unwrap();
         std::fs::write(root.join("_delta_log"), b"").unwrap();
     });

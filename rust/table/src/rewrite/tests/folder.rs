@@ -13,9 +13,9 @@ use parquet::file::serialized_reader::ReadOptionsBuilder;
 use uuid::Uuid;
 
 use super::{
-    RewriteFixture, expected, old_rows, open, pairs, pairs_of, read, rows, shadow, with_column, write, write_with,
+    RewriteFixture, expected, old_rows, open, pairs, pairs_of, positions, read, rows, with_column, write, write_with,
 };
-use crate::rewrite::folder::write as fold;
+use crate::rewrite::folder::write as write_files;
 use crate::rewrite::target::{FileTarget, WrittenFile};
 use crate::rewrite::writer::new_properties;
 use crate::rewrite::{RewriteOutput, RowBlock, rewrite_files};
@@ -25,7 +25,7 @@ const MIGRATION: Uuid = Uuid::from_u128(7);
 
 async fn migrate(table: &Table, buffered: &RewriteFixture) -> Result<RewriteOutput> {
     let snapshot = table.snapshot().await?;
-    fold(table.base().store.as_ref().unwrap(), &snapshot, &buffered.fold(), MIGRATION).await
+    write_files(table.base().store.as_ref().unwrap(), &snapshot, &buffered.input(), MIGRATION).await
 }
 
 fn place(table: &Table, file: &WrittenFile) -> PathBuf {
@@ -40,11 +40,11 @@ async fn new_rows_take_the_places_of_those_that_they_replace() {
     write(&folder.path().join("b.parquet"), &old_rows(10, 5));
     let table = open(folder.path()).await;
     let new = vec![rows(&[(20, "new"), (5, "new")]), rows(&[(13, "new"), (17, "new"), (2, "new")])];
-    let buffered = RewriteFixture::new(vec![shadow(&[2, 5, 7], 10), None], new);
-    let folded = migrate(&table, &buffered).await.unwrap();
+    let buffered = RewriteFixture::new(vec![positions(&[2, 5, 7], 10), None], new);
+    let rewritten = migrate(&table, &buffered).await.unwrap();
 
-    assert_eq!(folded.replaced, [0]);
-    let [again, added] = folded.files.as_slice() else { panic!("{:?}", folded.files) };
+    assert_eq!(rewritten.replaced, [0]);
+    let [again, added] = rewritten.files.as_slice() else { panic!("{:?}", rewritten.files) };
     assert_eq!((again.replaces, added.replaces), (Some(0), None));
     let want =
         [(0, "old"), (1, "old"), (2, "new"), (3, "old"), (4, "old"), (5, "new"), (6, "old"), (8, "old"), (9, "old")];
@@ -52,7 +52,7 @@ async fn new_rows_take_the_places_of_those_that_they_replace() {
     assert_eq!(pairs(&place(&table, added)), expected(&[(13, "new"), (17, "new"), (20, "new")]));
     assert_eq!((again.row_groups.as_slice(), again.rows()), ([4, 3, 2].as_slice(), 9));
     assert_eq!(added.row_groups, [3]);
-    for (number, file) in folded.files.iter().enumerate() {
+    for (number, file) in rewritten.files.iter().enumerate() {
         assert!(file.path.starts_with(&format!("data/{MIGRATION}/part-{number:05}-")), "{}", file.path);
         assert!(file.path.ends_with(".parquet"), "{}", file.path);
         assert_eq!(file.size, std::fs::metadata(place(&table, file)).unwrap().len());
@@ -87,9 +87,9 @@ async fn a_dictionary_that_was_given_up_is_not_begun_again() {
     };
     assert_eq!(dictionaries(folder.path().join("a.parquet")), [true, true]);
     let table = open(folder.path()).await;
-    let folded =
-        migrate(&table, &RewriteFixture::new(vec![shadow(&[7], 1000)], vec![rows(&[(7, "new")])])).await.unwrap();
-    let [again] = folded.files.as_slice() else { panic!("{:?}", folded.files) };
+    let rewritten =
+        migrate(&table, &RewriteFixture::new(vec![positions(&[7], 1000)], vec![rows(&[(7, "new")])])).await.unwrap();
+    let [again] = rewritten.files.as_slice() else { panic!("{:?}", rewritten.files) };
     assert_eq!(dictionaries(place(&table, again)), [false, true]);
     assert_eq!(pairs(&place(&table, again)).len(), 1000);
 }
@@ -100,17 +100,17 @@ fn walk(folder: &std::path::Path) -> Vec<PathBuf> {
 }
 
 #[tokio::test]
-async fn only_the_first_shadowed_row_of_a_key_is_replaced() {
+async fn only_the_first_deleted_row_of_a_key_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     write(&folder.path().join("a.parquet"), &rows(&[(1, "a"), (2, "b"), (1, "c")]));
     write(&folder.path().join("b.parquet"), &rows(&[(1, "d"), (3, "e")]));
     let table = open(folder.path()).await;
-    let shadows = vec![shadow(&[0, 2], 3), shadow(&[0], 2)];
-    let folded = migrate(&table, &RewriteFixture::new(shadows, vec![rows(&[(1, "new")])])).await.unwrap();
-    assert_eq!(folded.replaced, [0, 1]);
-    assert_eq!(pairs(&place(&table, &folded.files[0])), expected(&[(1, "new"), (2, "b")]));
-    assert_eq!(pairs(&place(&table, &folded.files[1])), expected(&[(3, "e")]));
-    assert_eq!(folded.files.len(), 2);
+    let deleted = vec![positions(&[0, 2], 3), positions(&[0], 2)];
+    let rewritten = migrate(&table, &RewriteFixture::new(deleted, vec![rows(&[(1, "new")])])).await.unwrap();
+    assert_eq!(rewritten.replaced, [0, 1]);
+    assert_eq!(pairs(&place(&table, &rewritten.files[0])), expected(&[(1, "new"), (2, "b")]));
+    assert_eq!(pairs(&place(&table, &rewritten.files[1])), expected(&[(3, "e")]));
+    assert_eq!(rewritten.files.len(), 2);
 }
 
 #[tokio::test]
@@ -119,9 +119,9 @@ async fn a_file_of_which_nothing_is_left_has_no_successor() {
     write(&folder.path().join("a.parquet"), &old_rows(0, 3));
     write(&folder.path().join("b.parquet"), &old_rows(3, 3));
     let table = open(folder.path()).await;
-    let shadows = vec![shadow(&[0, 1, 2], 3), shadow(&[], 3)];
-    let folded = migrate(&table, &RewriteFixture::new(shadows, vec![])).await.unwrap();
-    assert_eq!((folded.replaced.as_slice(), folded.files.len()), ([0].as_slice(), 0));
+    let deleted = vec![positions(&[0, 1, 2], 3), positions(&[], 3)];
+    let rewritten = migrate(&table, &RewriteFixture::new(deleted, vec![])).await.unwrap();
+    assert_eq!((rewritten.replaced.as_slice(), rewritten.files.len()), ([0].as_slice(), 0));
 }
 
 #[tokio::test]
@@ -136,12 +136,12 @@ async fn long_files_are_read_and_written_in_batches_that_keep_their_order() {
     let mut new: Vec<(i32, &str)> = (0..count).filter(|k| k % 7 == 0).map(|k| (k, "new")).collect();
     new.reverse();
     let batches = new.chunks(100).map(rows).collect();
-    let folded = migrate(&table, &RewriteFixture::new(vec![shadow(&gone, count as u32)], batches)).await.unwrap();
+    let rewritten = migrate(&table, &RewriteFixture::new(vec![positions(&gone, count as u32)], batches)).await.unwrap();
     let want = (0..count).filter(|k| k % 7 == 0 || k % 11 != 0);
     let want: Vec<_> = want.map(|k| (k, if k % 7 == 0 { "new" } else { "old" })).collect();
-    assert_eq!(folded.files.len(), 1);
-    assert_eq!(pairs(&place(&table, &folded.files[0])), expected(&want));
-    assert_eq!(folded.files[0].row_groups, [6454, 6455, 6454, 6455, 1844]);
+    assert_eq!(rewritten.files.len(), 1);
+    assert_eq!(pairs(&place(&table, &rewritten.files[0])), expected(&want));
+    assert_eq!(rewritten.files[0].row_groups, [6454, 6455, 6454, 6455, 1844]);
 }
 
 #[tokio::test]
@@ -163,10 +163,10 @@ async fn rows_go_to_the_files_of_their_partition() {
     }
     columns.push(("n".to_owned(), numbers));
     let new = RecordBatch::try_from_iter(columns).unwrap();
-    let buffered = RewriteFixture::new(vec![shadow(&[1, 2], 4), shadow(&[1, 2], 4)], vec![new]);
-    let folded = migrate(&table, &buffered).await.unwrap();
+    let buffered = RewriteFixture::new(vec![positions(&[1, 2], 4), positions(&[1, 2], 4)], vec![new]);
+    let rewritten = migrate(&table, &buffered).await.unwrap();
 
-    let made: Vec<_> = folded
+    let made: Vec<_> = rewritten
         .files
         .iter()
         .map(|file| {
@@ -190,7 +190,7 @@ async fn rows_go_to_the_files_of_their_partition() {
         values(0).map(|value| value.as_string::<i32>().iter().next().unwrap().map(str::to_owned)).collect();
     let is = |text: &str| Some(text.to_owned());
     assert_eq!(texts, [is(""), None, None, is("a b/c"), is("é=%")]);
-    for (file, new) in folded.files.iter().map(|file| (file, file.partition_values.len())) {
+    for (file, new) in rewritten.files.iter().map(|file| (file, file.partition_values.len())) {
         assert_eq!(new, 2);
         let same = again.files().iter().find(|have| file.path.ends_with(&have.path)).unwrap();
         assert_eq!(same.partition_values, file.partition_values, "{}", file.path);
@@ -206,10 +206,10 @@ async fn keys_may_have_several_columns_and_one_of_the_partition() {
     }
     let table = open(folder.path()).await;
     let new = with_column(&rows(&[(1, "y"), (1, "x")]), "p", &[Some("b"), Some("c")]);
-    let mut buffered = RewriteFixture::new(vec![shadow(&[1], 3), shadow(&[0, 1], 3)], vec![new]);
+    let mut buffered = RewriteFixture::new(vec![positions(&[1], 3), positions(&[0, 1], 3)], vec![new]);
     buffered.key = vec!["p".to_owned(), "s".to_owned(), "k".to_owned()];
-    let folded = migrate(&table, &buffered).await.unwrap();
-    let made: Vec<_> = folded.files.iter().map(|file| pairs(&place(&table, file))).collect();
+    let rewritten = migrate(&table, &buffered).await.unwrap();
+    let made: Vec<_> = rewritten.files.iter().map(|file| pairs(&place(&table, file))).collect();
     assert_eq!(made[0], expected(&[(1, "x"), (2, "x")]));
     assert_eq!(made[1], expected(&[(1, "y"), (2, "x")]));
     assert_eq!(made[2], expected(&[(1, "x")]));
@@ -231,13 +231,13 @@ async fn columns_that_a_file_lacks_are_null_and_types_are_the_table_s() {
     let schema = table.snapshot().await.unwrap().file_schema();
     assert_eq!(schema.field_with_name("s").unwrap().data_type(), &DataType::LargeUtf8);
     let new = with_column(&rows(&[(1, "new")]), "t", &[Some("t")]);
-    let buffered = RewriteFixture::new(vec![shadow(&[0], 2), shadow(&[1], 2)], vec![new]);
-    let folded = migrate(&table, &buffered).await.unwrap();
-    let first = place(&table, &folded.files[0]);
+    let buffered = RewriteFixture::new(vec![positions(&[0], 2), positions(&[1], 2)], vec![new]);
+    let rewritten = migrate(&table, &buffered).await.unwrap();
+    let first = place(&table, &rewritten.files[0]);
     assert_eq!(pairs(&first), expected(&[(1, "new"), (2, "b")]));
     assert_eq!(pairs_of(&first, ["k", "t"]), [(1, Some("t".to_owned())), (2, None)]);
-    assert_eq!(pairs_of(&place(&table, &folded.files[1]), ["k", "t"]), [(3, Some("c".to_owned()))]);
-    for file in &folded.files {
+    assert_eq!(pairs_of(&place(&table, &rewritten.files[1]), ["k", "t"]), [(3, Some("c".to_owned()))]);
+    for file in &rewritten.files {
         let written = read(&place(&table, file)).schema();
         let types = |schema: &Schema| -> Vec<_> {
             schema.fields().iter().map(|field: &Arc<Field>| (field.name().clone(), field.data_type().clone())).collect()
@@ -267,17 +267,17 @@ async fn many_new_rows_are_cut_into_files() {
         spark_schema: None,
         path: &path,
     };
-    let folded = rewrite_files(&snapshot, &buffered.fold(), &target).await.unwrap();
-    assert!(folded.files.len() > 1, "{}", folded.files.len());
+    let rewritten = rewrite_files(&snapshot, &buffered.input(), &target).await.unwrap();
+    assert!(rewritten.files.len() > 1, "{}", rewritten.files.len());
     let root = place.local.clone().unwrap();
-    let ks: Vec<i32> = folded.files.iter().flat_map(|file| pairs(&root.join(&file.path))).map(|(k, _)| k).collect();
+    let ks: Vec<i32> = rewritten.files.iter().flat_map(|file| pairs(&root.join(&file.path))).map(|(k, _)| k).collect();
     assert_eq!(ks, (0..40_000).collect::<Vec<_>>());
     assert_eq!(new_properties().max_row_group_row_count(), Some(1024 * 1024));
     assert_eq!(new_properties().data_page_row_count_limit(), 20_000);
 }
 
 #[tokio::test]
-async fn what_cannot_be_folded_is_refused_and_leaves_no_file() {
+async fn what_cannot_be_written_is_refused_and_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     write(&folder.path().join("a.parquet"), &old_rows(0, 3));
     let entry = KeyValue::new("org.apache.spark.version".to_owned(), "2.4.8".to_owned());
@@ -292,13 +292,13 @@ async fn what_cannot_be_folded_is_refused_and_leaves_no_file() {
         let columns = [("k", new.column(0).clone()), ("s", new.column(1).clone()), ("d", days)];
         RecordBatch::try_from_iter(columns).unwrap()
     };
-    let error = async |shadows, rows| migrate(&table, &RewriteFixture::new(shadows, rows)).await.unwrap_err();
-    let rebased = error(vec![shadow(&[1], 3), shadow(&[0], 1)], vec![new()]).await;
+    let error = async |deleted, rows| migrate(&table, &RewriteFixture::new(deleted, rows)).await.unwrap_err();
+    let rebased = error(vec![positions(&[1], 3), positions(&[0], 1)], vec![new()]).await;
     assert_eq!(rebased.kind(), ErrorKind::Unsupported, "{rebased}");
     assert!(rebased.message().contains("the column d of b.parquet"), "{rebased}");
     let twice = error(vec![None, None], vec![new(), new()]).await;
     assert_eq!(twice.kind(), ErrorKind::Internal, "{twice}");
-    let other = error(vec![shadow(&[1], 4), None], vec![new()]).await;
+    let other = error(vec![positions(&[1], 4), None], vec![new()]).await;
     assert_eq!(other.kind(), ErrorKind::Internal, "{other}");
     let missing = error(vec![None, None], vec![rows(&[(1, "new")])]).await;
     assert_eq!(missing.kind(), ErrorKind::Internal, "{missing}");
@@ -325,9 +325,9 @@ async fn row_groups_keep_their_bytes_or_become_one() {
     // sixth nothing.
     let gone: Vec<u32> = [150].into_iter().chain(310..390).chain(410..490).chain(500..600).collect();
     let buffered =
-        RewriteFixture::new(vec![shadow(&gone, 650)], vec![rows(&[(150, "new"), (370, "new"), (1000, "new")])]);
-    let folded = migrate(&table, &buffered).await.unwrap();
-    let [again, added] = folded.files.as_slice() else { panic!("{:?}", folded.files) };
+        RewriteFixture::new(vec![positions(&gone, 650)], vec![rows(&[(150, "new"), (370, "new"), (1000, "new")])]);
+    let rewritten = migrate(&table, &buffered).await.unwrap();
+    let [again, added] = rewritten.files.as_slice() else { panic!("{:?}", rewritten.files) };
     assert_eq!(
         (again.row_groups.as_slice(), added.row_groups.as_slice()),
         ([100, 100, 100, 91].as_slice(), [1].as_slice())
@@ -385,11 +385,11 @@ async fn new_rows_are_read_as_files_need_them() {
     let table = open(folder.path()).await;
     let seen = Seen::default();
     let new: Vec<(i32, &str)> = [3, 7, 14, 25, 28, 40, 41].into_iter().map(|k| (k, "new")).collect();
-    let shadows = vec![shadow(&[3, 7], 10), shadow(&[4], 10), shadow(&[5, 8], 10)];
-    let mut buffered = RewriteFixture::new(shadows, vec![]);
+    let deleted = vec![positions(&[3, 7], 10), positions(&[4], 10), positions(&[5, 8], 10)];
+    let mut buffered = RewriteFixture::new(deleted, vec![]);
     buffered.rows = vec![Arc::new(Watched { rows: rows(&new), seen: Arc::clone(&seen) })];
-    let folded = migrate(&table, &buffered).await.unwrap();
-    let made: Vec<_> = folded.files.iter().map(|file| pairs(&place(&table, file)).len()).collect();
+    let rewritten = migrate(&table, &buffered).await.unwrap();
+    let made: Vec<_> = rewritten.files.iter().map(|file| pairs(&place(&table, file)).len()).collect();
     assert_eq!(made, [10, 10, 10, 2]);
     let mut seen = std::mem::take(&mut *seen.lock().unwrap());
     // First the keys of all rows are read, then whole rows: a sample shows how large they are.

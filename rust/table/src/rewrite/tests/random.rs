@@ -8,8 +8,8 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use uuid::Uuid;
 
-use super::{RewriteFixture, open, pairs, rows, shadow, with_column, write};
-use crate::rewrite::folder::write as fold;
+use super::{RewriteFixture, open, pairs, positions, rows, with_column, write};
+use crate::rewrite::folder::write as write_files;
 
 /// Key and value.
 type Row = (i32, String);
@@ -60,15 +60,15 @@ async fn check(seed: u64) {
     let table = open(folder.path()).await;
     let snapshot = table.snapshot().await.unwrap();
     let file_of = |path: &str| -> usize { path[4..].trim_end_matches(".parquet").parse().unwrap() };
-    let (mut shadows, mut want_files) = (Vec::new(), Vec::new());
+    let (mut deleted, mut want_files) = (Vec::new(), Vec::new());
     let mut left = new.clone();
     for file in snapshot.files() {
         let drawn = &files[file_of(&file.path)];
-        let is_shadowed = |k: &i32| gone.contains(k) || new.contains_key(k);
-        let hidden: Vec<u32> =
-            (0..).zip(&drawn.rows).filter(|(_, (k, _))| is_shadowed(k)).map(|(row, _)| row).collect();
-        shadows
-            .push(shadow(&hidden, drawn.rows.len() as u32).filter(|_| random.random_bool(0.9) || !hidden.is_empty()));
+        let is_deleted = |k: &i32| gone.contains(k) || new.contains_key(k);
+        let hidden: Vec<u32> = (0..).zip(&drawn.rows).filter(|(_, (k, _))| is_deleted(k)).map(|(row, _)| row).collect();
+        deleted.push(
+            positions(&hidden, drawn.rows.len() as u32).filter(|_| random.random_bool(0.9) || !hidden.is_empty()),
+        );
         if hidden.is_empty() {
             continue;
         }
@@ -79,7 +79,7 @@ async fn check(seed: u64) {
                     rows.push((*k, s.clone()));
                     left.remove(k);
                 }
-                _ if is_shadowed(k) => {}
+                _ if is_deleted(k) => {}
                 _ => rows.push((*k, s.clone())),
             }
         }
@@ -99,12 +99,12 @@ async fn check(seed: u64) {
         let partitions: Vec<_> = chunk.iter().map(|(_, (partition, _))| Some(*partition)).collect();
         with_column(&rows(&values), "p", &partitions)
     });
-    let buffered = RewriteFixture::new(shadows, batches.collect());
+    let buffered = RewriteFixture::new(deleted, batches.collect());
     let store = table.base().store.as_ref().unwrap();
-    let folded = fold(store, &snapshot, &buffered.fold(), Uuid::from_u128(1)).await.unwrap();
+    let rewritten = write_files(store, &snapshot, &buffered.input(), Uuid::from_u128(1)).await.unwrap();
     let root = Path::new(table.store_location().unwrap());
     let partition = |path: &str| path.split('/').nth(2).unwrap().trim_start_matches("p=").to_owned();
-    let made = folded.files.iter().map(|file| (file.replaces, partition(&file.path), pairs(&root.join(&file.path))));
+    let made = rewritten.files.iter().map(|file| (file.replaces, partition(&file.path), pairs(&root.join(&file.path))));
     let (again, added): (Vec<_>, Vec<_>) = made.partition(|(replaces, ..)| replaces.is_some());
     let again: Vec<_> = again.into_iter().map(|(_, partition, rows)| (partition, rows)).collect();
     assert_eq!(again, want_files, "seed {seed}");

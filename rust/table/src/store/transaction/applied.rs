@@ -21,7 +21,7 @@ pub(super) fn is_done(base: &Manifest, edit: &Edit) -> bool {
         Edit::MergeRuns { run, .. } => updates(&|have| have.runs.iter().any(|have| have.id == run.id)),
         // Only one migration runs at a time, so that its number is its id.
         Edit::BeginMigration { migration } => updates(&|have| have.migration.as_ref() == Some(migration)),
-        Edit::FoldFolder { number, originals, data, .. } => updates(&|have| {
+        Edit::MigrateFolder { number, originals, data, .. } => updates(&|have| {
             let is_over = have.migrations >= *number && have.migration.as_ref().is_none_or(|now| now.number != *number);
             is_over
                 && data.iter().all(|file| have.data.contains(file))
@@ -113,7 +113,7 @@ mod tests {
     }
 
     /// Rows of the first run.
-    fn folded(rows: std::ops::Range<u32>) -> Vec<RunRange> {
+    fn slice(rows: std::ops::Range<u32>) -> Vec<RunRange> {
         vec![RunRange { run: 0, rows }]
     }
 
@@ -146,9 +146,9 @@ mod tests {
                 run: run(13, (1, 2)),
                 written: WriteCounters::default(),
             },
-            Edit::BeginMigration { migration: ManifestMigration { number: 1, ranges: folded(0..1) } },
-            Edit::FoldFolder { number: 1, originals: vec![original], own: Vec::new(), data: vec![data] },
-            Edit::BeginMigration { migration: ManifestMigration { number: 2, ranges: folded(1..2) } },
+            Edit::BeginMigration { migration: ManifestMigration { number: 1, ranges: slice(0..1) } },
+            Edit::MigrateFolder { number: 1, originals: vec![original], own: Vec::new(), data: vec![data] },
+            Edit::BeginMigration { migration: ManifestMigration { number: 2, ranges: slice(1..2) } },
             Edit::EndMigration { number: 2, version: 7 },
             Edit::BeginPublication { publication },
             Edit::EndPublication,

@@ -33,10 +33,10 @@ pub(crate) enum MigrationPhase {
 }
 
 impl MigrationPhase {
-    /// The phase of a run; `folded` says whether the migration that the manifest names is done.
-    pub(crate) fn of(run: &ManifestRun, updates: &ManifestUpdates, folded: bool) -> Self {
+    /// The phase of a run; `migration_done` says whether the migration that the manifest names is done.
+    pub(crate) fn of(run: &ManifestRun, updates: &ManifestUpdates, migration_done: bool) -> Self {
         let is_under_way =
-            !folded && updates.migration.as_ref().is_some_and(|migration| migration.number == run.during);
+            !migration_done && updates.migration.as_ref().is_some_and(|migration| migration.number == run.during);
         if run.during == 0 || is_under_way { Self::UnderWay } else { Self::Done }
     }
 }

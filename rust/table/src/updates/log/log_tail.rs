@@ -116,7 +116,7 @@ impl LogTail {
         schema: &SchemaRef,
         names: Option<&ColumnMapping>,
     ) -> Result<()> {
-        let fold = Arc::make_mut(&mut self.changes);
+        let merger = Arc::make_mut(&mut self.changes);
         for change in &commit.changes {
             for rows in from_ipc(&change.rows, names)? {
                 self.rows += rows.num_rows() as u64;
@@ -124,7 +124,7 @@ impl LogTail {
                 if let Some(recent) = &mut self.recent {
                     Arc::make_mut(&mut recent.changes).add(rows.clone())?;
                 }
-                fold.add(rows)?;
+                merger.add(rows)?;
             }
         }
         self.called(&commit.tag, sequence);

@@ -57,10 +57,10 @@ async fn begin(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result<
     let manifest = newest.manifest?.ok_or_else(|| no_key(&table.base))?;
     let mut updates = manifest.updates.clone().ok_or_else(|| no_key(&table.base))?;
     let (store, state) = (writing.store, ManifestState { number: manifest.number, migration_done: false });
-    let files = &table.overlays.files;
+    let files = &table.merged_views.files;
     let updated = UpdateContext::of(&mut writing.base, store, files, &updates, state, UpdateScope::Log).await?;
-    let levels = updated.active_runs(&writing.base, files).await?;
-    let slices = slices(&updated, &levels, border.as_deref()).await?;
+    let runs = updated.active_runs(&writing.base, files).await?;
+    let slices = slices(&updated, &runs, border.as_deref()).await?;
     if slices.is_empty() {
         return Ok(None);
     }
@@ -101,18 +101,18 @@ async fn border(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result
     let (Some(manifest), Some(store)) = (base.manifest.clone(), table.base.store.as_ref()) else { return Ok(None) };
     let Some(updates) = manifest.updates.as_ref() else { return Ok(None) };
     let state = ManifestState { number: manifest.number, migration_done: base.migration_done() };
-    let files = &table.overlays.files;
+    let files = &table.merged_views.files;
     let updated = UpdateContext::of(&mut base, store, files, updates, state, UpdateScope::Log).await?;
-    let levels = updated.active_runs(&base, files).await?;
+    let runs = updated.active_runs(&base, files).await?;
     let total: u64 = updates.runs.iter().map(|run| u64::from(run.rows)).sum();
     let wanted = ((total as f64 * options.fraction).ceil() as u64).max(1);
-    range_end_of(&levels, &updated.key, wanted).await
+    range_end_of(&runs, &updated.key, wanted).await
 }
 
 /// The rows of runs that are compacted: those up to the border, or all.
-async fn slices(updated: &UpdateContext<'_>, levels: &[ActiveRun], border: Option<&[u8]>) -> Result<Vec<RunRange>> {
+async fn slices(updated: &UpdateContext<'_>, runs: &[ActiveRun], border: Option<&[u8]>) -> Result<Vec<RunRange>> {
     let mut chosen = Vec::new();
-    for (number, of) in (0u32..).zip(levels) {
+    for (number, of) in (0u32..).zip(runs) {
         let rows: RowSet = match border {
             Some(border) => rows_in_range(of, &updated.key, border).await?,
             None => of.active(),

@@ -61,7 +61,7 @@ impl Migration<'_> {
     ) -> Result<Option<u64>> {
         let mut last = None;
         for _ in 0..ATTEMPTS {
-            let done = self.fold_once(options, report).await;
+            let done = self.migrate_once(options, report).await;
             if let Some(progress) = &options.progress {
                 progress.finish();
             }
@@ -74,7 +74,7 @@ impl Migration<'_> {
         Err(last.unwrap_or_else(|| Error::internal("a migration was never tried")))
     }
 
-    async fn fold_once(&self, options: &MigrateOptions, report: &mut MigrateReport) -> Result<Option<u64>> {
+    async fn migrate_once(&self, options: &MigrateOptions, report: &mut MigrateReport) -> Result<Option<u64>> {
         let Self { table, store, started, lock } = *self;
         let mut base = Snapshot::pin_base(&table.base).await?;
         if base.migration_done() {
@@ -83,48 +83,48 @@ impl Migration<'_> {
         }
         let manifest = base.manifest.clone().ok_or_else(|| no_key(&table.base))?;
         let state = ManifestState { number: manifest.number, migration_done: false };
-        let (files, updates) = (&table.overlays.files, &started.updates);
+        let (files, updates) = (&table.merged_views.files, &started.updates);
         let updated = UpdateContext::of(&mut base, store, files, updates, state, UpdateScope::Runs).await?;
-        let levels = updated.active_runs(&base, files).await?;
+        let runs = updated.active_runs(&base, files).await?;
         let ground = KeyResolver { base: &base, key: &updated.key, schema: &updated.schema };
-        let overlay = MergedView::of(&ground, &levels, 0, &Parameters::of(&updates.options)?).await?;
-        let slice = MigrationInput::of(&updated, &ground, &levels, &overlay, updates).await?;
+        let view = MergedView::of(&ground, &runs, 0, &Parameters::of(&updates.options)?).await?;
+        let slice = MigrationInput::of(&updated, &ground, &runs, &view, updates).await?;
         report.rows = slice.rows.iter().map(|part| part.row_count() as u64).sum();
-        report.rows_replaced = slice.shadow.iter().flatten().map(|rows| u64::from(rows.len())).sum();
+        report.rows_replaced = slice.deleted.iter().flatten().map(|rows| u64::from(rows.len())).sum();
         let texts = base.partition_columns().iter().filter(|column| column.data_type().is_string());
         let texts = texts.map(|column| column.name().clone()).collect();
         let keys = MigratedKeys { table: &table.base, key: &updated.key, slices: &slice.keys, texts: &texts };
         let progress = options.progress.clone();
-        let to_fold = RewriteInput {
-            shadow: &slice.shadow,
+        let input = RewriteInput {
+            deleted: &slice.deleted,
             rows: &slice.rows,
             key: &updated.key.names,
             keys: Some(&keys),
             progress,
             lock: Some(lock.guard()),
         };
-        let (folded, version) = match table.base.format {
+        let (rewritten, version) = match table.base.format {
             TableFormat::Delta => {
                 let transaction = transaction(manifest.store_id, started)?;
-                match migrate_delta(&table.base.location, &base, &to_fold, &transaction).await? {
-                    MigrationOutcome::Committed { version, folded } => {
+                match migrate_delta(&table.base.location, &base, &input, &transaction).await? {
+                    MigrationOutcome::Committed { version, rewritten } => {
                         report.delta_version = Some(version);
-                        (folded, Some(version))
+                        (rewritten, Some(version))
                     }
                     // Some version has it: the newest one does.
                     MigrationOutcome::Already => return Ok(Snapshot::pin_base(&table.base).await?.delta_version()),
                 }
             }
             TableFormat::Parquet => {
-                let folded = folder::write(store, &base, &to_fold, new_id()).await?;
+                let rewritten = folder::write(store, &base, &input, new_id()).await?;
                 reach("migration-written");
-                self.take_in(&base, &folded, &keys).await?;
-                (folded, None)
+                self.take_in(&base, &rewritten, &keys).await?;
+                (rewritten, None)
             }
         };
-        report.files_replaced = folded.replaced.len() as u64;
-        report.files_written = folded.files.len() as u64;
-        report.bytes_written = folded.files.iter().map(|file| file.size).sum();
+        report.files_replaced = rewritten.replaced.len() as u64;
+        report.files_written = rewritten.files.len() as u64;
+        report.bytes_written = rewritten.files.iter().map(|file| file.size).sum();
         Ok(version)
     }
 }
@@ -191,16 +191,16 @@ impl RewrittenKeys for MigratedKeys<'_> {
 impl Migration<'_> {
     /// Lets a manifest name the new files of a folder in the place of those that they replace. The replaced files must still be what they
     /// were. No file that others added meanwhile may have one of the keys: the buffered rows would no longer replace its rows.
-    async fn take_in(&self, base: &Snapshot, folded: &RewriteOutput, keys: &MigratedKeys<'_>) -> Result<()> {
+    async fn take_in(&self, base: &Snapshot, rewritten: &RewriteOutput, keys: &MigratedKeys<'_>) -> Result<()> {
         let mut known: HashSet<FileVersion> = base.files().iter().map(DataFile::version).collect();
         for _ in 0..LISTINGS {
             let now = keys.now().await?;
-            check_unchanged(base, &now, folded)?;
+            check_unchanged(base, &now, rewritten)?;
             let is_new = |file: &usize| now.files().get(*file).is_some_and(|file| !known.contains(&file.version()));
             let added: Vec<usize> = (0..now.files().len()).filter(is_new).collect();
             if added.is_empty() {
-                check_written(self.store, folded).await?;
-                return self.commit_folded(base, folded).await;
+                check_written(self.store, rewritten).await?;
+                return self.commit_rewritten(base, rewritten).await;
             }
             if keys.are_among(&now, &added).await? {
                 return Err(meanwhile("others added files with keys that are buffered"));
@@ -211,10 +211,10 @@ impl Migration<'_> {
     }
 
     /// The commit is a task of its own: the lock is held until the commit is made or not, also if the caller goes away.
-    async fn commit_folded(&self, base: &Snapshot, folded: &RewriteOutput) -> Result<()> {
+    async fn commit_rewritten(&self, base: &Snapshot, rewritten: &RewriteOutput) -> Result<()> {
         let is_own = |path: &str| path.starts_with(crate::storage::location::STORE_FOLDER);
         let (mut originals, mut own) = (Vec::new(), Vec::new());
-        for file in folded.replaced.iter().filter_map(|file| base.files().get(*file)) {
+        for file in rewritten.replaced.iter().filter_map(|file| base.files().get(*file)) {
             match is_own(&file.path) {
                 true => own.push(file.path.split_once('/').map_or(String::new(), |(_, path)| path.to_owned())),
                 false => originals.push(ReplacedFile {
@@ -224,8 +224,8 @@ impl Migration<'_> {
                 }),
             }
         }
-        let data = folded.files.iter().map(|file| StoreFile { path: file.path.clone(), size: file.size }).collect();
-        let edit = Edit::FoldFolder { number: self.started.number, originals, own, data };
+        let data = rewritten.files.iter().map(|file| StoreFile { path: file.path.clone(), size: file.size }).collect();
+        let edit = Edit::MigrateFolder { number: self.started.number, originals, own, data };
         let store = Arc::clone(self.store);
         let committed = holding(self.lock.clone(), async move { commit(&store, &edit).await });
         match committed.await??.changed {
@@ -239,9 +239,9 @@ fn meanwhile(what: &str) -> Error {
     Error::new(ErrorKind::Conflict, format!("{what} while the table was migrated; migrate again"))
 }
 
-fn check_unchanged(base: &Snapshot, now: &Snapshot, folded: &RewriteOutput) -> Result<()> {
+fn check_unchanged(base: &Snapshot, now: &Snapshot, rewritten: &RewriteOutput) -> Result<()> {
     let have: HashSet<FileVersion> = now.files().iter().map(DataFile::version).collect();
-    for file in folded.replaced.iter().filter_map(|file| base.files().get(*file)) {
+    for file in rewritten.replaced.iter().filter_map(|file| base.files().get(*file)) {
         if !have.contains(&file.version()) {
             let text = format!("the data file {} was changed by somebody else meanwhile; migrate again", file.path);
             return Err(Error::new(ErrorKind::Conflict, text));
@@ -251,8 +251,8 @@ fn check_unchanged(base: &Snapshot, now: &Snapshot, folded: &RewriteOutput) -> R
 }
 
 /// A process that was stopped for hours finds that a vacuum took files that no manifest named.
-async fn check_written(store: &Store, folded: &RewriteOutput) -> Result<()> {
-    for file in &folded.files {
+async fn check_written(store: &Store, rewritten: &RewriteOutput) -> Result<()> {
+    for file in &rewritten.files {
         // Names of partitions may have characters that paths of the store escape.
         let place = store.data_path(&file.path);
         if !store.object_store().head(&place).await.is_ok_and(|meta| meta.size == file.size) {

@@ -27,7 +27,7 @@ const HELD_BYTES: u64 = 64 << 20;
 /// The rows that are compacted, and those that they delete or replace.
 pub(super) struct MigrationInput {
     /// Rows of data files that are replaced or deleted.
-    pub shadow: Vec<Option<Arc<RowSet>>>,
+    pub deleted: Vec<Option<Arc<RowSet>>>,
     /// Rows that get into data files.
     pub rows: Vec<Arc<dyn RowBlock>>,
     /// Rows of runs whose keys are compacted.
@@ -38,64 +38,62 @@ impl MigrationInput {
     pub(super) async fn of(
         updated: &UpdateContext<'_>,
         ground: &KeyResolver<'_>,
-        levels: &[ActiveRun],
-        overlay: &MergedView,
+        runs: &[ActiveRun],
+        view: &MergedView,
         updates: &ManifestUpdates,
     ) -> Result<Self> {
         let table = ground.base.schema();
-        let mut shadow: Vec<Option<RowSet>> = vec![None; ground.base.files().len()];
+        let mut deleted: Vec<Option<RowSet>> = vec![None; ground.base.files().len()];
         let mut rows = Vec::new();
         let files: Vec<usize> = (0..ground.base.files().len()).collect();
         let slices = updates.migration.iter().flat_map(|migration| &migration.ranges);
         let slices: Vec<_> = slices.collect();
-        let (mut is_whole, mut folded_keys) = (true, Vec::new());
+        let (mut is_whole, mut migrated_keys) = (true, Vec::new());
         let mut held = 0;
-        for (number, (stacked, live)) in levels.iter().zip(&overlay.live_rows).enumerate() {
-            let mut slice = RowSet::empty(stacked.level.row_count());
+        for (number, (stacked, live)) in runs.iter().zip(&view.live_rows).enumerate() {
+            let mut slice = RowSet::empty(stacked.run.row_count());
             for range in slices.iter().filter(|range| range.run as usize == number) {
-                slice = slice.or(&RowSet::from_range(range.rows.clone(), stacked.level.row_count()));
+                slice = slice.or(&RowSet::from_range(range.rows.clone(), stacked.run.row_count()));
             }
             is_whole &= stacked.active().is_subset(&slice);
             let wanted = live.rows.and(&slice);
             if !wanted.is_empty()
-                && let SortedRunRows::File(file) = &stacked.level.rows
+                && let SortedRunRows::File(file) = &stacked.run.rows
             {
                 held += file.meta().size;
                 rows.push(match held <= HELD_BYTES {
                     true => {
                         let part: Arc<dyn RowBlock> =
-                            Arc::new(as_table(&stacked.level.read(&updated.schema, &wanted).await?, &table)?);
+                            Arc::new(as_table(&stacked.run.read(&updated.schema, &wanted).await?, &table)?);
                         part
                     }
-                    false => {
-                        Arc::new(RunRemainder { level: Arc::clone(&stacked.level), rows: wanted.iter().collect() })
-                    }
+                    false => Arc::new(RunRemainder { run: Arc::clone(&stacked.run), rows: wanted.iter().collect() }),
                 });
             }
             if !slice.is_empty() {
-                folded_keys.push(LiveRows { run: Arc::clone(&stacked.level), rows: slice });
+                migrated_keys.push(LiveRows { run: Arc::clone(&stacked.run), rows: slice });
             }
         }
         if is_whole {
-            for (slot, hidden) in shadow.iter_mut().zip(&overlay.deleted) {
+            for (slot, hidden) in deleted.iter_mut().zip(&view.deleted) {
                 *slot = hidden.as_ref().map(|hidden| hidden.rows.as_ref().clone());
             }
             // Rows of updates that were completed again are in memory only.
-            rows.extend(overlay.buffered.batches.iter().cloned().map(in_memory));
+            rows.extend(view.buffered.batches.iter().cloned().map(in_memory));
         } else {
-            let mut all_keys = Vec::with_capacity(folded_keys.len());
-            for folded in &folded_keys {
-                let keys = folded.run.keys(&updated.key, &folded.rows).await?;
+            let mut all_keys = Vec::with_capacity(migrated_keys.len());
+            for migrated in &migrated_keys {
+                let keys = migrated.run.keys(&updated.key, &migrated.rows).await?;
                 for KeyPositions { file, rows, .. } in
                     positions_of_keys(ground.base, &updated.key, &keys, &files).await?
                 {
-                    if let Some(slot) = shadow.get_mut(file).filter(|_| !rows.is_empty()) {
+                    if let Some(slot) = deleted.get_mut(file).filter(|_| !rows.is_empty()) {
                         *slot = Some(slot.take().map_or_else(|| rows.clone(), |have| have.or(&rows)));
                     }
                 }
                 all_keys.push(keys);
             }
-            rows.extend(completed_again(updated, &overlay.buffered.batches, &all_keys)?.into_iter().map(in_memory));
+            rows.extend(completed_again(updated, &view.buffered.batches, &all_keys)?.into_iter().map(in_memory));
         }
         let left = |(rows, file): (Option<RowSet>, &DataFile)| {
             // A new file leaves out in any case what is deleted already, which is no reason to make one.
@@ -103,8 +101,8 @@ impl MigrationInput {
                 rows.map(|rows| file.deleted.as_ref().map_or_else(|| rows.clone(), |deleted| rows.minus(deleted)));
             rows.filter(|rows| !rows.is_empty()).map(Arc::new)
         };
-        let shadow = shadow.into_iter().zip(ground.base.files()).map(left).collect();
-        Ok(Self { shadow, rows, keys: folded_keys })
+        let deleted = deleted.into_iter().zip(ground.base.files()).map(left).collect();
+        Ok(Self { deleted, rows, keys: migrated_keys })
     }
 }
 
@@ -113,8 +111,8 @@ fn completed_again(updated: &UpdateContext<'_>, batches: &[RecordBatch], keys: &
     let mut rows = Vec::new();
     for batch in batches {
         let encoded = updated.key.encode(batch)?;
-        let is_folded = |row: &[u8]| keys.iter().any(|keys| keys.contains(row));
-        let found = encoded.iter().zip(0u32..).filter(|(row, _)| is_folded(row.as_ref())).map(|(_, row)| row);
+        let is_migrated = |row: &[u8]| keys.iter().any(|keys| keys.contains(row));
+        let found = encoded.iter().zip(0u32..).filter(|(row, _)| is_migrated(row.as_ref())).map(|(_, row)| row);
         let found = RowSet::from_rows(found.collect(), u32::try_from(batch.num_rows()).unwrap_or(u32::MAX));
         if !found.is_empty() {
             rows.push(select_rows(batch, &found)?);
@@ -129,7 +127,7 @@ fn in_memory(rows: RecordBatch) -> Arc<dyn RowBlock> {
 
 /// Rows of a run that stay there until a file needs them.
 struct RunRemainder {
-    level: Arc<SortedRun>,
+    run: Arc<SortedRun>,
     /// Their places in the run.
     rows: Vec<u32>,
 }
@@ -146,7 +144,7 @@ impl RowBlock for RunRemainder {
                 Some(rows) => rows.iter().map(|row| self.rows.get(*row as usize).copied()).collect(),
             };
             let places = places.ok_or_else(|| Error::internal("a row of a run out of range"))?;
-            self.level.read(columns, &RowSet::from_rows(places, self.level.row_count())).await
+            self.run.read(columns, &RowSet::from_rows(places, self.run.row_count())).await
         }
         .boxed()
     }

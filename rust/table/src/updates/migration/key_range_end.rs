@@ -45,9 +45,9 @@ impl Page<'_> {
 }
 
 /// The key up to which `wanted` rows of the runs that count reach. All rows reach up to the key of the last row.
-pub(super) async fn range_end_of(levels: &[ActiveRun], key: &KeyColumns, wanted: u64) -> Result<Option<RangeEnd>> {
+pub(super) async fn range_end_of(runs: &[ActiveRun], key: &KeyColumns, wanted: u64) -> Result<Option<RangeEnd>> {
     let mut pages = Vec::new();
-    for of in levels {
+    for of in runs {
         pages.extend(pages_of(of, key)?);
     }
     let band = band_of(&pages, wanted);
@@ -56,7 +56,7 @@ pub(super) async fn range_end_of(levels: &[ActiveRun], key: &KeyColumns, wanted:
         match &band {
             Some(band) if page.is_below(&band.low) => left = left.saturating_sub(page.count()),
             Some(band) if page.is_above(&band.high) => {}
-            _ => keys.extend(page.of.level.keys(key, &page.rows).await?.sorted()),
+            _ => keys.extend(page.of.run.keys(key, &page.rows).await?.sorted()),
         }
     }
     keys.sort_unstable();
@@ -94,7 +94,7 @@ fn band_of(pages: &[Page<'_>], wanted: u64) -> Option<KeyBand> {
 fn pages_of<'a>(of: &'a ActiveRun, key: &KeyColumns) -> Result<Vec<Page<'a>>> {
     let active = of.active();
     let whole = || vec![Page { of, rows: active.clone(), low: None, high: None }];
-    let bounds = match (&of.level.rows, key.names.first(), key.types.first()) {
+    let bounds = match (&of.run.rows, key.names.first(), key.types.first()) {
         (SortedRunRows::File(file), Some(name), Some(first)) => file.bounds(name, first),
         _ => None,
     };
@@ -124,26 +124,26 @@ fn encoded(key: &KeyColumns, bounds: &ArrayRef) -> Result<Vec<Option<Box<[u8]>>>
 /// The rows of a run that count and whose keys are at or below the border.
 pub(super) async fn rows_in_range(of: &ActiveRun, key: &KeyColumns, border: &[u8]) -> Result<RowSet> {
     let active = of.active();
-    if !of.level.is_in_order(key) {
+    if !of.run.is_in_order(key) {
         return rows_by_key(of, key, border).await;
     }
     let universe = active.universe();
     let (mut low, mut high) = (0, universe);
     while low < high {
         let middle = low.midpoint(high);
-        if is_at_most(&of.level, key, middle, border).await? { low = middle + 1 } else { high = middle }
+        if is_at_most(&of.run, key, middle, border).await? { low = middle + 1 } else { high = middle }
     }
     Ok(active.and(&RowSet::from_range(0..low, universe)))
 }
 
-async fn is_at_most(level: &SortedRun, key: &KeyColumns, row: u32, border: &[u8]) -> Result<bool> {
-    let rows = level.read(&key.schema(), &RowSet::from_rows(vec![row], level.row_count())).await?;
+async fn is_at_most(run: &SortedRun, key: &KeyColumns, row: u32, border: &[u8]) -> Result<bool> {
+    let rows = run.read(&key.schema(), &RowSet::from_rows(vec![row], run.row_count())).await?;
     Ok(key.encode(&rows)?.iter().next().is_some_and(|bytes| bytes.as_ref() <= border))
 }
 
 async fn rows_by_key(of: &ActiveRun, key: &KeyColumns, border: &[u8]) -> Result<RowSet> {
     let active = of.active();
-    let rows = of.level.read(&key.schema(), &active).await?;
+    let rows = of.run.read(&key.schema(), &active).await?;
     let keys = key.encode(&rows)?;
     let taken = keys.iter().zip(active.iter()).filter(|(bytes, _)| bytes.as_ref() <= border).map(|(_, row)| row);
     Ok(RowSet::from_rows(taken.collect(), active.universe()))

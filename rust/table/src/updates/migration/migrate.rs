@@ -42,24 +42,24 @@ pub(crate) async fn migrate(table: &Arc<UpdatableTable>, options: &MigrateOption
     let lock = MigrationLock::take(store).await?;
     let mut report = MigrateReport::default();
     tidy_up(&table.base, store).await?;
-    let mut asked = options.clone();
+    let mut requested = options.clone();
     let mut is_changed = false;
     // A full cache may take no run of the buffer. Such a buffer is compacted once the runs are gone, if the fraction is 1.
     for _ in 0..2 {
-        let Some(begun) = begin_apart(table, &asked, &lock).await? else { break };
+        let Some(begun) = begin_apart(table, &requested, &lock).await? else { break };
         is_changed = true;
         reach("migration-begun");
-        let mut folded = MigrateReport::default();
+        let mut migrated = MigrateReport::default();
         let migration = Migration { table, store, started: &begun, lock: &lock };
-        let version = migration.write_files(options, &mut folded).await?;
+        let version = migration.write_files(options, &mut migrated).await?;
         reach("migration-folded");
         end_migration(store, begun.number, version).await?;
         reach("migration-ended");
-        report.add(&folded);
+        report.add(&migrated);
         if !begun.buffer_stays || options.fraction < 1.0 {
             break;
         }
-        asked.threshold = None;
+        requested.threshold = None;
     }
     if is_changed && !Snapshot::pin_base(&table.base).await?.indexes().is_empty() {
         build_newest(table, BuildOptions { progress: options.progress.clone(), ..BuildOptions::default() }).await?;

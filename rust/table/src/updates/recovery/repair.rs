@@ -57,7 +57,7 @@ pub(crate) async fn next_of_none(
         return Ok(None);
     }
     let next = next_sequence(store, updates).await?;
-    let is_empty = is_nothing_pending(updates, next);
+    let is_empty = is_nothing_buffered(updates, next);
     match lineage {
         Lineage::Behind { through, .. } if is_empty || next <= through + 1 => Ok(Some(next.max(through + 1))),
         Lineage::Behind { migrations, .. } => Err(parted(
@@ -76,11 +76,11 @@ pub(crate) async fn next_of_none(
 /// The number of the last change, if no change is buffered.
 pub(crate) async fn last_of_none(store: &Store, updates: &ManifestUpdates) -> Result<Option<u64>> {
     let next = next_sequence(store, updates).await?;
-    Ok(is_nothing_pending(updates, next).then(|| next.saturating_sub(1)))
+    Ok(is_nothing_buffered(updates, next).then(|| next.saturating_sub(1)))
 }
 
 /// Whether neither runs nor the log, whose next change has this number, have changes.
-fn is_nothing_pending(updates: &ManifestUpdates, next: u64) -> bool {
+fn is_nothing_buffered(updates: &ManifestUpdates, next: u64) -> bool {
     updates.runs.is_empty() && next == updates.log.first_sequence
 }
 

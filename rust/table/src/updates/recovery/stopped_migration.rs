@@ -15,7 +15,7 @@ pub(crate) async fn tidy_up(table: &BaseTable, store: &Store) -> Result<()> {
     let pending = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref()?.migration.clone());
     match pending {
         Some(migration) if base.migration_done() => end_migration(store, migration.number, base.delta_version()).await,
-        Some(migration) if base.lineage == (Lineage::Same { folded: false }) => {
+        Some(migration) if base.lineage == (Lineage::Same { migrated: false }) => {
             let number = migration.number;
             match is_ruled_out(table, &base, number).await? {
                 true => commit(store, &Edit::AbandonMigration { number }).await.map(|_| ()),

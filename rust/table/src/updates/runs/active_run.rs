@@ -11,7 +11,7 @@ use crate::updates::key::KeyColumns;
 /// A run and those of its rows that are in data files already.
 #[derive(Clone)]
 pub(crate) struct ActiveRun {
-    pub level: Arc<SortedRun>,
+    pub run: Arc<SortedRun>,
     pub migrated: RowSet,
 }
 
@@ -23,12 +23,12 @@ impl ActiveRun {
 
     /// Rows of an older run that this one replaces.
     pub(crate) async fn replaced_in(&self, older: &SortedRun, key: &KeyColumns) -> Result<Arc<RowSet>> {
-        if let Some(known) = self.level.replaced(&older.id) {
+        if let Some(known) = self.run.replaced(&older.id) {
             return Ok(known);
         }
         // All keys of the newer run, those of migrated rows, too: what is remembered must hold for every manifest.
-        let all = RowSet::full(self.level.row_count());
-        let keys = self.level.keys(key, &all).await?;
-        Ok(self.level.set_replaced(older.id, older.rows_with(key, &keys).await?))
+        let all = RowSet::full(self.run.row_count());
+        let keys = self.run.keys(key, &all).await?;
+        Ok(self.run.set_replaced(older.id, older.rows_with(key, &keys).await?))
     }
 }

@@ -33,26 +33,26 @@ type MigratedByFile = HashMap<usize, Arc<RowSet>>;
 
 /// What the rows of a run that count hit in each data file; none of a run of which no row counts.
 pub(crate) async fn hits_of(ground: &KeyResolver<'_>, stacked: &ActiveRun) -> Result<Vec<Option<Arc<FilePositions>>>> {
-    let ActiveRun { level, migrated } = stacked;
+    let ActiveRun { run, migrated } = stacked;
     let files: Vec<FileVersion> = ground.base.files().iter().map(DataFile::version).collect();
     let active = stacked.active();
     if active.is_empty() {
         return Ok(vec![None; files.len()]);
     }
-    let is_unknown = |file: &usize| files.get(*file).is_some_and(|file| level.hits(file).is_none());
+    let is_unknown = |file: &usize| files.get(*file).is_some_and(|file| run.hits(file).is_none());
     let unknown: Vec<usize> = (0..files.len()).filter(is_unknown).collect();
     let mut found = positions_of_rows(ground, stacked, &active, &unknown).await?;
     let mut of_migrated = MigratedByFile::new();
     for (hidden, hits) in positions_of_rows(ground, stacked, migrated, &unknown).await?.into_iter().zip(&mut found) {
         if let Some(file) = files.get(hidden.file) {
             hits.rows = hits.rows.or(&hidden.rows);
-            of_migrated.insert(hidden.file, level.set_hits_of_migrated(file.clone(), migrated, hidden.rows));
+            of_migrated.insert(hidden.file, run.set_hits_of_migrated(file.clone(), migrated, hidden.rows));
         }
     }
     for hits in found {
-        ground.record(level, hits, RowSet::empty(level.row_count()));
+        ground.record(run, hits, RowSet::empty(run.row_count()));
     }
-    let hits: Vec<Option<Arc<FilePositions>>> = files.iter().map(|file| level.hits(file)).collect();
+    let hits: Vec<Option<Arc<FilePositions>>> = files.iter().map(|file| run.hits(file)).collect();
     let known = KnownPositions { files: &files, hits: &hits };
     find_migrated(ground, stacked, &known, &mut of_migrated).await?;
     let counting = |(place, hits): (usize, Option<Arc<FilePositions>>)| Some(counting(hits?, of_migrated.get(&place)));
@@ -67,7 +67,7 @@ async fn find_migrated(
     known: &KnownPositions<'_>,
     of_migrated: &mut MigratedByFile,
 ) -> Result<()> {
-    let ActiveRun { level, migrated } = stacked;
+    let ActiveRun { run, migrated } = stacked;
     if migrated.is_empty() {
         return Ok(());
     }
@@ -76,14 +76,14 @@ async fn find_migrated(
         if of_migrated.contains_key(&place) || hits.as_ref().is_none_or(|hits| hits.deleted.is_empty()) {
             continue;
         }
-        match level.hits_of_migrated(file, migrated) {
+        match run.hits_of_migrated(file, migrated) {
             Some(hit) => drop(of_migrated.insert(place, hit)),
             None => open.push(place),
         }
     }
     for hits in positions_of_rows(ground, stacked, migrated, &open).await? {
         if let Some(file) = known.files.get(hits.file) {
-            of_migrated.insert(hits.file, level.set_hits_of_migrated(file.clone(), migrated, hits.rows));
+            of_migrated.insert(hits.file, run.set_hits_of_migrated(file.clone(), migrated, hits.rows));
         }
     }
     Ok(())
@@ -99,7 +99,7 @@ async fn positions_of_rows(
     if rows.is_empty() || files.is_empty() {
         return Ok(Vec::new());
     }
-    let keys = stacked.level.keys(ground.key, rows).await?;
+    let keys = stacked.run.keys(ground.key, rows).await?;
     positions_of_keys(ground.base, ground.key, &keys, files).await
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct PositionMapBuilder {
 
 struct FilePart {
     row_groups: Vec<u32>,
-    shadowed: RowSet,
+    deleted: RowSet,
     /// Rows of the run.
     completed: Vec<u32>,
     parts: usize,
@@ -41,11 +41,11 @@ impl PositionMapBuilder {
         for HitsOfFile { file, hits } in hits {
             let of = self.files.entry(file).or_insert_with(|| FilePart {
                 row_groups: hits.row_groups.clone(),
-                shadowed: RowSet::empty(hits.deleted.universe()),
+                deleted: RowSet::empty(hits.deleted.universe()),
                 completed: Vec::new(),
                 parts: 0,
             });
-            of.shadowed = of.shadowed.or(&hits.deleted);
+            of.deleted = of.deleted.or(&hits.deleted);
             of.completed.extend(hits.completed.iter().filter_map(&place));
             of.parts += 1;
         }
@@ -59,15 +59,15 @@ impl PositionMapBuilder {
 
     /// A run with so many rows, resolved to what all of its parts were resolved to.
     pub(crate) fn into_run(self, rows: u32) -> SortedRun {
-        let level = SortedRun::new([0; 16], SortedRunRows::None, RowSet::empty(rows), RowSet::empty(rows));
+        let run = SortedRun::new([0; 16], SortedRunRows::None, RowSet::empty(rows), RowSet::empty(rows));
         for (file, of) in self.files.into_iter().filter(|(_, of)| of.parts == self.parts) {
-            let FilePart { row_groups, shadowed, completed, .. } = of;
+            let FilePart { row_groups, deleted, completed, .. } = of;
             let completed = RowSet::from_rows(completed, rows);
-            level.set_hits(file, FilePositions { row_groups, deleted: Arc::new(shadowed), completed });
+            run.set_hits(file, FilePositions { row_groups, deleted: Arc::new(deleted), completed });
         }
         for (older, of) in self.runs.into_iter().filter(|(_, of)| of.parts == self.parts) {
-            level.set_replaced(older, of.replaced);
+            run.set_replaced(older, of.replaced);
         }
-        level
+        run
     }
 }

@@ -13,45 +13,49 @@ use crate::storage::ids::new_id;
 use crate::store::Store;
 
 /// Reads the position map of a run.
-pub(crate) async fn read_resolution(store: &Store, of: &ManifestPositionMap, run: &ManifestRun) -> Result<PositionMap> {
+pub(crate) async fn read_position_map(
+    store: &Store,
+    of: &ManifestPositionMap,
+    run: &ManifestRun,
+) -> Result<PositionMap> {
     let bytes = store.object_store().get(&store.object_path(&of.path)).await?.bytes().await?;
-    let resolution = PositionMap::decode(&bytes)?;
-    if resolution.id != of.id || resolution.run != run.id || resolution.rows != run.rows {
+    let position_map = PositionMap::decode(&bytes)?;
+    if position_map.id != of.id || position_map.run != run.id || position_map.rows != run.rows {
         return Err(Error::corrupt("the file belongs to another run"));
     }
-    Ok(resolution)
+    Ok(position_map)
 }
 
 /// Takes a run's position map. Rows that are `changed` since have other columns to be completed.
-pub(crate) fn take_resolution(level: &SortedRun, resolution: PositionMap, changed: &RowSet) {
-    for file in resolution.files {
+pub(crate) fn take_position_map(sorted: &SortedRun, position_map: PositionMap, changed: &RowSet) {
+    for file in position_map.files {
         let rows = file.row_groups.iter().copied().fold(0, u32::saturating_add);
         let hits = FilePositions {
             row_groups: file.row_groups,
             deleted: Arc::new(RowSet::from_rows(file.deleted, rows)),
-            completed: RowSet::from_rows(file.completed, level.row_count()).minus(changed),
+            completed: RowSet::from_rows(file.completed, sorted.row_count()).minus(changed),
         };
         let version = FileVersion { path: file.path, size: file.size, modified_ns: file.modified_ns, tag: file.etag };
-        level.set_hits(version, hits);
+        sorted.set_hits(version, hits);
     }
-    for run in resolution.runs {
-        level.set_replaced(run.id, RowSet::from_rows(run.replaced, run.rows));
+    for run in position_map.runs {
+        sorted.set_replaced(run.id, RowSet::from_rows(run.replaced, run.rows));
     }
-    if let Some(keys) = resolution.keys {
+    if let Some(keys) = position_map.keys {
         // The filter is set once, as the run is opened.
-        drop(level.filter.set(keys));
+        drop(sorted.filter.set(keys));
     }
 }
 
 /// Writes the position map of a run. It is an index: without it, the positions are found again.
 pub(crate) async fn position_map_of(
     store: &Store,
-    level: &SortedRun,
+    sorted: &SortedRun,
     run: &ManifestRun,
     keys: Option<KeyFilter>,
 ) -> Option<ManifestPositionMap> {
-    match write_position_map(store, level, run, keys).await {
-        Ok(resolution) => Some(resolution),
+    match write_position_map(store, sorted, run, keys).await {
+        Ok(position_map) => Some(position_map),
         Err(error) => {
             tracing::warn!(run = run.path, %error, "the position map of a run could not be written");
             None
@@ -62,12 +66,12 @@ pub(crate) async fn position_map_of(
 /// Writes the position map of a run, with a filter of its keys.
 async fn write_position_map(
     store: &Store,
-    level: &SortedRun,
+    sorted: &SortedRun,
     run: &ManifestRun,
     keys: Option<KeyFilter>,
 ) -> Result<ManifestPositionMap> {
     let id = new_id().into_bytes();
-    let mut files: Vec<PositionsInFile> = level
+    let mut files: Vec<PositionsInFile> = sorted
         .all_hits()
         .into_iter()
         .map(|HitsOfFile { file, hits }| PositionsInFile {
@@ -81,13 +85,13 @@ async fn write_position_map(
         })
         .collect();
     files.sort_by(|a, b| a.path.cmp(&b.path));
-    let runs = level.all_replaced().into_iter().map(|ReplacedInRun { run, rows }| PositionsInRun {
+    let runs = sorted.all_replaced().into_iter().map(|ReplacedInRun { run, rows }| PositionsInRun {
         id: run,
         rows: rows.universe(),
         replaced: rows.iter().collect(),
     });
-    let resolution = PositionMap { id, run: run.id, rows: run.rows, files, runs: runs.collect(), keys };
-    let bytes = resolution.encode().map_err(|error| {
+    let position_map = PositionMap { id, run: run.id, rows: run.rows, files, runs: runs.collect(), keys };
+    let bytes = position_map.encode().map_err(|error| {
         Error::unsupported("the table is beyond the limits of a position map's format").with_source(error)
     })?;
     let path = Store::segment_path(id);

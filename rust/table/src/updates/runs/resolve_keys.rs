@@ -54,18 +54,18 @@ struct RowsOfFile {
 /// A buffer that was resolved against the same data files and runs before more changes came.
 #[derive(Clone)]
 pub(crate) struct ResolvedBuffer {
-    pub level: Arc<SortedRun>,
+    pub run: Arc<SortedRun>,
     /// The keys of its changes, as bytes.
     pub keys: Arc<HashSet<Box<[u8]>>>,
 }
 
 impl ResolvedBuffer {
-    pub(crate) fn new(level: Arc<SortedRun>, key: &KeyColumns) -> Result<Self> {
+    pub(crate) fn new(run: Arc<SortedRun>, key: &KeyColumns) -> Result<Self> {
         let mut keys = HashSet::new();
-        if let Some(rows) = memory_rows(&level) {
+        if let Some(rows) = memory_rows(&run) {
             keys.extend(key.encode(rows)?.iter().map(|row| Box::from(row.as_ref())));
         }
-        Ok(Self { level, keys: Arc::new(keys) })
+        Ok(Self { run, keys: Arc::new(keys) })
     }
 }
 
@@ -87,23 +87,23 @@ impl KeyResolver<'_> {
         let universe = u32::try_from(changes.num_rows()).unwrap_or(u32::MAX);
         let fresh = select_rows(&changes, &RowSet::from_rows(fresh.collect(), universe))?;
         let keys = KeySet::of(self.key, self.key.columns(&fresh)?)?;
-        let level = SortedRun::in_memory(id, changes)?;
+        let run = SortedRun::in_memory(id, changes)?;
         for below in older {
-            let mut rows = below.level.rows_with(self.key, &keys).await?;
-            if let Some(known) = before.level.replaced(&below.level.id) {
+            let mut rows = below.run.rows_with(self.key, &keys).await?;
+            if let Some(known) = before.run.replaced(&below.run.id) {
                 rows = rows.or(&known);
             }
-            level.set_replaced(below.level.id, rows);
+            run.set_replaced(below.run.id, rows);
         }
         let files: Vec<usize> = (0..self.base.files().len()).collect();
         for mut found in positions_of_keys(self.base, self.key, &keys, &files).await? {
-            let known = self.base.files().get(found.file).and_then(|file| before.level.hits(&file.version()));
+            let known = self.base.files().get(found.file).and_then(|file| before.run.hits(&file.version()));
             if let Some(known) = known {
                 found.rows = found.rows.or(&known.deleted);
             }
-            self.record(&level, found, RowSet::empty(level.row_count()));
+            self.record(&run, found, RowSet::empty(run.row_count()));
         }
-        Ok(level)
+        Ok(run)
     }
 
     /// The changes of a buffer as a run above `older` ones (oldest first).
@@ -116,29 +116,24 @@ impl KeyResolver<'_> {
         let changes = self.merge_onto(changes, older).await?;
         let keys = KeySet::of(self.key, self.key.columns(&changes)?)?;
         let CompletedChanges { rows: completed, sources } = self.complete(&changes).await?;
-        let level = SortedRun::in_memory(id, completed)?;
+        let run = SortedRun::in_memory(id, completed)?;
         for below in older {
-            let rows = below.level.rows_with(self.key, &keys).await?;
-            level.set_replaced(below.level.id, rows);
+            let rows = below.run.rows_with(self.key, &keys).await?;
+            run.set_replaced(below.run.id, rows);
         }
         let files: Vec<usize> = (0..self.base.files().len()).collect();
         for found in positions_of_keys(self.base, self.key, &keys, &files).await? {
             let rows = sources.get(&found.file).cloned().unwrap_or_default();
-            self.record(&level, found, RowSet::from_rows(rows, level.row_count()));
+            self.record(&run, found, RowSet::from_rows(rows, run.row_count()));
         }
-        Ok(level)
+        Ok(run)
     }
 
     /// Remembers where the keys of a run are in a file.
-    pub(crate) fn record(
-        &self,
-        level: &SortedRun,
-        found: KeyPositions,
-        completed: RowSet,
-    ) -> Option<Arc<FilePositions>> {
+    pub(crate) fn record(&self, run: &SortedRun, found: KeyPositions, completed: RowSet) -> Option<Arc<FilePositions>> {
         let file = self.base.files().get(found.file)?;
         let hits = FilePositions { row_groups: found.row_groups, deleted: Arc::new(found.rows), completed };
-        Some(level.set_hits(file.version(), hits))
+        Some(run.set_hits(file.version(), hits))
     }
 
     /// Merges updates of some columns with the newest that older runs say of their keys.
@@ -148,29 +143,29 @@ impl KeyResolver<'_> {
             return Ok(changes);
         }
         let mut wanted = select_rows(&changes, &partial)?;
-        let mut fold = ChangeMerger::new(Arc::clone(self.schema), Arc::clone(self.key));
+        let mut merger = ChangeMerger::new(Arc::clone(self.schema), Arc::clone(self.key));
         for below in older.iter().rev() {
             if wanted.num_rows() == 0 {
                 break;
             }
             let keys = KeySet::of(self.key, self.key.columns(&wanted)?)?;
-            let found = below.level.rows_with(self.key, &keys).await?.and(&below.active());
+            let found = below.run.rows_with(self.key, &keys).await?.and(&below.active());
             if found.is_empty() {
                 continue;
             }
-            let rows = below.level.read(self.schema, &found).await?;
+            let rows = below.run.read(self.schema, &found).await?;
             let known = KeySet::of(self.key, self.key.columns(&rows)?)?;
             let left = self.key.encode(&wanted)?;
             let left = left.iter().zip(0u32..).filter(|(row, _)| !known.contains(row.as_ref())).map(|(_, row)| row);
             let universe = u32::try_from(wanted.num_rows()).unwrap_or(u32::MAX);
             wanted = select_rows(&wanted, &RowSet::from_rows(left.collect(), universe))?;
-            fold.add(rows)?;
+            merger.add(rows)?;
         }
-        if fold.len() == 0 {
+        if merger.len() == 0 {
             return Ok(changes);
         }
-        fold.add(changes)?;
-        fold.finish()
+        merger.add(changes)?;
+        merger.finish()
     }
 
     /// Takes the columns that updates do not name from the data files.
@@ -246,8 +241,8 @@ impl KeyResolver<'_> {
 }
 
 /// The rows of a run in memory.
-pub(crate) fn memory_rows(level: &SortedRun) -> Option<&RecordBatch> {
-    match &level.rows {
+pub(crate) fn memory_rows(run: &SortedRun) -> Option<&RecordBatch> {
+    match &run.rows {
         SortedRunRows::Memory(rows) => Some(rows),
         SortedRunRows::File(_) | SortedRunRows::None => None,
     }

@@ -10,7 +10,7 @@ use lakemark_format::{ManifestRun, Operation};
 use lakemark_index::RowSet;
 use object_store::ObjectMeta;
 
-use super::position_map_file::{read_resolution, take_resolution};
+use super::position_map_file::{read_position_map, take_position_map};
 use super::sorted_run::{SortedRun, SortedRunRows};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::column_mapping::ColumnMapping;
@@ -48,7 +48,7 @@ impl RunCache {
         if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Ok(Arc::clone(known));
         }
-        let level = Arc::new(open(store, run, names, phase).await.map_err(|error| {
+        let sorted = Arc::new(open(store, run, names, phase).await.map_err(|error| {
             let text = format!(
                 "the run {} of buffered changes cannot be read; it holds changes that are nowhere else: restore it",
                 run.path
@@ -57,8 +57,8 @@ impl RunCache {
             let kind = if error.kind() == ErrorKind::NotFound { ErrorKind::Corrupt } else { error.kind() };
             Error::new(kind, text).with_source(error)
         })?);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&level));
-        Ok(level)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&sorted));
+        Ok(sorted)
     }
 
     /// Forgets runs that are no more.
@@ -95,15 +95,15 @@ async fn open(
         return Err(Error::corrupt(format!("it has {} rows instead of {}", opened.rows(), run.rows)));
     }
     let RowsInPhase { whole, partial, changed } = rows_in_phase(&opened, phase).await?;
-    let level = SortedRun::new(run.id, SortedRunRows::File(Box::new(opened.in_phase(phase))), whole, partial);
+    let sorted = SortedRun::new(run.id, SortedRunRows::File(Box::new(opened.in_phase(phase))), whole, partial);
     if let Some(of) = &run.position_map {
-        match read_resolution(store, of, run).await {
-            Ok(resolution) => take_resolution(&level, resolution, &changed),
+        match read_position_map(store, of, run).await {
+            Ok(position_map) => take_position_map(&sorted, position_map, &changed),
             // The position map is an index: without it, the positions are found again.
             Err(error) => tracing::warn!(run = run.path, %error, "the position map of a run is derived again"),
         }
     }
-    Ok(level)
+    Ok(sorted)
 }
 
 /// The rows of a run in a phase, by what they are in it.
@@ -173,7 +173,7 @@ mod tests {
             }
             let snapshot = reads.snapshot().await.unwrap();
             let there = snapshot.manifest.as_ref().unwrap().updates.as_ref().unwrap().runs.len();
-            let known = reads.updates.overlays.files.runs.0.lock().unwrap().len();
+            let known = reads.updates.merged_views.files.runs.0.lock().unwrap().len();
             assert!(known <= there, "{known} of {there} runs in round {round}");
         }
     }

@@ -174,7 +174,7 @@ impl RunWriter {
         let (id, length) = (new_id().into_bytes(), file.length);
         let path = Store::run_path(id);
         store.publish(file, &path).await?;
-        let (migrated, resolution, during) = (Vec::new(), None, 0);
+        let (migrated, position_map, during) = (Vec::new(), None, 0);
         let run = ManifestRun {
             id,
             path,
@@ -184,7 +184,7 @@ impl RunWriter {
             first_sequence: sequences.first,
             last_sequence: sequences.last,
             migrated,
-            position_map: resolution,
+            position_map,
             during,
         };
         Ok(FinishedRun { run, filter })
@@ -209,8 +209,8 @@ fn unwritten(store: &Store, error: ParquetError) -> Error {
 }
 
 /// The bytes that the changes of a run had in a log, if it says so.
-pub(crate) fn buffered(level: &SortedRun) -> Option<u64> {
-    match &level.rows {
+pub(crate) fn buffered(run: &SortedRun) -> Option<u64> {
+    match &run.rows {
         SortedRunRows::File(file) => file.metadata_value(BUFFERED)?.parse().ok(),
         SortedRunRows::Memory(_) | SortedRunRows::None => None,
     }

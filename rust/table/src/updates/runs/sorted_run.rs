@@ -94,7 +94,7 @@ pub(crate) struct SortedRun {
 
 impl std::fmt::Debug for SortedRun {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Level").field("rows", &self.row_count()).finish_non_exhaustive()
+        f.debug_struct("SortedRun").field("rows", &self.row_count()).finish_non_exhaustive()
     }
 }
 

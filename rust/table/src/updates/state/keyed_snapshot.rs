@@ -23,7 +23,7 @@ impl KeyedSnapshot {
         let manifest = base.manifest.clone().ok_or_else(|| no_key(&table.base))?;
         let updates = manifest.updates.as_ref().ok_or_else(|| no_key(&table.base))?;
         let state = ManifestState { number: manifest.number, migration_done: base.migration_done() };
-        let files = &table.overlays.files;
+        let files = &table.merged_views.files;
         let key = UpdateContext::of(&mut base, store, files, updates, state, UpdateScope::Log).await?.key;
         Ok(Self { base, key })
     }

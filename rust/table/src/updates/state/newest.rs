@@ -30,9 +30,9 @@ async fn laid_over(table: &UpdatableTable) -> Result<Snapshot> {
         return Ok(snapshot);
     }
     let state = ManifestState { number: manifest.number, migration_done: snapshot.migration_done() };
-    let files = &table.overlays.files;
+    let files = &table.merged_views.files;
     let updated = UpdateContext::of(&mut snapshot, store, files, updates, state, UpdateScope::Log).await?;
-    let overlay = merged_view(&updated, &snapshot, &table.overlays).await?;
-    snapshot.apply_updates(&overlay.deleted, &overlay.buffered, overlay.next);
+    let view = merged_view(&updated, &snapshot, &table.merged_views).await?;
+    snapshot.apply_updates(&view.deleted, &view.buffered, view.next);
     Ok(snapshot)
 }

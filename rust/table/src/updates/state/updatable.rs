@@ -11,7 +11,7 @@ use crate::updates::view::view_cache::MergedViewCache;
 #[derive(Debug)]
 pub(crate) struct UpdatableTable {
     pub base: BaseTable,
-    pub overlays: MergedViewCache,
+    pub merged_views: MergedViewCache,
     pub queue: WriteQueue,
     pub automatic: BackgroundMigration,
 }
@@ -19,8 +19,8 @@ pub(crate) struct UpdatableTable {
 impl UpdatableTable {
     /// A table with nothing remembered of its changes yet.
     pub(crate) fn new(base: BaseTable) -> Arc<Self> {
-        let (overlays, queue, automatic) =
+        let (merged_views, queue, automatic) =
             (MergedViewCache::default(), WriteQueue::default(), BackgroundMigration::default());
-        Arc::new(Self { base, overlays, queue, automatic })
+        Arc::new(Self { base, merged_views, queue, automatic })
     }
 }

@@ -48,8 +48,8 @@ async fn check(writing: &mut WriteTurn<'_>, changes: &[CheckedChange], options: 
             check_since(writing, rows, &keys, read_at).await?;
         }
         if let Some(read) = &options.read {
-            let overlay = writing.before().await?;
-            let now = SeenState { base: &writing.base, overlay: &overlay };
+            let view = writing.before().await?;
+            let now = SeenState { base: &writing.base, view: &view };
             if let Some(key) = changed_since(read, &now, &key, &keys).await? {
                 return Err(conflict(&key));
             }
@@ -116,13 +116,13 @@ async fn check_since(writing: &WriteTurn<'_>, rows: &RecordBatch, keys: &KeySet,
             return Err(conflict(&updated.key.display(rows, row)));
         }
     }
-    let levels = updated.active_runs(&writing.base, &writing.table.overlays.files).await?;
-    for (run, stacked) in writing.updates.runs.iter().zip(levels) {
+    let runs = updated.active_runs(&writing.base, &writing.table.merged_views.files).await?;
+    for (run, stacked) in writing.updates.runs.iter().zip(runs) {
         if run.last_sequence <= read_at {
             continue;
         }
-        let found = stacked.level.rows_with(&updated.key, keys).await?;
-        let changed = stacked.level.read(&updated.schema, &found).await?;
+        let found = stacked.run.rows_with(&updated.key, keys).await?;
+        let changed = stacked.run.read(&updated.schema, &found).await?;
         let said = ChangeColumns::of(&changed)?;
         if let Some(row) = (0..changed.num_rows()).find(|row| said.sequence(*row) > read_at) {
             return Err(conflict(&updated.key.display(&changed, row)));

@@ -25,7 +25,7 @@ pub(super) struct SeenState<'a> {
     /// The data files, without any buffered change.
     pub base: &'a Snapshot,
     /// The data files merged with the buffered changes.
-    pub overlay: &'a MergedView,
+    pub view: &'a MergedView,
 }
 
 /// Rows of a data file that readers see.
@@ -56,7 +56,7 @@ pub(super) async fn changed_since(
     key: &Arc<KeyColumns>,
     keys: &KeySet,
 ) -> Result<Option<String>> {
-    let SeenState { base, overlay } = *seen;
+    let SeenState { base, view } = *seen;
     if is_same(read, base) {
         return Ok(None);
     }
@@ -69,8 +69,7 @@ pub(super) async fn changed_since(
         ));
     }
     let none = |_: usize| None;
-    let hidden =
-        |file: usize| overlay.deleted.get(file).and_then(Option::as_ref).map(|hidden| Arc::clone(&hidden.rows));
+    let hidden = |file: usize| view.deleted.get(file).and_then(Option::as_ref).map(|hidden| Arc::clone(&hidden.rows));
     let mut then = visible(read, key, keys, none).await.map_err(undecidable)?;
     let mut now = visible(base, key, keys, hidden).await?;
     // Equal positions of the same file are the same rows.
@@ -78,8 +77,8 @@ pub(super) async fn changed_since(
         true => now.remove(file).is_none(),
         false => true,
     });
-    let was = pending(read.buffered_rows().map(Arc::as_ref), read, key, keys).await.map_err(undecidable)?;
-    let is = pending(Some(&overlay.buffered), base, key, keys).await?;
+    let was = buffered_rows_of(read.buffered_rows().map(Arc::as_ref), read, key, keys).await.map_err(undecidable)?;
+    let is = buffered_rows_of(Some(&view.buffered), base, key, keys).await?;
     let then = values(read, key, &then, was).await.map_err(undecidable)?;
     let now = values(base, key, &now, is).await?;
     Ok(differing(&then, &now).or_else(|| differing(&now, &then)).cloned())
@@ -129,15 +128,15 @@ async fn visible(
 }
 
 /// The buffered rows with one of the keys.
-async fn pending(
-    pending: Option<&BufferedRows>,
+async fn buffered_rows_of(
+    buffered: Option<&BufferedRows>,
     snapshot: &Snapshot,
     key: &Arc<KeyColumns>,
     keys: &KeySet,
 ) -> Result<Vec<RecordBatch>> {
-    let (Some(pending), schema) = (pending, snapshot.schema()) else { return Ok(Vec::new()) };
+    let (Some(buffered), schema) = (buffered, snapshot.schema()) else { return Ok(Vec::new()) };
     let mut found = Vec::new();
-    for file in &pending.files {
+    for file in &buffered.files {
         let run: Arc<SortedRun> =
             file.run.get().ok_or_else(|| Error::internal("a run of buffered rows is of another kind"))?;
         let rows = run.rows_with(key, keys).await?.and(&file.rows);
@@ -145,7 +144,7 @@ async fn pending(
             found.push(run.read(&schema, &rows).await?);
         }
     }
-    for batch in &pending.batches {
+    for batch in &buffered.batches {
         // Rows of updates that were completed again are in the order of their run, and not of the key.
         let rows: Vec<u32> = (0..)
             .zip(key.encode(batch)?.iter())

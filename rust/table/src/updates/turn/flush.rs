@@ -44,7 +44,7 @@ pub(crate) struct NewRun {
 impl NewRun {
     pub(crate) async fn begin(writing: &WriteTurn<'_>) -> Result<Self> {
         let updated = writing.updated();
-        let files = &writing.table.overlays.files;
+        let files = &writing.table.merged_views.files;
         let older = updated.active_runs(&writing.base, files).await?;
         let afterwards = match &writing.updates.migration {
             Some(_) if !updated.migration_done => {
@@ -65,8 +65,8 @@ impl NewRun {
         }
         let updated = writing.updated();
         let ground = KeyResolver { base: &writing.base, key: &updated.key, schema: &updated.schema };
-        let level = ground.resolve_keys(writing.tail.log, changes.clone(), &self.older).await?;
-        let Some(rows) = memory_rows(&level) else { return Err(Error::internal("a buffer is not in memory")) };
+        let run = ground.resolve_keys(writing.tail.log, changes.clone(), &self.older).await?;
+        let Some(rows) = memory_rows(&run) else { return Err(Error::internal("a buffer is not in memory")) };
         let both = match &self.afterwards {
             Some(afterwards) => with_both(rows, &ground.merge_onto(changes, afterwards).await?)?,
             None => None,
@@ -76,7 +76,7 @@ impl NewRun {
         }
         let first = u32::try_from(self.out.rows()).unwrap_or(u32::MAX);
         self.out.write(both.as_ref().unwrap_or(rows))?;
-        self.resolved.add(level.all_hits(), level.all_replaced(), |row| first.checked_add(row));
+        self.resolved.add(run.all_hits(), run.all_replaced(), |row| first.checked_add(row));
         check_room(writing, self.out.bytes())
     }
 
@@ -134,8 +134,8 @@ impl NewRun {
 /// Removes a run that no manifest names.
 async fn discard(store: &Store, run: &ManifestRun) {
     store.discard(&run.path).await;
-    if let Some(resolution) = &run.position_map {
-        store.discard(&resolution.path).await;
+    if let Some(position_map) = &run.position_map {
+        store.discard(&position_map.path).await;
     }
 }
 

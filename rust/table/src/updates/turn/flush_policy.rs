@@ -36,8 +36,8 @@ pub(crate) async fn log_limit(
     let limit = parameters.buffer_bytes(updated.updates.runs.len());
     let Some(newest) = updated.updates.runs.last() else { return Ok(limit) };
     let phase = MigrationPhase::of(newest, updated.updates, updated.migration_done);
-    let level = runs.get(updated.store, newest, base.column_names(), phase).await?;
-    let log_bytes = buffered(&level).unwrap_or(newest.length);
+    let run = runs.get(updated.store, newest, base.column_names(), phase).await?;
+    let log_bytes = buffered(&run).unwrap_or(newest.length);
     let shrinks = log_bytes as f64 / newest.length.max(1) as f64;
     Ok((limit as f64 * shrinks.clamp(1.0, MOST_LOG)) as u64)
 }

@@ -53,7 +53,7 @@ pub(crate) async fn commit(mut writing: WriteTurn<'_>) -> Result<Done> {
     let frame = log_frame(&writing.updates.log.id, writing.end, writing.first, &writing.commits)
         .map_err(|error| Error::unsupported("the changes are too large for one call; split them").with_source(error))?;
     let buffered = writing.end - LOG_START + frame.len() as u64;
-    let runs = &writing.table.overlays.files.runs;
+    let runs = &writing.table.merged_views.files.runs;
     if is_full(&writing.updated(), buffered, &writing.parameters, &writing.base, runs).await? {
         writing.unlogged = frame.len() as u64;
         flush(&mut writing).await?;
@@ -72,6 +72,6 @@ pub(crate) async fn commit(mut writing: WriteTurn<'_>) -> Result<Done> {
         Err(NotAppended::Unknown(error)) => return Err(writing.store.unsure(error)),
     }
     (writing.tail.last, writing.tail.end, writing.tail.own) = (end, end + length, end + length);
-    writing.table.overlays.files.writer.put(writing.tail);
+    writing.table.merged_views.files.writer.put(writing.tail);
     Ok(Done::Appended)
 }

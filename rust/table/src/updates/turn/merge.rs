@@ -40,14 +40,14 @@ pub(crate) async fn merge_oldest(writing: &mut WriteTurn<'_>) -> Result<()> {
         let Some(manifest) = writing.store.newest().await?.manifest? else { return Ok(()) };
         let Some(updates) = manifest.updates.clone() else { return Ok(()) };
         let Some(chosen) = to_merge(&updates, &writing.parameters, bound_by_migration(&updates)) else {
-            writing.table.overlays.files.runs.retain(&updates.runs);
+            writing.table.merged_views.files.runs.retain(&updates.runs);
             return Ok(());
         };
-        let (store, files) = (writing.store.as_ref(), &writing.table.overlays.files);
+        let (store, files) = (writing.store.as_ref(), &writing.table.merged_views.files);
         let state = ManifestState { number: manifest.number, migration_done: writing.base.migration_done() };
         let updated = UpdateContext::of(&mut writing.base, store, files, &updates, state, UpdateScope::Log).await?;
-        let levels = updated.active_runs(&writing.base, files).await?;
-        let merged = merge(writing, &updated, &levels, chosen.clone()).await?;
+        let runs = updated.active_runs(&writing.base, files).await?;
+        let merged = merge(writing, &updated, &runs, chosen.clone()).await?;
         let replaced = updates.runs.get(chosen).unwrap_or_default().iter().map(|run| run.id).collect();
         let written =
             WriteCounters { merged_bytes: merged.length, merged_rows: merged.rows.into(), ..Default::default() };
@@ -69,19 +69,19 @@ fn bound_by_migration(updates: &ManifestUpdates) -> usize {
 async fn merge(
     writing: &WriteTurn<'_>,
     updated: &UpdateContext<'_>,
-    levels: &[ActiveRun],
+    runs: &[ActiveRun],
     chosen: std::ops::Range<usize>,
 ) -> Result<ManifestRun> {
-    let merged: &[ActiveRun] = levels.get(chosen.clone()).unwrap_or_default();
-    let newer = levels.get(chosen.end..).unwrap_or_default();
+    let merged: &[ActiveRun] = runs.get(chosen.clone()).unwrap_or_default();
+    let newer = runs.get(chosen.end..).unwrap_or_default();
     let names = writing.base.column_names().cloned();
     let (schema, key) = (&updated.schema, &updated.key);
     let mut out = RunWriter::new(writing.store, schema, key, names.as_deref(), &writing.parameters);
-    let mut places: Vec<Vec<u32>> = merged.iter().map(|of| vec![DROPPED; of.level.row_count() as usize]).collect();
+    let mut places: Vec<Vec<u32>> = merged.iter().map(|of| vec![DROPPED; of.run.row_count() as usize]).collect();
     let dead = dead_rows(key, merged, newer).await?;
     let mut cursors = Vec::with_capacity(merged.len());
     for of in merged {
-        cursors.push(RunCursor::open(&of.level, &updated.schema, &updated.key).await?);
+        cursors.push(RunCursor::open(&of.run, &updated.schema, &updated.key).await?);
     }
     let mut heap: BinaryHeap<Reverse<(Vec<u8>, Reverse<usize>)>> = BinaryHeap::new();
     for (number, cursor) in cursors.iter().enumerate() {
@@ -119,7 +119,7 @@ async fn merge(
     out.write(&gathered.take_or(&updated.schema)?)?;
     let has_migrated = merged.iter().any(|of| !of.migrated.is_empty());
     let sequences = sequences_of(updated.updates.runs.get(chosen).unwrap_or_default(), has_migrated);
-    let buffered = merged.iter().filter_map(|of| buffered(&of.level)).sum();
+    let buffered = merged.iter().filter_map(|of| buffered(&of.run)).sum();
     let FinishedRun { mut run, filter } = out.finish(2, sequences, buffered).await?;
     reach("merge-written");
     let ground = KeyResolver { base: &writing.base, key: &updated.key, schema: &updated.schema };
@@ -128,13 +128,13 @@ async fn merge(
     for ((of, dead), places) in merged.iter().zip(&dead).zip(&places) {
         let hits = kept_hits(&ground, of, dead, &newer_hits).await?;
         let place = |row: u32| places.get(row as usize).copied().filter(|place| *place != DROPPED);
-        resolved.add(hits, of.level.all_replaced(), place);
+        resolved.add(hits, of.run.all_replaced(), place);
     }
-    let level = resolved.into_run(run.rows);
+    let sorted = resolved.into_run(run.rows);
     for above in newer {
-        above.level.set_replaced(run.id, RowSet::empty(run.rows));
+        above.run.set_replaced(run.id, RowSet::empty(run.rows));
     }
-    run.position_map = position_map_of(writing.store, &level, &run, filter).await;
+    run.position_map = position_map_of(writing.store, &sorted, &run, filter).await;
     Ok(run)
 }
 
@@ -144,7 +144,7 @@ async fn dead_rows(key: &KeyColumns, merged: &[ActiveRun], newer: &[ActiveRun]) 
     for of in merged {
         let mut rows = of.migrated.clone();
         for above in newer {
-            rows = rows.or(above.replaced_in(&of.level, key).await?.as_ref());
+            rows = rows.or(above.replaced_in(&of.run, key).await?.as_ref());
         }
         dead.push(rows);
     }
@@ -152,10 +152,10 @@ async fn dead_rows(key: &KeyColumns, merged: &[ActiveRun], newer: &[ActiveRun]) 
 }
 
 /// What each run hits in the data files, as far as its rows count.
-async fn hits_of_each(ground: &KeyResolver<'_>, levels: &[ActiveRun]) -> Result<Vec<Vec<Option<Arc<FilePositions>>>>> {
-    let mut all = Vec::with_capacity(levels.len());
-    for level in levels {
-        all.push(hits_of(ground, level).await?);
+async fn hits_of_each(ground: &KeyResolver<'_>, runs: &[ActiveRun]) -> Result<Vec<Vec<Option<Arc<FilePositions>>>>> {
+    let mut all = Vec::with_capacity(runs.len());
+    for run in runs {
+        all.push(hits_of(ground, run).await?);
     }
     Ok(all)
 }
@@ -169,16 +169,16 @@ async fn kept_hits(
     newer: &[Vec<Option<Arc<FilePositions>>>],
 ) -> Result<Vec<HitsOfFile>> {
     if dead.is_empty() {
-        return Ok(of.level.all_hits());
+        return Ok(of.run.all_hits());
     }
     let mut kept = Vec::new();
     for (place, hits) in hits_of(ground, of).await?.into_iter().enumerate() {
         let (Some(hits), Some(file)) = (hits, ground.base.files().get(place)) else { continue };
-        let mut shadowed = hits.deleted.as_ref().clone();
+        let mut deleted = hits.deleted.as_ref().clone();
         for above in newer.iter().filter_map(|files| files.get(place)?.as_ref()) {
-            shadowed = shadowed.minus(&above.deleted);
+            deleted = deleted.minus(&above.deleted);
         }
-        let hits = Arc::new(FilePositions { deleted: Arc::new(shadowed), ..hits.as_ref().clone() });
+        let hits = Arc::new(FilePositions { deleted: Arc::new(deleted), ..hits.as_ref().clone() });
         kept.push(HitsOfFile { file: file.version(), hits });
     }
     Ok(kept)
@@ -204,8 +204,8 @@ struct RunCursor {
 }
 
 impl RunCursor {
-    async fn open(level: &SortedRun, schema: &SchemaRef, key: &Arc<KeyColumns>) -> Result<Self> {
-        let SortedRunRows::File(file) = &level.rows else { return Err(Error::internal("a run is not on the disk")) };
+    async fn open(run: &SortedRun, schema: &SchemaRef, key: &Arc<KeyColumns>) -> Result<Self> {
+        let SortedRunRows::File(file) = &run.rows else { return Err(Error::internal("a run is not on the disk")) };
         let batch = RecordBatch::new_empty(Arc::clone(schema));
         let batches = file.read(schema, None)?;
         let mut cursor = Self { batches, batch, keys: None, key_columns: Arc::clone(key), row: 0, position: 0 };

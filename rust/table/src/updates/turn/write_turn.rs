@@ -65,7 +65,7 @@ impl<'a> WriteTurn<'a> {
         let updates = manifest.updates.clone().ok_or_else(|| no_key(&table.base))?;
         let parameters = Parameters::of(&updates.options)?;
         let state = ManifestState { number: manifest.number, migration_done: base.migration_done() };
-        let files = &table.overlays.files;
+        let files = &table.merged_views.files;
         let updated = UpdateContext::of(&mut base, store, files, &updates, state, UpdateScope::Log).await?;
         let mut tail = updated.log_tail(&base, &files.writer).await?;
         let UpdateContext { key, schema, .. } = updated;
@@ -136,7 +136,7 @@ impl<'a> WriteTurn<'a> {
         if let Some(before) = &self.before {
             return Ok(Arc::clone(before));
         }
-        let before = merged_view(&self.updated(), &self.base, &self.table.overlays).await?;
+        let before = merged_view(&self.updated(), &self.base, &self.table.merged_views).await?;
         self.before = Some(Arc::clone(&before));
         Ok(before)
     }

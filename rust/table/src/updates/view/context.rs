@@ -99,10 +99,10 @@ impl<'a> UpdateContext<'a> {
 
     /// The runs, oldest first.
     pub(crate) async fn active_runs(&self, base: &Snapshot, files: &UpdateFiles) -> Result<Vec<ActiveRun>> {
-        let mut levels = Vec::with_capacity(self.updates.runs.len());
+        let mut active = Vec::with_capacity(self.updates.runs.len());
         for (place, run) in self.updates.runs.iter().enumerate() {
             let phase = MigrationPhase::of(run, self.updates, self.migration_done);
-            let level = files.runs.get(self.store, run, base.column_names(), phase).await?;
+            let sorted = files.runs.get(self.store, run, base.column_names(), phase).await?;
             let mut migrated = RowSetBuilder::new(run.rows);
             for rows in &run.migrated {
                 migrated.insert_range(rows.clone());
@@ -111,19 +111,19 @@ impl<'a> UpdateContext<'a> {
             if self.migration_done {
                 migrated = migrated.or(&slices_of(self.updates.migration.as_ref(), place, run.rows));
             }
-            levels.push(ActiveRun { level, migrated });
+            active.push(ActiveRun { run: sorted, migrated });
         }
-        Ok(levels)
+        Ok(active)
     }
 }
 
 /// The rows of a run that a migration compacts.
 fn slices_of(migration: Option<&ManifestMigration>, run: usize, rows: u32) -> RowSet {
-    let mut folded = RowSet::empty(rows);
+    let mut slices = RowSet::empty(rows);
     for range in migration.iter().flat_map(|migration| &migration.ranges) {
         if range.run as usize == run {
-            folded = folded.or(&RowSet::from_range(range.rows.clone(), rows));
+            slices = slices.or(&RowSet::from_range(range.rows.clone(), rows));
         }
     }
-    folded
+    slices
 }

@@ -50,11 +50,11 @@ impl MergedView {
     /// What runs come to, merged with the data files. `next` is the sequence number behind their changes.
     pub(crate) async fn of(
         ground: &KeyResolver<'_>,
-        levels: &[ActiveRun],
+        runs: &[ActiveRun],
         next: u64,
         parameters: &Parameters,
     ) -> Result<Self> {
-        Self::of_stack(ground, RunStack::of(ground, levels).await?, next, parameters).await
+        Self::of_stack(ground, RunStack::of(ground, runs).await?, next, parameters).await
     }
 
     /// What a snapshot sees of the runs of a stack.
@@ -64,16 +64,16 @@ impl MergedView {
         next: u64,
         parameters: &Parameters,
     ) -> Result<Self> {
-        let mut pending = BufferedRows {
+        let mut buffered = BufferedRows {
             memory_bytes: parameters.scan_bytes(),
             row_group_bytes: parameters.row_group_bytes(),
             ..BufferedRows::default()
         };
-        for stacked in &stack.levels {
-            add_rows(ground, stacked, &mut pending).await?;
+        for stacked in &stack.runs {
+            add_rows(ground, stacked, &mut buffered).await?;
         }
-        let live = stack.levels.into_iter().map(|laid| LiveRows { run: laid.level, rows: laid.rows }).collect();
-        Ok(Self { next, deleted: stack.shadow, buffered: Arc::new(pending), live_rows: live })
+        let live = stack.runs.into_iter().map(|laid| LiveRows { run: laid.run, rows: laid.rows }).collect();
+        Ok(Self { next, deleted: stack.deleted, buffered: Arc::new(buffered), live_rows: live })
     }
 
     /// The place of one of the keys that is in the table already, if one is.
@@ -121,38 +121,38 @@ pub(crate) async fn merged_view_of_runs(
     base: &Snapshot,
     files: &UpdateFiles,
 ) -> Result<MergedView> {
-    let levels = updated.active_runs(base, files).await?;
+    let runs = updated.active_runs(base, files).await?;
     let ground = KeyResolver { base, key: &updated.key, schema: &updated.schema };
     let parameters = Parameters::of(&updated.updates.options)?;
-    MergedView::of(&ground, &levels, updated.updates.log.first_sequence, &parameters).await
+    MergedView::of(&ground, &runs, updated.updates.log.first_sequence, &parameters).await
 }
 
 /// Adds the rows of a run that count. Also adds those of its updates whose row is now in a data file that was not there when they were
 /// completed.
-async fn add_rows(ground: &KeyResolver<'_>, stacked: &StackedRun, pending: &mut BufferedRows) -> Result<()> {
-    let StackedRun { level, rows, incomplete: open } = stacked;
+async fn add_rows(ground: &KeyResolver<'_>, stacked: &StackedRun, buffered: &mut BufferedRows) -> Result<()> {
+    let StackedRun { run, rows, incomplete: open } = stacked;
     let table = ground.base.schema();
-    match &level.rows {
+    match &run.rows {
         SortedRunRows::Memory(batch) if !rows.is_empty() => {
             for part in parts(batch, rows)? {
-                pending.batches.push(as_table(&part, &table)?);
+                buffered.batches.push(as_table(&part, &table)?);
             }
         }
         SortedRunRows::File(file) if !rows.is_empty() => {
             let (meta, row_groups, rows) = (file.meta().clone(), file.row_groups.clone(), rows.clone());
-            let (keys, run) = (level.pages(ground.key), OpenedRun::new(Arc::clone(level)));
-            pending.files.push(BufferedRun { meta, row_groups, rows, keys, run });
+            let (keys, run) = (run.pages(ground.key), OpenedRun::new(Arc::clone(run)));
+            buffered.files.push(BufferedRun { meta, row_groups, rows, keys, run });
         }
         SortedRunRows::Memory(_) | SortedRunRows::File(_) | SortedRunRows::None => {}
     }
-    if open.is_empty() || memory_rows(level).is_some() {
+    if open.is_empty() || memory_rows(run).is_some() {
         return Ok(());
     }
-    let completed = ground.complete(&level.read(ground.schema, open).await?).await?;
+    let completed = ground.complete(&run.read(ground.schema, open).await?).await?;
     let found: Vec<u32> = completed.sources.into_values().flatten().collect();
     if !found.is_empty() {
         let found = RowSet::from_rows(found, open.len());
-        pending.batches.push(as_table(&select_rows(&completed.rows, &found)?, &table)?);
+        buffered.batches.push(as_table(&select_rows(&completed.rows, &found)?, &table)?);
     }
     Ok(())
 }

@@ -33,8 +33,8 @@ pub(crate) async fn changed_types(
     }
     for run in &updates.runs {
         let phase = MigrationPhase::of(run, updates, base.migration_done());
-        let level = files.runs.get(store, run, base.column_names(), phase).await?;
-        let SortedRunRows::File(file) = &level.rows else { continue };
+        let sorted = files.runs.get(store, run, base.column_names(), phase).await?;
+        let SortedRunRows::File(file) = &sorted.rows else { continue };
         let is_other = |column: &&&Field| {
             file.schema().field_with_name(column.name()).is_ok_and(|had| had.data_type() != column.data_type())
         };

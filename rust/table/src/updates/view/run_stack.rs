@@ -17,7 +17,7 @@ use crate::updates::runs::sorted_run::SortedRun;
 /// A run that was added.
 #[derive(Clone)]
 pub(crate) struct StackedRun {
-    pub level: Arc<SortedRun>,
+    pub run: Arc<SortedRun>,
     /// Its rows that count.
     pub rows: RowSet,
     /// Its updates of some columns that no data file has completed.
@@ -28,37 +28,37 @@ pub(crate) struct StackedRun {
 #[derive(Clone)]
 pub(crate) struct RunStack {
     /// For each data file the rows that are deleted or replaced, if any are.
-    pub shadow: Vec<Option<DeletedPositions>>,
-    pub levels: Vec<StackedRun>,
+    pub deleted: Vec<Option<DeletedPositions>>,
+    pub runs: Vec<StackedRun>,
 }
 
 impl RunStack {
     /// Data files alone.
     fn new(ground: &KeyResolver<'_>) -> Self {
-        Self { shadow: vec![None; ground.base.files().len()], levels: Vec::new() }
+        Self { deleted: vec![None; ground.base.files().len()], runs: Vec::new() }
     }
 
     /// Data files with these runs above each other, the oldest first.
-    pub(crate) async fn of(ground: &KeyResolver<'_>, levels: &[ActiveRun]) -> Result<Self> {
+    pub(crate) async fn of(ground: &KeyResolver<'_>, runs: &[ActiveRun]) -> Result<Self> {
         let mut stack = Self::new(ground);
-        for level in levels {
-            stack.add(ground, level).await?;
+        for run in runs {
+            stack.add(ground, run).await?;
         }
         Ok(stack)
     }
 
     /// Adds a run above all others.
     pub(crate) async fn add(&mut self, ground: &KeyResolver<'_>, stacked: &ActiveRun) -> Result<()> {
-        for below in &mut self.levels {
-            let replaced = stacked.replaced_in(&below.level, ground.key).await?;
+        for below in &mut self.runs {
+            let replaced = stacked.replaced_in(&below.run, ground.key).await?;
             if !replaced.is_empty() {
                 (below.rows, below.incomplete) = (below.rows.minus(&replaced), below.incomplete.minus(&replaced));
             }
         }
-        let ActiveRun { level, migrated } = stacked;
-        let mut completed = RowSet::empty(level.row_count());
+        let ActiveRun { run, migrated } = stacked;
+        let mut completed = RowSet::empty(run.row_count());
         // The buffer was completed from these very files; runs were when they were made.
-        let is_fresh = memory_rows(level).is_some();
+        let is_fresh = memory_rows(run).is_some();
         for (file, hits) in hits_of(ground, stacked).await?.into_iter().enumerate() {
             let Some(hits) = hits else { continue };
             // A row that somebody deleted since completes nothing. Updates that this file completed are completed anew, if they still can
@@ -70,16 +70,16 @@ impl RunStack {
             if hits.deleted.is_empty() {
                 continue;
             }
-            if let Some(slot) = self.shadow.get_mut(file) {
+            if let Some(slot) = self.deleted.get_mut(file) {
                 *slot = Some(match slot.take() {
                     None => DeletedPositions { row_groups: hits.row_groups.clone(), rows: Arc::clone(&hits.deleted) },
                     Some(hidden) => DeletedPositions { rows: Arc::new(hidden.rows.or(&hits.deleted)), ..hidden },
                 });
             }
         }
-        let rows = level.complete.or(&completed).minus(migrated);
-        let open = level.partial.minus(&completed).minus(migrated);
-        self.levels.push(StackedRun { level: Arc::clone(level), rows, incomplete: open });
+        let rows = run.complete.or(&completed).minus(migrated);
+        let open = run.partial.minus(&completed).minus(migrated);
+        self.runs.push(StackedRun { run: Arc::clone(run), rows, incomplete: open });
         Ok(())
     }
 }

@@ -26,7 +26,7 @@ struct ViewKey {
     manifest: u64,
     log: [u8; 16],
     end: u64,
-    folded: bool,
+    migration_done: bool,
     schema: SchemaRef,
     /// The fingerprint of the names that the schema's columns have in files and runs.
     names: u64,
@@ -59,7 +59,7 @@ pub(crate) struct MergedViewCache {
 
 impl std::fmt::Debug for MergedViewCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OverlayCache").finish_non_exhaustive()
+        f.debug_struct("MergedViewCache").finish_non_exhaustive()
     }
 }
 
@@ -71,7 +71,7 @@ struct BaseView {
     next: u64,
     /// Keys of the buffer.
     buffered: usize,
-    levels: Vec<ActiveRun>,
+    runs: Vec<ActiveRun>,
     stack: RunStack,
     /// The changes that came since.
     fresh: Mutex<Option<FreshChanges>>,
@@ -105,7 +105,7 @@ pub(crate) async fn merged_view(
         manifest: updated.manifest,
         log: tail.log,
         end: tail.end,
-        folded: updated.migration_done,
+        migration_done: updated.migration_done,
         schema: Arc::clone(&updated.schema),
         names: stored_names(base),
         files: base.files().iter().map(viewed).collect(),
@@ -120,10 +120,10 @@ pub(crate) async fn merged_view(
     let below = lower(updated, &ground, cache, &made, &tail).await?;
     let stack = upper(&ground, &below, &tail).await?;
     let parameters = Parameters::of(&updated.updates.options)?;
-    let overlay = Arc::new(MergedView::of_stack(&ground, stack, tail.next, &parameters).await?);
-    let known = KnownView { of: made, view: Arc::clone(&overlay) };
+    let view = Arc::new(MergedView::of_stack(&ground, stack, tail.next, &parameters).await?);
+    let known = KnownView { of: made, view: Arc::clone(&view) };
     *cache.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
-    Ok(overlay)
+    Ok(view)
 }
 
 /// The runs and most of the buffer, merged once for a manifest, the files and that part of the log.
@@ -139,15 +139,15 @@ async fn lower(
     if let Some(known) = known.filter(|known| known.of == of && known.takes(tail)) {
         return Ok(known);
     }
-    let mut levels = updated.active_runs(ground.base, &cache.files).await?;
+    let mut runs = updated.active_runs(ground.base, &cache.files).await?;
     let mut buffered = 0;
     if tail.changes.len() > 0 {
-        let level = Arc::new(ground.resolve_keys(tail.log, tail.changes.finish()?, &levels).await?);
+        let run = Arc::new(ground.resolve_keys(tail.log, tail.changes.finish()?, &runs).await?);
         buffered = tail.changes.len();
-        levels.push(ActiveRun { migrated: RowSet::empty(level.row_count()), level });
+        runs.push(ActiveRun { migrated: RowSet::empty(run.row_count()), run });
     }
-    let stack = RunStack::of(ground, &levels).await?;
-    let lower = Arc::new(BaseView { of, next: tail.next, buffered, levels, stack, fresh: Mutex::default() });
+    let stack = RunStack::of(ground, &runs).await?;
+    let lower = Arc::new(BaseView { of, next: tail.next, buffered, runs, stack, fresh: Mutex::default() });
     *cache.lower.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&lower));
     cache.files.reader.split(tail);
     Ok(lower)
@@ -161,17 +161,17 @@ async fn upper(ground: &KeyResolver<'_>, lower: &BaseView, tail: &LogTail) -> Re
     let id = tail.log.map(|byte| !byte);
     let before = lower.fresh.lock().unwrap_or_else(PoisonError::into_inner).clone();
     // Other readers may have read further.
-    let level = match before.filter(|before| before.next <= tail.next) {
+    let run = match before.filter(|before| before.next <= tail.next) {
         Some(FreshChanges { buffer, .. }) => {
-            ground.resolve_incrementally(&buffer, id, fresh.finish()?, &lower.levels).await?
+            ground.resolve_incrementally(&buffer, id, fresh.finish()?, &lower.runs).await?
         }
-        None => ground.resolve_keys(id, fresh.finish()?, &lower.levels).await?,
+        None => ground.resolve_keys(id, fresh.finish()?, &lower.runs).await?,
     };
-    let settled = ResolvedBuffer::new(Arc::new(level), ground.key)?;
-    let migrated = RowSet::empty(settled.level.row_count());
-    stack.add(ground, &ActiveRun { level: Arc::clone(&settled.level), migrated }).await?;
-    let settled = FreshChanges { next: tail.next, buffer: settled };
-    *lower.fresh.lock().unwrap_or_else(PoisonError::into_inner) = Some(settled);
+    let resolved = ResolvedBuffer::new(Arc::new(run), ground.key)?;
+    let migrated = RowSet::empty(resolved.run.row_count());
+    stack.add(ground, &ActiveRun { run: Arc::clone(&resolved.run), migrated }).await?;
+    let resolved = FreshChanges { next: tail.next, buffer: resolved };
+    *lower.fresh.lock().unwrap_or_else(PoisonError::into_inner) = Some(resolved);
     Ok(stack)
 }
 

@@ -78,14 +78,14 @@ async fn merged(
 ) -> Result<MergedChunk> {
     let fits = checked(writing, &part.changes, options).await?;
     let (sequence, schema) = (writing.tail.next, writing.updated().schema);
-    let mut fold = writing.tail.changes.emptied();
-    fold.add(buffered)?;
+    let mut merger = writing.tail.changes.emptied();
+    merger.add(buffered)?;
     let mut rows = 0;
     for CheckedChange { operation, rows: fit } in fits {
         rows += fit.num_rows() as u64;
-        fold.add(changes(&schema, operation, sequence, &fit)?)?;
+        merger.add(changes(&schema, operation, sequence, &fit)?)?;
     }
-    Ok(MergedChunk { rows, changes: fold.finish()? })
+    Ok(MergedChunk { rows, changes: merger.finish()? })
 }
 
 /// The changes of the buffer, in the order of keys.
