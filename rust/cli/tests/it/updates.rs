@@ -244,7 +244,7 @@ fn flush_and_info_tell_how_updates_stand() {
 }
 
 #[test]
-fn migrate_folds_what_is_buffered_into_the_files() {
+fn migrate_writes_what_is_buffered_into_the_files() {
     let things = Things::new();
     let path = things.path();
     ok(with_path(&["key"], &path, &["--on", "id"]));

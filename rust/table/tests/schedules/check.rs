@@ -306,7 +306,7 @@ fn named(folder: &Path) -> Result<BTreeMap<u64, BTreeSet<String>>, String> {
             named.extend(updates.data.into_iter().map(|file| file.path));
             for run in updates.runs {
                 named.insert(run.path);
-                named.extend(run.position_map.map(|resolution| resolution.path));
+                named.extend(run.position_map.map(|position_map| position_map.path));
             }
         }
         all.insert(manifest.number, named);

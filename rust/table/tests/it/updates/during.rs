@@ -1,4 +1,4 @@
-//! Updates that are made while a migration folds older changes of their rows, and what becomes of those rows afterwards.
+//! Updates that are made while a migration writes older changes of their rows, and what becomes of those rows afterwards.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -99,7 +99,7 @@ async fn appends_of_other_keys_do_not_let_a_migration_begin_again() {
 }
 
 #[tokio::test]
-async fn an_append_of_a_buffered_key_is_folded_with_the_others() {
+async fn an_append_of_a_buffered_key_is_migrated_with_the_others() {
     let mut lake = Lake::new(&PLAIN, false);
     let base: Vec<_> = (0..50).map(|k| (k, Some(1), Some("base"))).collect();
     let add = lake.put("f.parquet", &batch(&base));
@@ -231,7 +231,7 @@ async fn a_vacuum_leaves_what_a_migration_or_a_build_under_way_has_written() {
     let unnamed =
         store.join("data/4f1c9e53-6ba7-4c1f-9a3e-7a7f6b2f8b11/part-00000-4f1c9e53-6ba7-4c1f-9a3e-7a7f6b2f8b11.parquet");
     let run = store.join("updates/4f1c9e53-6ba7-4c1f-9a3e-7a7f6b2f8b11.lmr");
-    // Of an index or of a run's resolution: whoever holds either lock may be about to name it.
+    // Of an index or of a run's position map: whoever holds either lock may be about to name it.
     let segment = store.join("marks/4f1c9e53-6ba7-4c1f-9a3e-7a7f6b2f8b11.lmx");
     for path in [&unnamed, &run, &segment] {
         write(path, &one(5, 50, "up"));
@@ -316,7 +316,7 @@ async fn counts_stay_right_while_others_publish() {
     assert!(reader.await.unwrap() > 0);
 }
 
-/// The type of the key that is folded is not that of the folders.
+/// The type of the key that is migrated is not that of the folders.
 #[tokio::test]
 async fn files_that_others_add_to_a_folder_whose_partitions_are_held_as_text_are_looked_at() {
     for (late, is_added_twice) in [(vec![9], false), (vec![2], true)] {

@@ -34,7 +34,7 @@ fn upserted(from: i64, to: i64, a: i32) -> arrow::array::RecordBatch {
     batch(&(from..to).map(|k| (k, Some(a), Some("up"))).collect::<Vec<_>>())
 }
 
-/// What a slice folded is undone with the version that had it; what is still buffered counts as before.
+/// What a migration wrote is undone with the version that had it; what is still buffered counts as before.
 #[tokio::test]
 async fn a_restore_to_before_a_slice_brings_back_the_rows_that_the_slice_had_replaced() {
     for merged in [false, true] {

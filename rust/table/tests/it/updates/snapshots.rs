@@ -5,7 +5,7 @@ use lakemark_table::Operation;
 use super::{batch, folder, keyed, keys, make, numbers, row, rows};
 use crate::fixture::open;
 
-/// The rows of the buffer that were there before are the same arrays, and not folded anew; a buffer that has grown by a part is.
+/// The rows of the buffer that were there before are the same arrays, and not merged anew; a buffer that has grown by a part is.
 #[tokio::test]
 async fn a_snapshot_after_a_change_takes_the_buffer_as_it_was() {
     let folder = folder();

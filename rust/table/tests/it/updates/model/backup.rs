@@ -14,13 +14,13 @@ use super::{Trial, store};
 /// A copy of a store.
 pub struct Backup {
     folder: tempfile::TempDir,
-    /// What was buffered; keys that were folded since then count as folded in a Delta table, whose log says so.
+    /// What was buffered; keys that were migrated since then count as migrated in a Delta table, whose log says so.
     pub expected: Expected,
     sequence: u64,
     /// How many migrations its table has had.
     migrations: u64,
-    /// Keys that migrations have folded since.
-    pub folded: BTreeSet<i64>,
+    /// Keys that migrations have written since.
+    pub migrated: BTreeSet<i64>,
 }
 
 impl Trial {
@@ -42,7 +42,7 @@ impl Trial {
             expected: Expected { buffered: self.expected.buffered.clone(), ..Expected::default() },
             sequence: self.sequence,
             migrations: store::migrations(&self.root()),
-            folded: BTreeSet::new(),
+            migrated: BTreeSet::new(),
         });
         "others: store backed up"
     }
@@ -57,7 +57,7 @@ impl Trial {
         copy(&backup.folder.path().join("_lakemark"), &root);
         let mut buffered = backup.expected.buffered;
         if self.others.form.is_delta {
-            buffered.retain(|key, _| !backup.folded.contains(key));
+            buffered.retain(|key, _| !backup.migrated.contains(key));
         } else {
             let Ok(base) = self.others.base() else {
                 // Others have added keys that a migration since had deleted: both counts cannot be.

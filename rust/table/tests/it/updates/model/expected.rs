@@ -76,8 +76,8 @@ impl Expected {
     /// What was buffered is in the data files, but for these keys.
     pub fn migrated(&mut self, left: &BTreeSet<i64>) {
         let rows = self.rows();
-        let folded: Vec<i64> = self.buffered.keys().copied().filter(|key| !left.contains(key)).collect();
-        for key in folded {
+        let migrated: Vec<i64> = self.buffered.keys().copied().filter(|key| !left.contains(key)).collect();
+        for key in migrated {
             self.buffered.remove(&key);
             match rows.get(&key) {
                 Some(row) => drop(self.base.insert(key, row.clone())),

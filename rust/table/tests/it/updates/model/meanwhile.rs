@@ -34,7 +34,7 @@ impl Trial {
                 Some(go) = stopped.recv() => {
                     // Indexes are built once it is over: then others come later.
                     let has_ended = !is_over && !store::is_migrating(&self.root());
-                    let is_unknown = has_ended && fraction < 1.0 && !self.knows_what_was_folded().await;
+                    let is_unknown = has_ended && fraction < 1.0 && !self.knows_what_was_migrated().await;
                     if has_ended && !is_unknown {
                         is_over = true;
                         self.ended(fraction, &begun, &since).await;
@@ -74,7 +74,7 @@ impl Trial {
         // Columns that others dropped meanwhile are gone from what was buffered as well.
         expected.keep_columns(&self.others.columns);
         if let Some(backup) = &mut self.backup {
-            backup.folded.extend(begun.keys());
+            backup.migrated.extend(begun.keys());
         }
         expected.migrated(&std::collections::BTreeSet::new());
         since.iter().for_each(|call| assert!(expected.make(std::slice::from_ref(call)), "{call:?}"));

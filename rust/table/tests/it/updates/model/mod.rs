@@ -20,13 +20,13 @@
 //!
 //! * Buffered changes win for their keys over whatever the table holds, also over rows that others add later, until they are migrated.
 //! * Migrated rows are the table's. A RESTORE to a version before the migration brings back what the table had then, for keys that are
-//!   not buffered any more: it undoes the migration like any other commit, with the acknowledged changes that were folded.
+//!   not buffered any more: it undoes the migration like any other commit, with the acknowledged changes that were migrated.
 //! * A RESTORE leaves alone what is buffered.
 //! * An update of some columns sets these columns in whatever row the table has, until it is migrated. Columns are known by what they
 //!   are: by name in folders and Delta tables without mapping, by stored name in mapped ones. What is buffered for a dropped column is
 //!   forgotten; one that is added under its name is another column, and NULL.
 //! * What others add while a migration runs counts as if it had been there before.
-//! * A store that is put back knows what it knew. Of a Delta table, what migrations folded since then counts as folded, as the log says;
+//! * A store that is put back knows what it knew. Of a Delta table, what was migrated since then counts as migrated, as the log says;
 //!   what was not told to the log is an error of a kind, and never a wrong answer. Changes that are made afterwards are not lost.
 //! * The store of a Delta table that was dropped and made anew is an error of a kind as long as something is buffered in it.
 //! * A killed process leaves the rows as they were. Which keys it migrated is not known to the model, so that others leave buffered keys

@@ -39,7 +39,7 @@ pub fn migrations(root: &Path) -> u64 {
     updates(root).map_or(0, |updates| updates.migrations)
 }
 
-/// The keys of rows of runs that no migration has folded.
+/// The keys of rows of runs that no migration has written.
 pub fn keys_of_runs(root: &Path, stored: &HashMap<String, Id>) -> BTreeSet<i64> {
     let mut keys = BTreeSet::new();
     for run in updates(root).into_iter().flat_map(|updates| updates.runs) {

@@ -42,7 +42,7 @@ impl Trial {
 
     /// Nothing is buffered any more.
     pub async fn all_migrated(&mut self) {
-        self.folded(&BTreeSet::new());
+        self.migrated(&BTreeSet::new());
         self.is_uncertain = false;
         assert!(self.table().snapshot().await.unwrap().buffered_rows().is_none());
         self.check_base();
@@ -50,23 +50,23 @@ impl Trial {
 
     /// Some of the keys are not buffered any more: runs say which.
     pub async fn sliced(&mut self) {
-        if self.is_uncertain || !self.knows_what_was_folded().await {
+        if self.is_uncertain || !self.knows_what_was_migrated().await {
             self.table().migrate(MigrateOptions::default()).await.unwrap();
             return self.all_migrated().await;
         }
-        self.folded(&store::keys_of_runs(&self.root(), &self.others.stored));
+        self.migrated(&store::keys_of_runs(&self.root(), &self.others.stored));
         self.check_base();
     }
 
-    /// Whether runs tell which keys a slice has left: a full cache may have kept the buffer where it was, so that a key was folded as it is
-    /// in a run and is buffered as it is in the buffer.
-    pub async fn knows_what_was_folded(&self) -> bool {
+    /// Whether runs tell which keys a slice has left: a full cache may have kept the buffer where it was, so that a key was migrated as it
+    /// is in a run and is buffered as it is in the buffer.
+    pub async fn knows_what_was_migrated(&self) -> bool {
         self.table().updates_info().await.unwrap().unwrap().buffer_keys == 0
     }
 
-    fn folded(&mut self, left: &BTreeSet<i64>) {
+    fn migrated(&mut self, left: &BTreeSet<i64>) {
         if let Some(backup) = &mut self.backup {
-            backup.folded.extend(self.expected.buffered.keys().filter(|key| !left.contains(key)));
+            backup.migrated.extend(self.expected.buffered.keys().filter(|key| !left.contains(key)));
         }
         self.expected.migrated(left);
     }
