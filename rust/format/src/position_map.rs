@@ -93,9 +93,9 @@ impl PositionMap {
     /// Reads the bytes of the file, all of them.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let WholeFile { id, directory } = open_whole(bytes, ContentKind::PositionMap)?;
-        let resolution = Self::decode_body(id, directory)?;
-        resolution.validate()?;
-        Ok(resolution)
+        let position_map = Self::decode_body(id, directory)?;
+        position_map.validate()?;
+        Ok(position_map)
     }
 
     fn decode_body(id: [u8; 16], body: &[u8]) -> Result<Self> {

@@ -21,16 +21,16 @@ fuzz_target!(|bytes: &[u8]| {
 /// A position map that can be read has rows that are there, and is read again once it is written. Its bytes may be others,
 /// as postings may have any form.
 fn decode(bytes: &[u8]) {
-    let Ok(resolution) = PositionMap::decode(bytes) else { return };
-    for file in &resolution.files {
+    let Ok(position_map) = PositionMap::decode(bytes) else { return };
+    for file in &position_map.files {
         check(&file.deleted, file.row_groups.iter().sum());
-        check(&file.completed, resolution.rows);
+        check(&file.completed, position_map.rows);
     }
-    for run in &resolution.runs {
+    for run in &position_map.runs {
         check(&run.replaced, run.rows);
     }
-    let again = resolution.encode().expect("a position map that was read");
-    assert_eq!(PositionMap::decode(&again), Ok(resolution));
+    let again = position_map.encode().expect("a position map that was read");
+    assert_eq!(PositionMap::decode(&again), Ok(position_map));
 }
 
 fn check(rows: &[u32], universe: u32) {

@@ -311,10 +311,10 @@ impl ManifestRun {
             put_range(out, range);
         }
         out.flag(self.position_map.is_some());
-        if let Some(resolution) = &self.position_map {
-            out.bytes(&resolution.id);
-            out.string("the path of a position map", &resolution.path, MAX_PATH_LENGTH)?;
-            out.varint(resolution.length);
+        if let Some(position_map) = &self.position_map {
+            out.bytes(&position_map.id);
+            out.string("the path of a position map", &position_map.path, MAX_PATH_LENGTH)?;
+            out.varint(position_map.length);
         }
         out.varint(self.during);
         Ok(())
@@ -329,7 +329,7 @@ impl ManifestRun {
         let (first_sequence, last_sequence) = (input.varint()?, input.varint()?);
         let count = input.count("the number of migrated ranges", 2)?;
         let migrated = (0..count).map(|_| range_of(input)).collect::<Result<_>>()?;
-        let resolution = match input.flag("the presence of a position map")? {
+        let position_map = match input.flag("the presence of a position map")? {
             true => Some(ManifestPositionMap {
                 id: input.array()?,
                 path: input.string("the path of a position map", MAX_PATH_LENGTH)?,
@@ -338,18 +338,7 @@ impl ManifestRun {
             false => None,
         };
         let during = input.varint()?;
-        Ok(Self {
-            id,
-            path,
-            length,
-            passes,
-            rows,
-            first_sequence,
-            last_sequence,
-            migrated,
-            position_map: resolution,
-            during,
-        })
+        Ok(Self { id, path, length, passes, rows, first_sequence, last_sequence, migrated, position_map, during })
     }
 
     fn validate(&self, next_sequence: u64, migrations: u64) -> Result<()> {
@@ -358,8 +347,8 @@ impl ManifestRun {
             let expected = format_args!("at most {migrations}").to_string();
             return Err(FormatError::invalid("the migration during which a run was written", self.during, expected));
         }
-        if let Some(resolution) = &self.position_map {
-            check_path("the path of a position map", &resolution.path)?;
+        if let Some(position_map) = &self.position_map {
+            check_path("the path of a position map", &position_map.path)?;
         }
         if !(1..=2).contains(&self.passes) {
             return Err(FormatError::invalid("the passes of a run", self.passes, "1 or 2"));

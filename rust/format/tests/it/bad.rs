@@ -12,7 +12,7 @@ use crate::bad_leaves::leaves;
 use crate::bad_levels::levels;
 use crate::bad_logs::logs;
 use crate::bad_manifests::manifests;
-use crate::bad_resolutions::resolutions;
+use crate::bad_position_maps::position_maps;
 use crate::bad_segments::segments;
 use crate::bad_updates::updates;
 use crate::model::Segment;
@@ -51,7 +51,7 @@ pub fn bad(name: &str, error: &'static str, wrong: &'static str, bytes: Vec<u8>)
 
 pub fn catalogue() -> Vec<Bad> {
     let indexes = [containers(), segments(), levels(), bins(), leaves(), bad_zones::all(), manifests()];
-    indexes.into_iter().chain([updates(), logs(), resolutions()]).flatten().collect()
+    indexes.into_iter().chain([updates(), logs(), position_maps()]).flatten().collect()
 }
 
 /// The variant's name.
@@ -119,10 +119,10 @@ fn small_files() -> Vec<(&'static str, Vec<u8>)> {
     let segments = segments.into_iter().map(|(name, segment)| (name, segment.write().0));
     let zoned = [("filtered-strings.lmx", golden_zones::filtered_strings()), ("sliced.lmx", golden_zones::sliced())];
     let zoned = zoned.into_iter().map(|(name, segment)| (name, segment.write().0));
-    let resolution = samples_updates::resolution().encode().unwrap();
+    let position_map = samples_updates::position_map().encode().unwrap();
     segments
         .chain(zoned)
-        .chain([("resolution.lmx", resolution)])
+        .chain([("resolution.lmx", position_map)])
         .chain(golden::manifests().into_iter().map(|(name, value)| (name, value.encode().unwrap())))
         .collect()
 }

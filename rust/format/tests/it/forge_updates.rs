@@ -95,10 +95,10 @@ fn run(out: &mut ByteWriter, run: &ManifestRun) {
         numbers(out, &[rows.start.into(), rows.end.wrapping_sub(rows.start).into()]);
     }
     out.u8(run.position_map.is_some().into());
-    if let Some(resolution) = &run.position_map {
-        out.bytes(&resolution.id);
-        blob(out, resolution.path.as_bytes());
-        out.varint(resolution.length);
+    if let Some(position_map) = &run.position_map {
+        out.bytes(&position_map.id);
+        blob(out, position_map.path.as_bytes());
+        out.varint(position_map.length);
     }
     out.varint(run.during);
 }
@@ -119,9 +119,9 @@ pub fn frame(id: &[u8; 16], at: usize, sequence: u64, payload: &[u8]) -> Vec<u8>
 
 /// The 20 bytes before a payload.
 pub fn frame_header(id: &[u8; 16], at: usize, length: u32, sequence: u64, payload_checksum: u32) -> Vec<u8> {
-    let told = [&length.to_le_bytes(), sequence.to_le_bytes().as_slice(), &payload_checksum.to_le_bytes()].concat();
-    let checksum = forge::crc(id, at as u64, &told);
-    [told, checksum.to_le_bytes().to_vec()].concat()
+    let fields = [&length.to_le_bytes(), sequence.to_le_bytes().as_slice(), &payload_checksum.to_le_bytes()].concat();
+    let checksum = forge::crc(id, at as u64, &fields);
+    [fields, checksum.to_le_bytes().to_vec()].concat()
 }
 
 /// The payload of a frame.
@@ -151,12 +151,12 @@ pub fn log(frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
 }
 
 /// The directory of a position map.
-pub fn resolution_body(resolution: &PositionMap) -> Vec<u8> {
+pub fn position_map_body(position_map: &PositionMap) -> Vec<u8> {
     let mut out = ByteWriter::new();
-    out.bytes(&resolution.run);
-    out.varint(resolution.rows.into());
-    out.varint(resolution.files.len() as u64);
-    for file in &resolution.files {
+    out.bytes(&position_map.run);
+    out.varint(position_map.rows.into());
+    out.varint(position_map.files.len() as u64);
+    for file in &position_map.files {
         blob(&mut out, file.path.as_bytes());
         out.varint(file.size);
         out.bytes(&file.modified_ns.to_le_bytes());
@@ -164,15 +164,15 @@ pub fn resolution_body(resolution: &PositionMap) -> Vec<u8> {
         file.etag.iter().for_each(|etag| blob(&mut out, etag.as_bytes()));
         list(&mut out, &file.row_groups);
         rows(&mut out, &file.deleted, file.row_groups.iter().sum());
-        rows(&mut out, &file.completed, resolution.rows);
+        rows(&mut out, &file.completed, position_map.rows);
     }
-    out.varint(resolution.runs.len() as u64);
-    for run in &resolution.runs {
+    out.varint(position_map.runs.len() as u64);
+    for run in &position_map.runs {
         out.bytes(&run.id);
         out.varint(run.rows.into());
         rows(&mut out, &run.replaced, run.rows);
     }
-    if let Some(keys) = &resolution.keys {
+    if let Some(keys) = &position_map.keys {
         out.u8(1);
         out.varint(keys.types.len() as u64);
         keys.types.iter().for_each(|of| of.encode(&mut out));
@@ -194,7 +194,7 @@ fn rows(out: &mut ByteWriter, rows: &[u32], universe: u32) {
 }
 
 /// A position map's file in which every checksum is good.
-pub fn resolution(id: [u8; 16], body: &[u8]) -> Vec<u8> {
+pub fn position_map(id: [u8; 16], body: &[u8]) -> Vec<u8> {
     forge::container(ContentKind::PositionMap, id, &forge::header(3, &id), body)
 }
 
@@ -205,7 +205,7 @@ fn the_second_writer_writes_the_same_updates() {
     let sequences = [samples::FIRST, samples::FIRST + 2];
     assert!(log(&sequences.into_iter().zip(forged).collect::<Vec<_>>()) == written);
     assert_eq!(ends.last(), Some(&written.len()));
-    for value in [samples::resolution(), samples::resolution_with_keys()] {
-        assert!(resolution(value.id, &resolution_body(&value)) == value.encode().unwrap());
+    for value in [samples::position_map(), samples::position_map_with_keys()] {
+        assert!(position_map(value.id, &position_map_body(&value)) == value.encode().unwrap());
     }
 }

@@ -19,13 +19,13 @@ fn the_golden_log_is_read_and_written() {
 }
 
 #[test]
-fn the_golden_resolutions_are_read_and_written() {
-    for (name, resolution) in
-        [("resolution.lmx", samples::resolution()), ("resolution-keys.lmx", samples::resolution_with_keys())]
+fn the_golden_position_maps_are_read_and_written() {
+    for (name, position_map) in
+        [("resolution.lmx", samples::position_map()), ("resolution-keys.lmx", samples::position_map_with_keys())]
     {
-        let written = resolution.encode().unwrap();
+        let written = position_map.encode().unwrap();
         let golden = golden(name, &written);
-        assert_eq!(PositionMap::decode(&golden), Ok(resolution));
+        assert_eq!(PositionMap::decode(&golden), Ok(position_map));
         assert!(golden == written);
     }
 }

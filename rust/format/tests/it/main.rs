@@ -9,7 +9,7 @@ mod bad_leaves;
 mod bad_levels;
 mod bad_logs;
 mod bad_manifests;
-mod bad_resolutions;
+mod bad_position_maps;
 mod bad_segments;
 mod bad_updates;
 mod bad_zones;

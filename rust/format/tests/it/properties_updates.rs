@@ -32,9 +32,9 @@ fn ranges(rows: u32) -> impl Strategy<Value = Vec<Range<u32>>> {
 fn run() -> impl Strategy<Value = ManifestRun> {
     let rows = prop_oneof![0..50u32, any::<u32>()];
     let sequences = (0u64..9, 0u64..1 << 40);
-    let resolution = prop::option::of((any::<[u8; 16]>(), any::<u64>()));
-    (rows.prop_flat_map(|rows| (Just(rows), ranges(rows))), any::<u64>(), 1u8..=2, sequences, resolution).prop_map(
-        |((rows, migrated), length, passes, (first_sequence, last_sequence), resolution)| ManifestRun {
+    let position_map = prop::option::of((any::<[u8; 16]>(), any::<u64>()));
+    (rows.prop_flat_map(|rows| (Just(rows), ranges(rows))), any::<u64>(), 1u8..=2, sequences, position_map).prop_map(
+        |((rows, migrated), length, passes, (first_sequence, last_sequence), position_map)| ManifestRun {
             id: [0; 16],
             path: String::new(),
             length,
@@ -44,7 +44,7 @@ fn run() -> impl Strategy<Value = ManifestRun> {
             first_sequence,
             last_sequence,
             migrated,
-            position_map: resolution.map(|(id, length)| ManifestPositionMap {
+            position_map: position_map.map(|(id, length)| ManifestPositionMap {
                 id,
                 path: "updates/r.lmx".into(),
                 length,
@@ -179,7 +179,7 @@ fn some_rows(rows: u32) -> BoxedStrategy<Vec<u32>> {
     }
 }
 
-fn resolution() -> impl Strategy<Value = PositionMap> {
+fn position_map() -> impl Strategy<Value = PositionMap> {
     let rows = prop_oneof![0..60u32, any::<u32>()];
     rows.prop_flat_map(|rows| {
         let groups = vec(prop_oneof![0..9u32, 0..1u32 << 28], 0..4);
@@ -251,17 +251,17 @@ proptest! {
     }
 
     #[test]
-    fn a_resolution_is_read_as_it_was_written(value in resolution()) {
+    fn a_position_map_is_read_as_it_was_written(value in position_map()) {
         let bytes = value.encode().unwrap();
-        prop_assert!(bytes == forge_updates::resolution(value.id, &forge_updates::resolution_body(&value)));
+        prop_assert!(bytes == forge_updates::position_map(value.id, &forge_updates::position_map_body(&value)));
         prop_assert_eq!(PositionMap::decode(&bytes), Ok(value));
     }
 
     #[test]
-    fn a_changed_resolution_never_panics(value in resolution(), edits in edits()) {
-        let mut body = forge_updates::resolution_body(&value);
+    fn a_changed_position_map_never_panics(value in position_map(), edits in edits()) {
+        let mut body = forge_updates::position_map_body(&value);
         edit(&mut body, &edits);
-        let file = forge_updates::resolution(value.id, &body);
+        let file = forge_updates::position_map(value.id, &body);
         // Postings may have any form, so that the value comes back and not the bytes.
         if let Ok(read) = PositionMap::decode(&file) {
             let again = read.encode().unwrap();
@@ -328,7 +328,7 @@ proptest! {
         prop_assert!(PositionMap::decode(&bytes).is_err());
         prop_assert!(samples::read_log(&bytes).is_err());
         agree(&[log::log_header(samples::LOG), bytes.clone()].concat())?;
-        drop(PositionMap::decode(&forge_updates::resolution([1; 16], &bytes)));
+        drop(PositionMap::decode(&forge_updates::position_map([1; 16], &bytes)));
         agree(&forge_updates::log(&[(FIRST, bytes)]))?;
     }
 }

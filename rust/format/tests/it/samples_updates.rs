@@ -6,7 +6,7 @@ use crate::samples;
 
 /// A table with everything buffered that there can be, and a manifest that uses every optional field.
 pub fn updates() -> ManifestUpdates {
-    let resolution = ManifestPositionMap { id: [0x4e; 16], path: "updates/4e4e.lmx".into(), length: 777 };
+    let position_map = ManifestPositionMap { id: [0x4e; 16], path: "updates/4e4e.lmx".into(), length: 777 };
     ManifestUpdates {
         key: vec!["country".into(), "straße".into()],
         options: vec![("buffer".into(), "1GiB".into()), ("alpha".into(), "".into())],
@@ -21,7 +21,7 @@ pub fn updates() -> ManifestUpdates {
                 first_sequence: 0,
                 last_sequence: 30,
                 migrated: vec![0..1, 7..300, u32::MAX - 1..u32::MAX],
-                position_map: Some(resolution),
+                position_map: Some(position_map),
                 during: 0,
             },
             ManifestRun {
@@ -148,7 +148,7 @@ pub fn read_log(bytes: &[u8]) -> Result<LogRead> {
 }
 
 /// A position map against two data files and an older run, with and without each list.
-pub fn resolution() -> PositionMap {
+pub fn position_map() -> PositionMap {
     PositionMap {
         id: *b"resolution-of-a1",
         run: [0xa1; 16],
@@ -182,7 +182,7 @@ pub fn resolution() -> PositionMap {
 }
 
 /// A position map with a filter of ten keys: the numbers 0, 10, … 90, each with a text.
-pub fn resolution_with_keys() -> PositionMap {
+pub fn position_map_with_keys() -> PositionMap {
     let texts = ["a", "b", "", "größe", "e", "f", "g", "h", "i", "a longer text than the others"];
     let hash = |(number, text): (i64, &str)| {
         let first = filter::hash(&Key::Fixed(key_of_i64(number * 10)));

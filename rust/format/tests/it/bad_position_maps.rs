@@ -4,11 +4,11 @@ use lakemark_format::codec::ByteWriter;
 use lakemark_format::*;
 
 use crate::bad::{Bad, bad};
-use crate::forge_updates::{resolution, resolution_body};
+use crate::forge_updates::{position_map, position_map_body};
 use crate::samples_updates as samples;
 use crate::{forge, golden};
 
-pub fn resolutions() -> Vec<Bad> {
+pub fn position_maps() -> Vec<Bad> {
     [containers(), fields(), lists(), filters()].into_iter().flatten().collect()
 }
 
@@ -17,21 +17,21 @@ fn named(name: &str, error: &'static str, wrong: &'static str, bytes: Vec<u8>) -
 }
 
 fn body(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    let value = samples::resolution();
-    let mut body = resolution_body(&value);
+    let value = samples::position_map();
+    let mut body = position_map_body(&value);
     change(&mut body);
-    resolution(value.id, &body)
+    position_map(value.id, &body)
 }
 
 fn with(change: impl FnOnce(&mut PositionMap)) -> Vec<u8> {
-    let mut value = samples::resolution();
+    let mut value = samples::position_map();
     change(&mut value);
-    resolution(value.id, &resolution_body(&value))
+    position_map(value.id, &position_map_body(&value))
 }
 
 fn containers() -> Vec<Bad> {
-    let value = samples::resolution();
-    let of = |stream: &[u8]| forge::container(ContentKind::PositionMap, value.id, stream, &resolution_body(&value));
+    let value = samples::position_map();
+    let of = |stream: &[u8]| forge::container(ContentKind::PositionMap, value.id, stream, &position_map_body(&value));
     let good = value.encode().unwrap();
     let longer = [forge::header(3, &value.id), vec![0]].concat();
     vec![
@@ -89,37 +89,42 @@ fn fields() -> Vec<Bad> {
 /// Filters of the keys of a run.
 fn filters() -> Vec<Bad> {
     let with = |change: &dyn Fn(&mut KeyFilter)| {
-        let mut value = samples::resolution_with_keys();
+        let mut value = samples::position_map_with_keys();
         value.keys.iter_mut().for_each(change);
-        resolution(value.id, &resolution_body(&value))
+        position_map(value.id, &position_map_body(&value))
     };
-    let mut cut = resolution_body(&samples::resolution_with_keys());
+    let mut cut = position_map_body(&samples::position_map_with_keys());
     cut.pop();
-    let mut longer = resolution_body(&samples::resolution_with_keys());
+    let mut longer = position_map_body(&samples::position_map_with_keys());
     longer.push(0);
-    let mut tag = resolution_body(&samples::resolution());
+    let mut tag = position_map_body(&samples::position_map());
     tag.push(2);
-    let id = samples::resolution_with_keys().id;
+    let id = samples::position_map_with_keys().id;
     let many = with(&|keys| keys.types = vec![KeyType::Int8; 65]);
     let wrong = "the filter has a byte less than its keys need";
     vec![
-        named("filter-tag-2", "Invalid", "the byte before the filter is 2", resolution(samples::resolution().id, &tag)),
+        named(
+            "filter-tag-2",
+            "Invalid",
+            "the byte before the filter is 2",
+            position_map(samples::position_map().id, &tag),
+        ),
         named("filter-of-no-column", "Invalid", "the key has no column", with(&|keys| keys.types.clear())),
         named("filter-of-65-columns", "Invalid", "the key has 65 columns", many),
         named("filter-density-0", "Invalid", "the filter has no bits for a key", with(&|keys| keys.density.bits = 0)),
         named("filter-65-hashes", "Invalid", "a key sets 65 bits", with(&|keys| keys.density.hashes = 65)),
         named("filter-shorter", "Invalid", wrong, with(&|keys| keys.bytes.truncate(11))),
         named("filter-longer", "Invalid", "the filter has a byte too many", with(&|keys| keys.bytes.push(0))),
-        named("filter-cut", "Truncated", "the last byte of the filter is missing", resolution(id, &cut)),
-        named("filter-body-longer", "Invalid", "a byte follows the filter", resolution(id, &longer)),
+        named("filter-cut", "Truncated", "the last byte of the filter is missing", position_map(id, &cut)),
+        named("filter-body-longer", "Invalid", "a byte follows the filter", position_map(id, &longer)),
     ]
 }
 
 /// The two older runs, as they are in the body.
 fn resolved_run() -> Vec<u8> {
-    let value = samples::resolution();
+    let value = samples::position_map();
     let without = PositionMap { runs: vec![], ..value.clone() };
-    resolution_body(&value).split_off(resolution_body(&without).len())
+    position_map_body(&value).split_off(position_map_body(&without).len())
 }
 
 /// A position map of a run of 10 rows against one file with these row groups, whose lists of rows are these bytes.
@@ -134,7 +139,7 @@ fn file(before: &[u8], row_groups: &[u64], lists: &[u8]) -> Vec<u8> {
     out.bytes(before);
     out.bytes(lists);
     out.u8(0);
-    resolution([8; 16], out.as_slice())
+    position_map([8; 16], out.as_slice())
 }
 
 fn lists() -> Vec<Bad> {
