@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_told_from_statements() {
+    fn commands_are_distinguished_from_statements() {
         assert_eq!(command("\\q"), Command::Leave);
         assert_eq!(command("exit;"), Command::Leave);
         assert_eq!(command("\\d"), Command::Run("SHOW TABLES".to_owned()));

@@ -215,7 +215,7 @@ mod tests {
 
     /// A million keys that are not there, at probabilities that show in a million.
     #[test]
-    fn false_positives_are_as_many_as_asked_for() {
+    fn false_positives_are_as_many_as_requested() {
         for (fpp, keys) in [(0.2, 1000), (0.05, 20_000), (0.01, 20_000), (0.001, 5000)] {
             let density = Density::of_fpp(fpp);
             let shape = density.shape(keys);

@@ -32,7 +32,7 @@ pub(crate) fn decode_column(input: &mut ByteReader<'_>, count: usize, what: &'st
     }
 }
 
-/// A column whose numbers are unpacked where they are asked for.
+/// A column whose numbers are unpacked where they are read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column<'a> {
     /// What the numbers are.

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_can_tell_leaves_all_rows_open() {
+    fn what_is_unknown_leaves_all_rows_open() {
         let all = vec![0, 1, 2, 3];
         let open = [all.clone(), all.clone(), all];
         let any = Test::Ranges(KeyRanges::point(Key::Fixed(1)));

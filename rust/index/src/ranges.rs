@@ -442,10 +442,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_cursor_says_of_ascending_keys_what_the_set_says(listed in keys(), asked in proptest::collection::btree_set(0u64..66_000, 0..400)) {
+        fn a_cursor_says_of_ascending_keys_what_the_set_says(listed in keys(), searched in proptest::collection::btree_set(0u64..66_000, 0..400)) {
             let set = KeyRanges::points(listed.iter().copied().map(Key::Fixed).collect());
             let mut cursor = set.cursor();
-            for key in asked {
+            for key in searched {
                 let is_in = listed.contains(&key);
                 let key = Key::Fixed(key);
                 let from_here = set.cursor_from(&key).contains(&key);

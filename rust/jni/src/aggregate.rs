@@ -295,9 +295,9 @@ impl<'a> GroupStates<'a> {
         for (number, codec) in self.values.iter().enumerate() {
             let states = keys.iter().filter_map(|(_, place)| self.states.get(*place)?.get(number));
             let Some(measure) = self.aggregate.measures.get(number) else { continue };
-            let Some(told) = finished(measure.function, states, codec.as_ref())? else { return Ok(None) };
-            fields.push(Field::new(format!("measure_{number}"), told.values.data_type().clone(), told.nullable));
-            columns.push(told.values);
+            let Some(result) = finished(measure.function, states, codec.as_ref())? else { return Ok(None) };
+            fields.push(Field::new(format!("measure_{number}"), result.values.data_type().clone(), result.nullable));
+            columns.push(result.values);
         }
         let options = RecordBatchOptions::new().with_row_count(Some(keys.len()));
         Ok(Some(RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)?))

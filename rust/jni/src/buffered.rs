@@ -25,7 +25,7 @@ use crate::split::{FileRange, SplitInput, SplitRange, StoreHome, to_ipc};
 use crate::split_packing::{ATTACHED_BYTES, FileInput, FileInputRows, SplitPacker};
 
 /// The driver tests at most so many rows of runs.
-const ASKED_ROWS: u64 = 1 << 18;
+const TESTED_ROWS: u64 = 1 << 18;
 
 impl SelectedBuffer {
     /// The buffered rows that a filter selects, or may select.
@@ -47,13 +47,13 @@ impl SelectedBuffer {
                 selected.batches.push(take_record_batch(batch, &rows)?);
             }
         }
-        let are_few = rows_of_files(&buffered.files) <= ASKED_ROWS;
+        let are_few = rows_of_files(&buffered.files) <= TESTED_ROWS;
         for file in &buffered.files {
             let mut file = file.clone();
             if are_few {
-                let asked = ask(pinned, &file, predicate).await?;
-                file.rows = asked.rows;
-                selected.is_exact &= asked.is_exact;
+                let tested = test_rows(pinned, &file, predicate).await?;
+                file.rows = tested.rows;
+                selected.is_exact &= tested.is_exact;
             } else {
                 selected.is_exact = false;
             }
@@ -70,7 +70,7 @@ impl SelectedBuffer {
         pinned: &Pinned,
         columns: &BTreeSet<&String>,
     ) -> Result<Option<Vec<RecordBatch>>> {
-        if rows_of_files(&self.files) > ASKED_ROWS {
+        if rows_of_files(&self.files) > TESTED_ROWS {
             return Ok(None);
         }
         let mut found = self.batches.iter().map(|batch| flattened(batch, columns)).collect::<Result<Vec<_>>>()?;
@@ -111,7 +111,7 @@ fn rows_of_files(files: &[BufferedRun]) -> u64 {
 }
 
 /// What a filter says of the rows of a run.
-struct AskedRun {
+struct TestedRun {
     /// The rows that the filter selects or may select.
     rows: RowSet,
     /// Whether the filter selects each of them.
@@ -119,7 +119,7 @@ struct AskedRun {
 }
 
 /// Tests which rows of a run a filter selects.
-async fn ask(pinned: &Pinned, file: &BufferedRun, predicate: &Predicate) -> Result<AskedRun> {
+async fn test_rows(pinned: &Pinned, file: &BufferedRun, predicate: &Predicate) -> Result<TestedRun> {
     let columns = columns_of(predicate);
     let mut reader = open(pinned, file, &columns).await?;
     let (mut positions, mut found, mut is_exact) = (file.rows.iter(), Vec::new(), true);
@@ -129,7 +129,7 @@ async fn ask(pinned: &Pinned, file: &BufferedRun, predicate: &Predicate) -> Resu
         let here: Vec<u32> = positions.by_ref().take(batch.num_rows()).collect();
         found.extend(candidates.t().iter().filter_map(|row| here.get(row as usize).copied()));
     }
-    Ok(AskedRun { rows: RowSet::from_rows(found, file.rows.universe()), is_exact })
+    Ok(TestedRun { rows: RowSet::from_rows(found, file.rows.universe()), is_exact })
 }
 
 fn columns_of(predicate: &Predicate) -> BTreeSet<&String> {

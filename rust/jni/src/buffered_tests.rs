@@ -316,7 +316,7 @@ fn keys_that_are_learned_later_leave_fewer_rows() {
 
 /// What the index would leave open stays open: Spark evaluates the filter, and gets these rows.
 #[test]
-fn what_cannot_be_told_of_a_buffered_row_leaves_the_filter_to_spark() {
+fn what_is_unknown_of_a_buffered_row_leaves_the_filter_to_spark() {
     test(async {
         let fixture = Fixture::new().await;
         let unknown =

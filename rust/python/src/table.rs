@@ -185,14 +185,14 @@ impl Table {
         progress: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Described> {
         let (table, counters) = (Arc::clone(&self.0), Arc::new(Counters::default()));
-        let told = Arc::clone(&counters) as Arc<dyn Progress>;
-        let options = MigrateOptions { fraction, threshold, progress: Some(told) };
+        let listener = Arc::clone(&counters) as Arc<dyn Progress>;
+        let options = MigrateOptions { fraction, threshold, progress: Some(listener) };
         let migrated = move || async move { table.migrate(options).await };
-        let tell = |_: Python<'_>| match &progress {
+        let notify = |_: Python<'_>| match &progress {
             Some(progress) => progress.call1(counters.read()).map(drop),
             None => Ok(()),
         };
-        let report = wait_reporting(py, migrated, |_| "the migration was finished all the same".to_owned(), tell)?;
+        let report = wait_reporting(py, migrated, |_| "the migration was finished all the same".to_owned(), notify)?;
         described(py, &report)
     }
 
@@ -377,7 +377,7 @@ fn describe(snapshot: &lakemark_table::Snapshot, indexes: &[IndexInfo]) -> serde
         "bytes": files.iter().map(|file| file.meta.size).sum::<u64>(),
         "rows": rows.sum::<Option<u64>>(),
         "rows_deleted": snapshot.deleted_rows(),
-        "rows_buffered": snapshot.buffered_rows().map_or(0, |pending| pending.row_count()),
+        "rows_buffered": snapshot.buffered_rows().map_or(0, |buffered| buffered.row_count()),
         "key": snapshot.key_columns(),
         "sequence": snapshot.sequence(),
         "partition_columns": snapshot.partition_columns().iter().map(|field| field.name()).collect::<Vec<_>>(),
@@ -397,11 +397,11 @@ where
     F: Future<Output = lakemark_table::Result<R>>,
 {
     let (counters, cancel) = (Arc::new(Counters::default()), CancelFlag::new());
-    let told = Arc::clone(&counters) as Arc<dyn Progress>;
-    let options = BuildOptions { progress: Some(told), cancel: Some(cancel.clone()), ..options };
-    let tell = |_: Python<'_>| match &progress {
+    let listener = Arc::clone(&counters) as Arc<dyn Progress>;
+    let options = BuildOptions { progress: Some(listener), cancel: Some(cancel.clone()), ..options };
+    let notify = |_: Python<'_>| match &progress {
         Some(progress) => progress.call1(counters.read()).map(drop),
         None => Ok(()),
     };
-    wait_cancellable(py, move || work(options), &cancel, tell)
+    wait_cancellable(py, move || work(options), &cancel, notify)
 }

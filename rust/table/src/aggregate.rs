@@ -1,4 +1,4 @@
-//! Aggregates: how often values occur, their sums and their extremes, from indexes alone, and what it costs to ask for them.
+//! Aggregates: how often values occur, their sums and their extremes, from indexes alone, and what it costs to answer them.
 //!
 //! Uses `snapshot` and the rooms below it; `probe` and the rooms above it may use this one. The rows are given, as what a probe found of
 //! each file.

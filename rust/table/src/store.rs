@@ -380,9 +380,9 @@ impl Store {
         let target = root.join(relative);
         let write = move || {
             let Some(folder) = target.parent() else { return Err(std::io::ErrorKind::InvalidInput.into()) };
-            let mut pending = TempFile::create(folder)?;
-            pending.write_all(&bytes)?;
-            pending.rename(&target)
+            let mut temp = TempFile::create(folder)?;
+            temp.write_all(&bytes)?;
+            temp.rename(&target)
         };
         let written = on_a_thread(write).await.map_err(|error| Error::task(&error))?;
         written.map_err(|error| self.unwritable(error))
@@ -425,20 +425,20 @@ impl Store {
     }
 
     /// Makes a finished file the segment at `relative`. Nobody sees it before a manifest names it.
-    pub(crate) async fn publish(&self, mut pending: TempFile, relative: &str) -> Result<()> {
+    pub(crate) async fn publish(&self, mut temp: TempFile, relative: &str) -> Result<()> {
         if let Some(folder) = &self.place.local {
             let target = folder.join(relative);
-            return on_a_thread(move || pending.rename(&target))
+            return on_a_thread(move || temp.rename(&target))
                 .await
                 .map_err(|error| Error::task(&error))?
                 .map_err(|error| self.unwritable(error));
         }
-        self.upload(&mut pending, relative).await
+        self.upload(&mut temp, relative).await
     }
 
-    async fn upload(&self, pending: &mut TempFile, relative: &str) -> Result<()> {
+    async fn upload(&self, temp: &mut TempFile, relative: &str) -> Result<()> {
         let path = self.object_path(relative);
-        let bytes = tokio::fs::read(pending.path()).await.map_err(|error| self.unwritable(error))?;
+        let bytes = tokio::fs::read(temp.path()).await.map_err(|error| self.unwritable(error))?;
         if bytes.len() <= PART_BYTES {
             let put = self.place.object_store.put(&path, PutPayload::from(bytes)).await;
             return put.map(|_| ()).map_err(|error| self.unwritable(error));

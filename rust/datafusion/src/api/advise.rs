@@ -347,7 +347,7 @@ fn is_index_only(aggregate: &Aggregate) -> bool {
 fn use_of(scan: &TableScan, above: &ScanParents<'_>, snapshot: &Snapshot) -> QueryUse {
     let schema = snapshot.schema();
     let columns = |expr: &Expr| expr.column_refs().into_iter().map(|column| column.name.clone()).collect::<Vec<_>>();
-    let asked = scan.filters.iter().map(|filter| ConditionUse {
+    let of_scan = scan.filters.iter().map(|filter| ConditionUse {
         columns: columns(filter),
         predicate: translate(std::slice::from_ref(filter), &schema),
         joined: None,
@@ -361,7 +361,7 @@ fn use_of(scan: &TableScan, above: &ScanParents<'_>, snapshot: &Snapshot) -> Que
         joined: None,
     });
     QueryUse {
-        conditions: asked.chain(left).collect(),
+        conditions: of_scan.chain(left).collect(),
         output: scan.projected_schema.fields().iter().map(|field| field.name().clone()).collect(),
         aggregated: above.aggregated,
         weight: 1.0,

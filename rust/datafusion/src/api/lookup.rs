@@ -95,7 +95,7 @@ pub async fn lookup(
     let mut probe = query.probe(by_index.as_ref().unwrap_or(&by_columns), false).await?;
     if by_index.is_some() && options.use_index {
         // An index over several columns knows nothing of buffered rows.
-        probe.buffered = probe.buffered.map(|pending| pending.pruned(&by_columns));
+        probe.buffered = probe.buffered.map(|buffered| buffered.pruned(&by_columns));
     }
     if probe.exact_row_count() == Some(0) {
         return Ok(RowsWithSchema { schema: output, batches: Vec::new() });

@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_tells_about_how_many_keys_are_different() {
+    fn a_sample_estimates_how_many_keys_are_different() {
         let keys = |rows: std::ops::Range<i64>, of: fn(i64) -> i64| {
             Arc::new(Int64Array::from_iter_values(rows.map(of))) as ArrayRef
         };

@@ -1,7 +1,7 @@
 //! Filters whose values are known when a query runs, probed in the index: what other operators learn, and what subqueries give.
 //!
 //! A hash join knows its build side before it asks for the first row of the other side. It knows the bounds of the keys, and the keys
-//! themselves if they are few. When the first partition of a scan is asked for a row, the scan translates and probes the filters as they
+//! themselves if they are few. When the first partition of a scan is polled for a row, the scan translates and probes the filters as they
 //! are then. It cuts the planned rows down to those that may pass.
 //!
 //! Three things keep that right. The operators above go on applying their filters, so that any superset of the rows will do. What cannot be
@@ -151,19 +151,19 @@ impl DynamicProber {
     }
 
     /// The test of the only column that a scan gives, if its values may be index-only for the rows that have the keys of a join.
-    fn index_only_test<'a>(&self, asked: &'a Predicate, output: &Schema) -> Option<&'a Leaf> {
-        let (Predicate::Leaf(leaf), [field]) = (asked, output.fields().as_ref()) else { return None };
+    fn index_only_test<'a>(&self, predicate: &'a Predicate, output: &Schema) -> Option<&'a Leaf> {
+        let (Predicate::Leaf(leaf), [field]) = (predicate, output.fields().as_ref()) else { return None };
         (leaf.column == *field.name() && self.is_index_only(output)).then_some(leaf)
     }
 
     /// Index-only values of all rows, so that nothing is left to read; none where the index cannot give them.
     async fn index_only_alone(
         &self,
-        asked: &Predicate,
+        predicate: &Predicate,
         output: &Schema,
         most_bytes: u64,
     ) -> Result<Option<PrunedScan>> {
-        let Some(leaf) = self.index_only_test(asked, output) else { return Ok(None) };
+        let Some(leaf) = self.index_only_test(predicate, output) else { return Ok(None) };
         let Some(nothing) = PrunedScan::to_nothing(&self.snapshot) else { return Ok(None) };
         let counts = self.snapshot.group_counts_alone(leaf, most_bytes).await.map_err(to_engine)?;
         Ok(counts.map(|GroupCounts { parts, index_reads, index_bytes_read, .. }| {
@@ -175,19 +175,14 @@ impl DynamicProber {
     /// Index-only values of the rows that have the keys of a join, if a scan gives nothing but these keys. No data is read for these rows.
     async fn index_only_values(
         &self,
-        asked: &Predicate,
+        predicate: &Predicate,
         probe: &Probe,
         output: &Schema,
     ) -> Result<Option<GroupCounts>> {
-        let Some(leaf) = self.index_only_test(asked, output) else { return Ok(None) };
+        let Some(leaf) = self.index_only_test(predicate, output) else { return Ok(None) };
         let columns = std::slice::from_ref(&leaf.column);
-        let request = GroupCountRequest {
-            columns,
-            predicate: asked,
-            files: &probe.files,
-            sum_column: None,
-            only_few_values: false,
-        };
+        let request =
+            GroupCountRequest { columns, predicate, files: &probe.files, sum_column: None, only_few_values: false };
         self.snapshot.group_counts(&request).await.map(Some).map_err(to_engine)
     }
 

@@ -92,7 +92,7 @@ pub struct LakemarkScanExec {
     keys: HashMap<u64, Arc<BuildKeys>>,
     /// The only rows of the output that are needed, if a sort with a limit is above.
     first_rows: Option<TopKRequest>,
-    /// The scans inside, as the filters left them when the first partition was asked for a row. All partitions take the same ones, since
+    /// The scans inside, as the filters left them when the first partition was polled for a row. All partitions take the same ones, since
     /// the partitions of a scan may share its files.
     pruned: Arc<OnceCell<InnerScans>>,
     properties: Arc<PlanProperties>,

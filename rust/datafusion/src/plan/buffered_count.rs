@@ -35,13 +35,13 @@ pub(crate) async fn count_with_buffered(
     probe: Probe,
 ) -> Result<Option<u64>> {
     let Some(in_files) = probe.exact_rows_of_files() else { return Ok(None) };
-    let pending = probe.buffered_row_count();
-    if pending == 0 {
+    let buffered = probe.buffered_row_count();
+    if buffered == 0 {
         return Ok(Some(in_files));
     }
     let CountRequest { location, snapshot, predicate, filter } = request;
     let filter = match (predicate, filter) {
-        (Predicate::Const(Truth::True), _) => return Ok(Some(in_files + pending)),
+        (Predicate::Const(Truth::True), _) => return Ok(Some(in_files + buffered)),
         (Predicate::Const(_), _) => return Ok(Some(in_files)),
         (_, Some(filter)) => unnormalize_col(filter),
         (_, None) => return Ok(None),

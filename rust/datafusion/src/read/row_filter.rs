@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_predicate_is_asked_of_chosen_rows_alone_where_it_fails() {
+    fn a_predicate_is_evaluated_for_chosen_rows_alone_where_it_fails() {
         let chosen = RowSet::from_rows(vec![0, 1, 3, 4], 6);
         let of = |k: [Option<i64>; 5]| {
             let column = |name: &str, values: ArrayRef| (name.to_owned(), values);
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_tells_the_chosen_rows_also_of_several_stretches() {
+    fn a_mask_gives_the_chosen_rows_also_of_several_stretches() {
         let chosen = RowSet::from_rows(vec![2, 3, 7, 8, 9, 20], 30);
         let of = |rows: &[i64]| mask(&chosen, rows).unwrap().values().iter().collect::<Vec<_>>();
         assert_eq!(of(&[2, 3, 4, 8, 9, 10, 19, 20]), [true, true, false, true, true, false, false, true]);

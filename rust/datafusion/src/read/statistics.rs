@@ -389,11 +389,11 @@ fn of_constant(value: ScalarValue, rows: usize) -> ColumnStatistics {
 }
 
 /// With so many buffered rows, which are taken to be like those of the files.
-pub(crate) fn with_buffered(of_files: Statistics, pending: Precision<usize>) -> Statistics {
-    if pending == Precision::Exact(0) {
+pub(crate) fn with_buffered(of_files: Statistics, buffered: Precision<usize>) -> Statistics {
+    if buffered == Precision::Exact(0) {
         return of_files;
     }
-    let rows = of_files.num_rows.add(&pending);
+    let rows = of_files.num_rows.add(&buffered);
     let share = match (rows.get_value(), of_files.num_rows.get_value()) {
         (Some(rows), Some(before)) => *rows as f64 / (*before).max(1) as f64,
         _ => 1.0,

@@ -108,7 +108,7 @@ impl<'a> PackedLeaf<'a> {
         Ok(keys.into_iter().zip(rows).map(entry).collect())
     }
 
-    /// Visits the rows of those keys of an embedded segment that are wanted; keys are asked for in their order. Runs that follow each other
+    /// Visits the rows of those keys of an embedded segment that are wanted; keys are requested in their order. Runs that follow each other
     /// are one. Of other keys only as much is decoded as it takes to step over them.
     ///
     /// # Errors

@@ -27,7 +27,7 @@ pub struct Estimate<'a> {
     directory: &'a SegmentDirectory,
     ranges: KeyRanges,
     /// How many of the ranges may hold a key of the segment.
-    asked: usize,
+    range_count: usize,
     /// Of blocks that are in the ranges as a whole.
     inside: Weight,
     /// The last of these blocks.
@@ -98,7 +98,7 @@ impl<'a> Estimate<'a> {
         let mut estimate = Self {
             directory,
             ranges: KeyRanges::none(),
-            asked: 0,
+            range_count: 0,
             inside: Weight::default(),
             last_inside: None,
             edges: Vec::new(),
@@ -109,9 +109,9 @@ impl<'a> Estimate<'a> {
             }
             Test::Ranges(ranges) | Test::Elements(ranges) => {
                 estimate.ranges = ranges.clone();
-                let asked = ranges_in_segment(directory, ranges);
-                estimate.asked = asked.len();
-                asked.iter().fold(0, |from, range| estimate.add(range, from));
+                let in_segment = ranges_in_segment(directory, ranges);
+                estimate.range_count = in_segment.len();
+                in_segment.iter().fold(0, |from, range| estimate.add(range, from));
             }
         }
         estimate
@@ -144,7 +144,7 @@ impl<'a> Estimate<'a> {
     /// How many of the requested ranges may hold a key of the segment.
     #[must_use]
     pub fn ranges(&self) -> usize {
-        self.asked
+        self.range_count
     }
 
     /// Rows of the segment.
@@ -175,7 +175,7 @@ impl<'a> Estimate<'a> {
     /// as many rows as others of its block. To look for all of them would take as long as the search.
     #[must_use]
     pub fn bounds(&self) -> WeightBounds {
-        if self.asked > MANY_KEYS {
+        if self.range_count > MANY_KEYS {
             let likely = self.edges.iter().map(|edge| self.likely(edge)).fold(self.inside, Weight::plus);
             return WeightBounds { least: likely, most: likely };
         }

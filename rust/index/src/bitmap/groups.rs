@@ -112,8 +112,8 @@ impl ValueGroups {
     #[must_use]
     pub fn value_limit(&self) -> u64 {
         if self.directory.encoding == Encoding::Packed {
-            let asked = ranges_in_segment(&self.directory, &self.ranges);
-            return if asked.iter().all(KeyRange::is_point) { asked.len() as u64 } else { u64::MAX };
+            let in_segment = ranges_in_segment(&self.directory, &self.ranges);
+            return if in_segment.iter().all(KeyRange::is_point) { in_segment.len() as u64 } else { u64::MAX };
         }
         if self.directory.value_count > self.directory.entry_count() {
             return u64::MAX;

@@ -28,30 +28,33 @@ use super::slices::Program;
 use crate::ranges::KeyRanges;
 
 /// A value of a block that was read.
-struct AskedValue<'a> {
+struct RequestedValue<'a> {
     value: &'a Value,
-    is_asked: bool,
+    is_requested: bool,
 }
 
 /// The values of a block that was read, each with whether it is requested.
 struct ReadBlock {
     number: usize,
     values: Vec<Value>,
-    asked: Vec<bool>,
+    requested: Vec<bool>,
 }
 
 impl ReadBlock {
     fn all(read: Vec<DecodedBlock<Value>>, keys: &KeyRanges) -> Vec<Self> {
         let mut keys = keys.cursor();
         let of_block = |block: DecodedBlock<Value>| {
-            let asked = block.entries.iter().map(|value| keys.contains(&value.key)).collect();
-            Self { number: block.number, values: block.entries, asked }
+            let requested = block.entries.iter().map(|value| keys.contains(&value.key)).collect();
+            Self { number: block.number, values: block.entries, requested }
         };
         read.into_iter().map(of_block).collect()
     }
 
-    fn values(&self) -> impl Iterator<Item = AskedValue<'_>> {
-        self.values.iter().zip(&self.asked).map(|(value, is_asked)| AskedValue { value, is_asked: *is_asked })
+    fn values(&self) -> impl Iterator<Item = RequestedValue<'_>> {
+        self.values
+            .iter()
+            .zip(&self.requested)
+            .map(|(value, is_requested)| RequestedValue { value, is_requested: *is_requested })
     }
 }
 
@@ -177,13 +180,13 @@ impl Plan {
         let rows = match directory.key_type.is_list() {
             // A row may have several of the keys.
             true => 0,
-            false => rows_asked_for(directory, places, &read),
+            false => requested_rows(directory, places, &read),
         };
         let mut plan = Self { rows, ..Self::default() };
         let mut ranges = Vec::new();
         match directory.encoding.coarse_level() {
             Some(level) if !directory.encoding.has_fine_level() => {
-                plan.base = single_level(directory, level, ranks_asked_for(directory, places, &read));
+                plan.base = single_level(directory, level, requested_ranks(directory, places, &read));
             }
             _ => {
                 let yes = match directory.key_type.is_list() {
@@ -212,14 +215,14 @@ impl Plan {
     ) {
         let bins = Bins::new(directory);
         let first_ranks = first_ranks(directory);
-        for ReadBlock { number, values, asked } in read {
+        for ReadBlock { number, values, requested } in read {
             let Some(block) = directory.blocks.get(number) else { continue };
             let mut offset = block.postings_offset;
             let mut bin = bins.cursor(first_ranks.get(number).copied().unwrap_or(0));
-            for (value, is_asked) in values.into_iter().zip(asked) {
+            for (value, is_requested) in values.into_iter().zip(requested) {
                 let end = offset + u64::from(value.posting_length);
                 let removed = yes.get(bin.next()).copied().unwrap_or(false);
-                if is_asked != removed {
+                if is_requested != removed {
                     match (ranges.last_mut(), self.postings.last_mut()) {
                         (Some(range), Some(piece)) if range.end == offset && piece.removed == removed => {
                             range.end = end;
@@ -254,9 +257,9 @@ fn exact_costs(directory: &SegmentDirectory, places: &[BlockOverlap], read: &[Re
     for (number, PlacedBlock { place, ranks, .. }) in blocks(directory, places).enumerate() {
         if let Some(block) = read.next_if(|block| block.number == number) {
             let mut bin = bins.cursor(ranks.start);
-            for AskedValue { value, is_asked } in block.values() {
+            for RequestedValue { value, is_requested } in block.values() {
                 let Some(cost) = costs.get_mut(bin.next()) else { continue };
-                let side = if is_asked { &mut cost.no } else { &mut cost.yes };
+                let side = if is_requested { &mut cost.no } else { &mut cost.yes };
                 *side += u128::from(value.posting_length);
             }
             continue;
@@ -384,7 +387,7 @@ fn single_level(directory: &SegmentDirectory, level: CoarseLevel, ranks: Vec<Ran
 }
 
 /// The requested ranks, as ranges that ascend and do not touch.
-fn ranks_asked_for(directory: &SegmentDirectory, places: &[BlockOverlap], read: &[ReadBlock]) -> Vec<Range<u64>> {
+fn requested_ranks(directory: &SegmentDirectory, places: &[BlockOverlap], read: &[ReadBlock]) -> Vec<Range<u64>> {
     let mut found: Vec<Range<u64>> = Vec::new();
     let mut add = |ranks: Range<u64>| match found.last_mut() {
         Some(last) if last.end == ranks.start => last.end = ranks.end,
@@ -395,8 +398,8 @@ fn ranks_asked_for(directory: &SegmentDirectory, places: &[BlockOverlap], read: 
         match (place, read.next_if(|block| block.number == number)) {
             (BlockOverlap::Inside, _) => add(ranks),
             (BlockOverlap::Edge, Some(block)) => {
-                let asked = (ranks.start..).zip(&block.asked).filter(|(_, is_asked)| **is_asked);
-                asked.for_each(|(rank, _)| add(rank..rank + 1));
+                let requested = (ranks.start..).zip(&block.requested).filter(|(_, is_requested)| **is_requested);
+                requested.for_each(|(rank, _)| add(rank..rank + 1));
             }
             _ => {}
         }
@@ -405,12 +408,13 @@ fn ranks_asked_for(directory: &SegmentDirectory, places: &[BlockOverlap], read: 
 }
 
 /// How many rows have a key of the ranges.
-fn rows_asked_for(directory: &SegmentDirectory, places: &[BlockOverlap], read: &[ReadBlock]) -> u64 {
+fn requested_rows(directory: &SegmentDirectory, places: &[BlockOverlap], read: &[ReadBlock]) -> u64 {
     let inside: u64 = blocks(directory, places)
         .filter(|placed| placed.place == BlockOverlap::Inside)
         .map(|placed| placed.block.rows)
         .sum();
     let edges =
         read.iter().filter(|block| places.get(block.number) == Some(&BlockOverlap::Edge)).flat_map(ReadBlock::values);
-    inside + edges.filter(|asked| asked.is_asked).map(|asked| u64::from(asked.value.rows)).sum::<u64>()
+    inside
+        + edges.filter(|requested| requested.is_requested).map(|requested| u64::from(requested.value.rows)).sum::<u64>()
 }

@@ -95,18 +95,18 @@ impl Mask {
         if let Some((number, bitmap)) = last.filter(|_| values.is_multiple_of(2)) {
             let all =
                 self.words().iter().zip(bitmap.words()).map(|(chosen, bits)| u64::from((chosen & bits).count_ones()));
-            let told: u64 = counts.iter().skip(number + 1).take(width.saturating_sub(1)).sum();
-            let left = all.sum::<u64>().checked_sub(told);
+            let known: u64 = counts.iter().skip(number + 1).take(width.saturating_sub(1)).sum();
+            let left = all.sum::<u64>().checked_sub(known);
             if let (Some(slot), Some(left)) = (counts.get_mut(number), left) {
                 *slot = left;
             }
         }
-        let told: u64 = counts.iter().sum();
-        let left = self.rows().checked_sub(told);
+        let known: u64 = counts.iter().sum();
+        let left = self.rows().checked_sub(known);
         match (counts.last_mut(), left) {
             (Some(slot), Some(left)) => *slot = left,
             (None, Some(_)) => {}
-            (_, None) => return Err(FormatError::invalid("the rows of all ranks", told, self.rows())),
+            (_, None) => return Err(FormatError::invalid("the rows of all ranks", known, self.rows())),
         }
         Ok(counts)
     }

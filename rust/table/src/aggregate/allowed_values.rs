@@ -48,7 +48,7 @@ mod tests {
     use lakemark_format::key::Key;
 
     #[test]
-    fn tests_of_the_column_tell_which_values_are_chosen() {
+    fn tests_of_the_column_say_which_values_are_selected() {
         let leaf =
             |column: &str, test: Test| Predicate::Leaf(Leaf { column: column.into(), test, text: String::new() });
         let one = KeyRanges::point(Key::Fixed(1));

@@ -101,7 +101,7 @@ impl ValueSources {
         for index in indexes {
             let all = snapshot.manifest.iter().flat_map(|manifest| &manifest.segments);
             let segments = all.filter(|segment| segment.index_id == index.id);
-            let questions: Vec<(&ManifestSegment, Vec<usize>)> = segments
+            let requests: Vec<(&ManifestSegment, Vec<usize>)> = segments
                 .map(|segment| {
                     let files = segment.files.iter().filter_map(|ordinal| open.get(ordinal).copied());
                     (segment, files.filter(|file| !taken.contains(file)).collect())
@@ -109,10 +109,10 @@ impl ValueSources {
                 .filter(|(_, files): &(_, Vec<usize>)| !files.is_empty())
                 .collect();
             // By number, since a closure over borrowed items would make the future one that cannot change threads.
-            let questions = questions.as_slice();
-            let covers: Vec<CoveringSegment> = stream::iter(0..questions.len())
+            let requests = requests.as_slice();
+            let covers: Vec<CoveringSegment> = stream::iter(0..requests.len())
                 .map(|number| async move {
-                    let (segment, files) = questions.get(number)?;
+                    let (segment, files) = requests.get(number)?;
                     cover(snapshot, index, segment, files, counter).await
                 })
                 .buffer_unordered(CONCURRENT_SEGMENTS)

@@ -95,10 +95,10 @@ fn indexed(given: &str, snapshot: &Snapshot) -> Result<String> {
 
 /// The kind of an index over these columns. Without a request it is `bitmap` for one column, until a sample shows more, and `key` for
 /// several.
-fn kind_over(columns: &[String], asked: Option<IndexKind>, snapshot: &Snapshot) -> Result<IndexKind> {
+fn kind_over(columns: &[String], requested: Option<IndexKind>, snapshot: &Snapshot) -> Result<IndexKind> {
     match columns {
         [] => return Err(Error::invalid("an index needs a column; name one with --on or in parentheses")),
-        [_] => return Ok(asked.unwrap_or(IndexKind::Bitmap)),
+        [_] => return Ok(requested.unwrap_or(IndexKind::Bitmap)),
         _ => {}
     }
     let is_list = |name: &&String| snapshot.field(name).is_some_and(|field| element_of(field.data_type()).is_some());
@@ -119,7 +119,7 @@ fn kind_over(columns: &[String], asked: Option<IndexKind>, snapshot: &Snapshot) 
         let shown = snapshot.display_name(twice);
         return Err(Error::invalid(format!("the column {shown} stands in the index twice; name it once")));
     }
-    match asked {
+    match requested {
         None | Some(IndexKind::Key) => Ok(IndexKind::Key),
         Some(other) => Err(Error::unsupported(format!(
             "an index over several columns is of the kind key, and {} was asked for; declare one for each column, \

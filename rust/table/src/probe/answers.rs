@@ -77,13 +77,13 @@ impl LeafCandidates {
     pub(super) async fn take(
         &mut self,
         snapshot: &Snapshot,
-        question: SegmentRequest,
-        asked: Result<SegmentCandidates, Damage>,
+        request: SegmentRequest,
+        found: Result<SegmentCandidates, Damage>,
     ) {
-        let SegmentCandidates { segment, candidates } = match asked {
-            Ok(asked) => asked,
+        let SegmentCandidates { segment, candidates } = match found {
+            Ok(found) => found,
             Err(damage) => {
-                let (index, path, reason) = (&question.index.name, &question.segment.path, damage.reason.code());
+                let (index, path, reason) = (&request.index.name, &request.segment.path, damage.reason.code());
                 tracing::warn!(
                     index,
                     segment = path,
@@ -91,8 +91,8 @@ impl LeafCandidates {
                     problem = damage.problem,
                     "an index file cannot be used; its files are scanned"
                 );
-                for file in &question.files {
-                    self.set(question.leaf, *file, FileCandidates::Unknown(damage.reason));
+                for file in &request.files {
+                    self.set(request.leaf, *file, FileCandidates::Unknown(damage.reason));
                 }
                 return;
             }
@@ -104,11 +104,11 @@ impl LeafCandidates {
             .zip(candidates.iter())
             .map(|(entry, candidates)| (entry.path.as_str(), (entry, candidates)))
             .collect();
-        for file in &question.files {
+        for file in &request.files {
             let path = snapshot.files().get(*file).map_or("", |file| file.path.as_str());
             let answer = match entries.get(path) {
                 Some((entry, candidates))
-                    if is_same_data(snapshot, *file, entry, &question.segment, &segment.directory).await =>
+                    if is_same_data(snapshot, *file, entry, &request.segment, &segment.directory).await =>
                 {
                     FileCandidates::Rows { candidates: (*candidates).clone(), row_groups: entry.row_groups.clone() }
                 }
@@ -121,7 +121,7 @@ impl LeafCandidates {
                     FileCandidates::Unknown(Reason::FileChanged)
                 }
             };
-            self.set(question.leaf, *file, answer);
+            self.set(request.leaf, *file, answer);
         }
     }
 

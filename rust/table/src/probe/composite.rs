@@ -181,13 +181,13 @@ fn condition_on<'a>(parts: &'a [Predicate], column: &str) -> Option<ColumnCondit
 
 /// The places of the conditions that a column is not NULL.
 fn not_null<'a>(parts: &'a [Predicate], column: &'a str) -> impl Iterator<Item = usize> + 'a {
-    let is_asked = move |part: &Predicate| match part {
+    let is_not_null = move |part: &Predicate| match part {
         Predicate::Not(inner) => {
             matches!(inner.as_ref(), Predicate::Leaf(leaf) if leaf.column == column && leaf.test == Test::IsNull)
         }
         _ => false,
     };
-    parts.iter().enumerate().filter(move |(_, part)| is_asked(part)).map(|(place, _)| place)
+    parts.iter().enumerate().filter(move |(_, part)| is_not_null(part)).map(|(place, _)| place)
 }
 
 /// Data files that an index knows.

@@ -92,16 +92,16 @@ pub(super) fn ruled_out(answers: &LeafCandidates, predicate: &Predicate, files: 
 pub(super) fn first_probed(
     predicate: &Predicate,
     leaves: &[&Leaf],
-    questions: &[Vec<SegmentRequest>],
+    requests: &[Vec<SegmentRequest>],
     shares: &[Option<f64>],
 ) -> Option<usize> {
-    let asked = |place: usize| questions.get(place).map_or(0, Vec::len);
-    let conjuncts: Vec<usize> = conjuncts(predicate).into_iter().filter(|place| asked(*place) > 0).collect();
+    let request_count = |place: usize| requests.get(place).map_or(0, Vec::len);
+    let conjuncts: Vec<usize> = conjuncts(predicate).into_iter().filter(|place| request_count(*place) > 0).collect();
     let share = |place: &usize| shares.get(*place).copied().flatten();
     let is_estimated = conjuncts.iter().any(|place| share(place).is_some());
     let finds_keys = |place: &usize| {
-        let has_keys = |question: &SegmentRequest| question.index.kind.known() == Some(IndexKind::Key);
-        questions.get(*place).is_some_and(|questions| questions.iter().any(has_keys))
+        let has_keys = |request: &SegmentRequest| request.index.kind.known() == Some(IndexKind::Key);
+        requests.get(*place).is_some_and(|requests| requests.iter().any(has_keys))
     };
     let by_test = |place: &usize| RankByTest {
         width: leaves.get(*place).map(|leaf| TestWidth::of(&leaf.test)),
@@ -122,7 +122,7 @@ pub(super) fn first_probed(
         by_estimate.then_with(|| by_test(one).cmp(&by_test(other)))
     };
     let first = conjuncts.iter().min_by(order)?;
-    let others: usize = questions.iter().map(Vec::len).sum::<usize>() - asked(*first);
+    let others: usize = requests.iter().map(Vec::len).sum::<usize>() - request_count(*first);
     (others > FEW_SEGMENTS).then_some(*first)
 }
 

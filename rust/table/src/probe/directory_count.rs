@@ -47,9 +47,9 @@ pub(crate) async fn from_directories(
         let counts: Vec<(Vec<usize>, u64)> = stream::iter(0..open.len())
             .map(|number| async move {
                 let (segment, files) = open.get(number)?;
-                let question = DirectoryCount { leaf, negated, index, segment, files };
+                let request = DirectoryCount { leaf, negated, index, segment, files };
                 // Damage is reported by the full probe that follows.
-                let rows = count(snapshot, &question, counter).await.ok().flatten()?;
+                let rows = count(snapshot, &request, counter).await.ok().flatten()?;
                 Some((files.clone(), rows))
             })
             .buffer_unordered(CONCURRENT_SEGMENTS)
@@ -84,28 +84,28 @@ struct DirectoryCount<'a> {
 
 async fn count(
     snapshot: &Snapshot,
-    question: &DirectoryCount<'_>,
+    request: &DirectoryCount<'_>,
     counter: &ReadCounter,
 ) -> Result<Option<u64>, Damage> {
     let Some(store) = &snapshot.store else { return Ok(None) };
-    let opened = Segment::open(store, question.segment, question.index, counter).await?;
+    let opened = Segment::open(store, request.segment, request.index, counter).await?;
     let directory = &opened.directory;
-    if directory.files.len() != question.files.len() {
+    if directory.files.len() != request.files.len() {
         return Ok(None);
     }
     let entries: HashMap<&str, &SegmentFile> =
         directory.files.iter().map(|entry| (entry.path.as_str(), entry)).collect();
-    for file in question.files {
+    for file in request.files {
         let path = snapshot.files().get(*file).map_or("", |file| file.path.as_str());
         let Some(entry) = entries.get(path) else { return Ok(None) };
-        if !is_same_data(snapshot, *file, entry, question.segment, directory).await {
+        if !is_same_data(snapshot, *file, entry, request.segment, directory).await {
             return Ok(None);
         }
     }
-    let Some(mut count) = CountSearch::new(directory, &question.leaf.test) else { return Ok(None) };
+    let Some(mut count) = CountSearch::new(directory, &request.leaf.test) else { return Ok(None) };
     let first = opened.read(&count.first_ranges(), counter).await?;
     let wanted = count.second_ranges(&first).map_err(Damage::corrupt)?;
     let second = opened.read(&wanted, counter).await?;
     let rows = count.finish(&second).map_err(Damage::corrupt)?;
-    Ok(Some(if question.negated { directory.rows() - rows.min(directory.rows()) } else { rows }))
+    Ok(Some(if request.negated { directory.rows() - rows.min(directory.rows()) } else { rows }))
 }

@@ -34,31 +34,31 @@ pub(super) async fn gather(
         sources.push(source);
     }
     let mut answers = LeafCandidates::new(known, sources);
-    let mut questions = Vec::with_capacity(leaves.len());
+    let mut requests = Vec::with_capacity(leaves.len());
     for (place, leaf) in leaves.iter().enumerate() {
-        let mut of_leaf = requests(&mut answers, snapshot, place, leaf);
+        let mut of_leaf = open_requests(&mut answers, snapshot, place, leaf);
         if choice.skipped.get(place).copied().unwrap_or(false) {
-            for file in of_leaf.drain(..).flat_map(|question| question.files) {
+            for file in of_leaf.drain(..).flat_map(|request| request.files) {
                 answers.set(place, file, FileCandidates::Unknown(Reason::ScanIsCheaper));
             }
         }
-        questions.push(of_leaf);
+        requests.push(of_leaf);
     }
-    leave_out_needless(&mut answers, predicate, &mut questions);
-    if let Some(first) = first_probed(predicate, &leaves, &questions, &choice.shares) {
-        let only = questions.iter_mut().enumerate();
+    leave_out_needless(&mut answers, predicate, &mut requests);
+    if let Some(first) = first_probed(predicate, &leaves, &requests, &choice.shares) {
+        let only = requests.iter_mut().enumerate();
         let only = only.map(|(place, of_leaf)| if place == first { std::mem::take(of_leaf) } else { Vec::new() });
         let only = only.collect();
         probe_all(&mut answers, snapshot, &leaves, only, reads).await?;
-        leave_out_needless(&mut answers, predicate, &mut questions);
+        leave_out_needless(&mut answers, predicate, &mut requests);
     }
-    probe_all(&mut answers, snapshot, &leaves, questions, reads).await?;
+    probe_all(&mut answers, snapshot, &leaves, requests, reads).await?;
     Ok(answers)
 }
 
 /// Leaves out files of which no row can be selected.
-fn leave_out_needless(answers: &mut LeafCandidates, predicate: &Predicate, questions: &mut [Vec<SegmentRequest>]) {
-    if questions.iter().all(Vec::is_empty) {
+fn leave_out_needless(answers: &mut LeafCandidates, predicate: &Predicate, requests: &mut [Vec<SegmentRequest>]) {
+    if requests.iter().all(Vec::is_empty) {
         return;
     }
     let ruled_out = ruled_out(answers, predicate, answers.file_count());
@@ -66,16 +66,16 @@ fn leave_out_needless(answers: &mut LeafCandidates, predicate: &Predicate, quest
         return;
     }
     let is_needless = |file: usize| ruled_out.get(file).copied().unwrap_or(false);
-    for (place, of_leaf) in questions.iter_mut().enumerate() {
-        for question in of_leaf.iter_mut() {
+    for (place, of_leaf) in requests.iter_mut().enumerate() {
+        for request in of_leaf.iter_mut() {
             let (needless, needed): (Vec<usize>, _) =
-                std::mem::take(&mut question.files).into_iter().partition(|file| is_needless(*file));
-            question.files = needed;
+                std::mem::take(&mut request.files).into_iter().partition(|file| is_needless(*file));
+            request.files = needed;
             for file in needless {
                 answers.set(place, file, FileCandidates::NotNeeded);
             }
         }
-        of_leaf.retain(|question| !question.files.is_empty());
+        of_leaf.retain(|request| !request.files.is_empty());
     }
 }
 
@@ -84,45 +84,45 @@ async fn probe_all(
     answers: &mut LeafCandidates,
     snapshot: &Snapshot,
     leaves: &[&Leaf],
-    questions: Vec<Vec<SegmentRequest>>,
+    requests: Vec<Vec<SegmentRequest>>,
     reads: &ReadContext,
 ) -> Result<()> {
     let mut tasks = JoinSet::new();
-    for (leaf, questions) in leaves.iter().zip(questions) {
-        let questions = probe_zones_first(answers, snapshot, leaf, questions, reads).await;
-        for question in questions {
+    for (leaf, requests) in leaves.iter().zip(requests) {
+        let requests = probe_zones_first(answers, snapshot, leaf, requests, reads).await;
+        for request in requests {
             // What is remembered needs no task: to start one would take longer.
             let store = snapshot.store.as_ref().filter(|_| reads.selection_cache);
-            if let Some(known) = store.and_then(|store| remembered(store, &question)) {
-                answers.take(snapshot, question, Ok(known)).await;
+            if let Some(known) = store.and_then(|store| remembered(store, &request)) {
+                answers.take(snapshot, request, Ok(known)).await;
                 continue;
             }
             let (store, reads) = (snapshot.store.clone(), reads.clone());
             tasks.spawn(async move {
-                let asked = match &store {
-                    Some(store) => probe_segment(store, &question, &reads).await,
+                let found = match &store {
+                    Some(store) => probe_segment(store, &request, &reads).await,
                     None => Err(Damage::corrupt("no store")),
                 };
-                (question, asked)
+                (request, found)
             });
         }
     }
     while let Some(done) = tasks.join_next().await {
-        let (question, asked) = done.map_err(|error| Error::task(&error))?;
-        answers.take(snapshot, question, asked).await;
+        let (request, found) = done.map_err(|error| Error::task(&error))?;
+        answers.take(snapshot, request, found).await;
     }
     Ok(())
 }
 
 /// The segments to probe for a leaf: for every file that has no answer yet, the first one that covers it.
-fn requests(answers: &mut LeafCandidates, snapshot: &Snapshot, place: usize, leaf: &Leaf) -> Vec<SegmentRequest> {
+fn open_requests(answers: &mut LeafCandidates, snapshot: &Snapshot, place: usize, leaf: &Leaf) -> Vec<SegmentRequest> {
     let indexes = snapshot.indexes_for(leaf);
     let is_open = |file: usize| {
         !matches!(answers.of_leaf(place, file), Some(FileCandidates::Constant(_) | FileCandidates::Counted(_)))
     };
-    let questions = segment_requests(snapshot, place, leaf, &indexes, is_open);
+    let requests = segment_requests(snapshot, place, leaf, &indexes, is_open);
     if let Some(index) = indexes.first() {
         answers.set_source(place, index);
     }
-    questions
+    requests
 }

@@ -25,8 +25,8 @@ struct CandidatesKey {
 }
 
 impl CandidatesKey {
-    fn of(store: &Store, question: &SegmentRequest) -> Self {
-        Self { segment: segment_key(store, &question.segment), test: question.test.clone() }
+    fn of(store: &Store, request: &SegmentRequest) -> Self {
+        Self { segment: segment_key(store, &request.segment), test: request.test.clone() }
     }
 }
 
@@ -69,18 +69,18 @@ pub(super) fn segment_requests(
             *slot = Some(file);
         }
     }
-    let mut questions = Vec::new();
+    let mut requests = Vec::new();
     for index in indexes {
         for segment in manifest.segments.iter().filter(|segment| segment.index_id == index.id) {
             let files = segment.files.iter().filter_map(|ordinal| open.get_mut(*ordinal as usize)?.take());
             let files: Vec<usize> = files.collect();
             if !files.is_empty() {
                 let (index, segment) = ((*index).clone(), segment.clone());
-                questions.push(SegmentRequest { leaf: place, test: leaf.test.clone(), index, segment, files });
+                requests.push(SegmentRequest { leaf: place, test: leaf.test.clone(), index, segment, files });
             }
         }
     }
-    questions
+    requests
 }
 
 /// What a segment has for a test.
@@ -91,9 +91,9 @@ pub(super) struct SegmentCandidates {
 }
 
 /// What the process remembers of a segment's candidates.
-pub(super) fn remembered(store: &Arc<Store>, question: &SegmentRequest) -> Option<SegmentCandidates> {
-    let candidates = FOUND.get(&CandidatesKey::of(store, question))?;
-    Some(SegmentCandidates { segment: Segment::remembered(store, &question.segment)?, candidates })
+pub(super) fn remembered(store: &Arc<Store>, request: &SegmentRequest) -> Option<SegmentCandidates> {
+    let candidates = FOUND.get(&CandidatesKey::of(store, request))?;
+    Some(SegmentCandidates { segment: Segment::remembered(store, &request.segment)?, candidates })
 }
 
 /// The rows of a segment: one round of reads if it has zones, else two.
@@ -138,12 +138,12 @@ async fn search_leaves(
 /// Opens a segment and searches it.
 pub(super) async fn probe_segment(
     store: &Arc<Store>,
-    question: &SegmentRequest,
+    request: &SegmentRequest,
     reads: &ReadContext,
 ) -> Result<SegmentCandidates, Damage> {
-    let segment = Segment::open(store, &question.segment, &question.index, &reads.counter).await?;
-    let key = CandidatesKey::of(store, question);
-    let found = search(&segment, &question.test, &reads.counter).await?;
+    let segment = Segment::open(store, &request.segment, &request.index, &reads.counter).await?;
+    let key = CandidatesKey::of(store, request);
+    let found = search(&segment, &request.test, &reads.counter).await?;
     let of_file = |file: &SegmentFile| found.candidates(file.base, file.base.saturating_add(file.rows() as u32));
     let candidates: Vec<Candidates> = segment.directory.files.iter().map(of_file).collect();
     let candidates = Arc::new(candidates);

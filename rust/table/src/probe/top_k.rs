@@ -91,11 +91,11 @@ impl Snapshot {
         let most = (all / MOST).min(read);
         // If the rows of the plan are anywhere, there are enough of them among so many.
         let mut wanted = request.rows.max(1).saturating_mul(all.div_ceil(rows_exact).max(1));
-        let mut asked = None;
+        let mut searched = None;
         while let Some(bound) = steps.bound(wanted, &counter).await.filter(|bound| bound.rows <= most) {
             let bound = bound.key;
             wanted = wanted.saturating_mul(GROWTH);
-            if asked.as_ref() == Some(&bound) {
+            if searched.as_ref() == Some(&bound) {
                 continue;
             }
             let first = self.probe(&request.up_to(Some(bound.clone())), options).await?;
@@ -106,7 +106,7 @@ impl Snapshot {
                 cut.report.index_bytes_read += totals.bytes;
                 return Ok(Some(cut));
             }
-            asked = Some(bound);
+            searched = Some(bound);
         }
         Ok(None)
     }

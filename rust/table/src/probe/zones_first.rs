@@ -26,59 +26,59 @@ pub(super) async fn probe_zones_first(
     answers: &mut LeafCandidates,
     snapshot: &Snapshot,
     leaf: &Leaf,
-    questions: Vec<SegmentRequest>,
+    requests: Vec<SegmentRequest>,
     reads: &ReadContext,
 ) -> Vec<SegmentRequest> {
-    let (Some(store), Some(place)) = (&snapshot.store, questions.first().map(|question| question.leaf)) else {
-        return questions;
+    let (Some(store), Some(place)) = (&snapshot.store, requests.first().map(|request| request.leaf)) else {
+        return requests;
     };
-    let is_exact = |question: &SegmentRequest| question.index.kind.known().is_some_and(IndexKind::is_exact);
-    let exact = questions.iter().filter(|question| is_exact(question)).count();
+    let is_exact = |request: &SegmentRequest| request.index.kind.known().is_some_and(IndexKind::is_exact);
+    let exact = requests.iter().filter(|request| is_exact(request)).count();
     let has_zones =
         snapshot.indexes_for(leaf).into_iter().any(|index| !index.kind.known().is_some_and(IndexKind::is_exact));
     let of_points = matches!(&leaf.test, Test::Ranges(ranges) if ranges.are_points());
     if !has_zones || exact <= FEW_SEGMENTS || !of_points {
-        return questions;
+        return requests;
     }
-    let known = |question: &SegmentRequest| reads.selection_cache && remembered(store, question).is_some();
-    if questions.iter().all(known) {
-        return questions;
+    let known = |request: &SegmentRequest| reads.selection_cache && remembered(store, request).is_some();
+    if requests.iter().all(known) {
+        return requests;
     }
-    let files = questions.iter().filter(|question| is_exact(question)).flat_map(|question| &question.files);
+    let files = requests.iter().filter(|request| is_exact(request)).flat_map(|request| &request.files);
     let files: HashSet<usize> = files.copied().collect();
     let of_zones = zone_requests(snapshot, place, leaf, &files);
     if of_zones.len() * 2 > exact {
-        return questions;
+        return requests;
     }
     // By number, since a closure over borrowed items would make the future one that cannot change threads.
-    let asked = of_zones.as_slice();
-    let asked: Vec<_> = stream::iter(0..asked.len())
+    let unprobed = of_zones.as_slice();
+    let answered: Vec<_> = stream::iter(0..unprobed.len())
         .map(|number| async move {
-            let question = asked.get(number)?;
+            let request = unprobed.get(number)?;
             // A verification reports what is wrong with an index that is not needed.
-            probe_segment(store, question, reads).await.ok().map(|found| (number, found))
+            probe_segment(store, request, reads).await.ok().map(|found| (number, found))
         })
         .buffer_unordered(CONCURRENT_SEGMENTS)
         .filter_map(|found| async { found })
         .collect()
         .await;
     let mut of_zones: Vec<Option<SegmentRequest>> = of_zones.into_iter().map(Some).collect();
-    for (number, found) in asked {
-        if let Some(question) = of_zones.get_mut(number).and_then(Option::take) {
-            answers.take(snapshot, question, Ok(found)).await;
+    for (number, found) in answered {
+        if let Some(request) = of_zones.get_mut(number).and_then(Option::take) {
+            answers.take(snapshot, request, Ok(found)).await;
         }
     }
     let lacks_all = |file: usize| match answers.of_leaf(place, file) {
         Some(FileCandidates::Rows { candidates, .. }) => candidates.t().is_empty(),
         _ => false,
     };
-    let mut left = Vec::with_capacity(questions.len());
-    for mut question in questions {
-        if is_exact(&question) {
-            question.files.retain(|file| !lacks_all(*file));
+    let mut left = Vec::with_capacity(requests.len());
+    for mut request in requests {
+        if is_exact(&request) {
+            request.files.retain(|file| !lacks_all(*file));
         }
-        if !question.files.is_empty() {
-            left.push(question);
+        if !request.files.is_empty() {
+            left.push(request);
         }
     }
     left

@@ -57,12 +57,12 @@ impl BufferedRows {
         }
         let predicate = predicate.clone().simplify();
         let columns: BTreeSet<&str> = self.files.iter().filter_map(BufferedRun::key_column).collect();
-        let asked = columns.into_iter().map(|column| (column, predicate.keys_of(column)));
-        let asked: BTreeMap<&str, KeyRanges> = asked.filter(|(_, keys)| *keys != KeyRanges::all()).collect();
-        if asked.is_empty() {
+        let searched = columns.into_iter().map(|column| (column, predicate.keys_of(column)));
+        let searched: BTreeMap<&str, KeyRanges> = searched.filter(|(_, keys)| *keys != KeyRanges::all()).collect();
+        if searched.is_empty() {
             return Arc::clone(self);
         }
-        let keys_of = |file: &BufferedRun| file.key_column().and_then(|column| asked.get(column));
+        let keys_of = |file: &BufferedRun| file.key_column().and_then(|column| searched.get(column));
         let files = self.files.iter().map(|file| file.narrowed(keys_of(file)));
         let files = files.filter(|file| !file.rows.is_empty()).collect();
         let Self { batches, memory_bytes, row_group_bytes, .. } = self.as_ref();

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn ranges_are_read_in_the_order_in_which_they_are_asked_for() {
+    async fn ranges_are_read_in_the_order_in_which_they_are_requested() {
         let ranges = [200_000..290_001, 0..1, 17..17, 100..90_000, 50..150, 0..BYTES, BYTES..BYTES];
         let found = read(&ranges).await.unwrap();
         assert_eq!(found.len(), ranges.len());

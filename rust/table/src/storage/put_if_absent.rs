@@ -127,11 +127,11 @@ impl PutTarget<'_> {
 /// Gives a synced temporary file the name, unless there is one of that name.
 fn link_new(target: &FsPath, bytes: &[u8]) -> PutResponse {
     let Some(folder) = target.parent() else { return PutResponse::Refused("the name has no folder".into()) };
-    let pending = match TempFile::synced(folder, bytes) {
-        Ok(pending) => pending,
+    let temp = match TempFile::synced(folder, bytes) {
+        Ok(temp) => temp,
         Err(error) => return PutResponse::Refused(error.into()),
     };
-    match disk::link(pending.path(), target) {
+    match disk::link(temp.path(), target) {
         Ok(()) => sync_twice(folder).map_or_else(PutResponse::Unsynced, |()| PutResponse::Done),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => PutResponse::Exists,
         Err(error) => PutResponse::Failed(error.into()),

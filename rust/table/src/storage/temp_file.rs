@@ -30,12 +30,12 @@ impl TempFile {
 
     /// A file with these bytes, which are on the disk.
     pub(crate) fn synced(folder: &FsPath, bytes: &[u8]) -> std::io::Result<Self> {
-        let mut pending = Self::create(folder)?;
-        pending.write_all(bytes)?;
-        if let Some(file) = &pending.file {
-            disk::sync(file, &pending.path)?;
+        let mut temp = Self::create(folder)?;
+        temp.write_all(bytes)?;
+        if let Some(file) = &temp.file {
+            disk::sync(file, &temp.path)?;
         }
-        Ok(pending)
+        Ok(temp)
     }
 
     /// Where it is.

@@ -101,17 +101,17 @@ struct IndexAggregator {
 
 impl IndexAggregator {
     /// The answer of the index. Where the index gives none, the whole input is left to be read.
-    async fn ask(&self) -> Result<PartialStates> {
+    async fn probe_index(&self) -> Result<PartialStates> {
         let memory = MemoryConsumer::new("IndexAggregateExec").register(&self.pool);
         let Some(scan_probe) = ScanProbe::below(&self.input) else { return Ok(self.nothing(memory)) };
         if let Some(scan_probe) = self.search_again(&scan_probe).await? {
-            let found = self.ask_index(&scan_probe, &memory).await?;
+            let found = self.index_states(&scan_probe, &memory).await?;
             return self.answer(&scan_probe, found, AnsweredRows::Files, memory);
         }
         if !scan_probe.has_exact_rows() {
             return Ok(self.nothing(memory));
         }
-        let found = self.ask_index(&scan_probe, &memory).await?;
+        let found = self.index_states(&scan_probe, &memory).await?;
         self.answer(&scan_probe, found, AnsweredRows::ExactRows, memory)
     }
 
@@ -124,7 +124,7 @@ impl IndexAggregator {
     async fn search_again(&self, scan_probe: &ScanProbe) -> Result<Option<ScanProbe>> {
         let Some(options) = scan_probe.skipped_with else { return Ok(None) };
         let mut all = IndexOnlyCost::default();
-        for columns in self.asked() {
+        for columns in self.requested_columns() {
             let summed = self.request.summed(columns, &scan_probe.snapshot.schema());
             match scan_probe.snapshot.index_only_cost(columns, summed, &scan_probe.predicate).await {
                 Some(cost) => all = all.and(cost),
@@ -139,14 +139,14 @@ impl IndexAggregator {
     }
 
     /// The columns whose values are requested together.
-    fn asked(&self) -> Vec<&[String]> {
+    fn requested_columns(&self) -> Vec<&[String]> {
         let columns = &self.request.columns;
         if self.request.is_separable() { columns.chunks(1).collect() } else { vec![columns.as_slice()] }
     }
 
-    async fn ask_index(&self, scan_probe: &ScanProbe, memory: &MemoryReservation) -> Result<AnsweredStates> {
-        let found = self.ask_bounds(scan_probe).await?;
-        if found.states.is_empty() { self.ask_values(scan_probe, memory).await } else { Ok(found) }
+    async fn index_states(&self, scan_probe: &ScanProbe, memory: &MemoryReservation) -> Result<AnsweredStates> {
+        let found = self.bound_states(scan_probe).await?;
+        if found.states.is_empty() { self.value_states(scan_probe, memory).await } else { Ok(found) }
     }
 
     /// The states of the files that were answered, and the plan for what is left.
@@ -167,7 +167,7 @@ impl IndexAggregator {
     }
 
     /// States from directories, which have the bounds and the NULLs of columns.
-    async fn ask_bounds(&self, scan_probe: &ScanProbe) -> Result<AnsweredStates> {
+    async fn bound_states(&self, scan_probe: &ScanProbe) -> Result<AnsweredStates> {
         let Some(requests) = self.request.bounds() else { return Ok(AnsweredStates::default()) };
         let bounds = scan_probe.snapshot.min_max(&requests, &scan_probe.files).await.map_err(to_engine)?;
         self.count("index_reads", bounds.index_reads);
@@ -181,12 +181,12 @@ impl IndexAggregator {
 
     /// States from values and pairs of values, which answer everything else. If these need more memory than the session has, the engine
     /// groups the rows, as it can spill groups.
-    async fn ask_values(&self, scan_probe: &ScanProbe, memory: &MemoryReservation) -> Result<AnsweredStates> {
+    async fn value_states(&self, scan_probe: &ScanProbe, memory: &MemoryReservation) -> Result<AnsweredStates> {
         let mut states: Vec<RecordBatch> = Vec::new();
         let mut answered: Option<Vec<bool>> = None;
         let mut magnitudes = vec![0.0; self.request.measures.len()];
         let schema = self.input.schema();
-        for columns in self.asked() {
+        for columns in self.requested_columns() {
             let summed = self.request.summed(columns, &scan_probe.snapshot.schema());
             let few = self.request.ends_early;
             let request = GroupCountRequest {
@@ -295,7 +295,7 @@ impl ExecutionPlan for IndexAggregateExec {
         let (answer, aggregator) = (Arc::clone(&self.answer), self.aggregator(&context));
         let schema = self.input.schema();
         let states = stream::once(async move {
-            let answer = answer.get_or_try_init(|| aggregator.ask()).await?;
+            let answer = answer.get_or_try_init(|| aggregator.probe_index()).await?;
             let own = if partition == 0 { answer.states.clone() } else { Vec::new() };
             let rest = match &answer.rest {
                 Some(rest) => rest.execute(partition, context)?.left_stream(),

@@ -72,10 +72,10 @@ fn fenced(node: PlanRef) -> Result<Transformed<PlanRef>> {
 
 /// The operator, which requires an order, over joins that forget nothing which a sort below them could go by.
 fn ordered(node: PlanRef) -> Result<Transformed<PlanRef>> {
-    let (is_sort, asked) = (node.is::<SortExec>(), node.required_input_ordering());
+    let (is_sort, required) = (node.is::<SortExec>(), node.required_input_ordering());
     over_inputs(node, |_, place, input| {
-        let is_asked = is_sort || asked.get(place).is_some_and(Option::is_some);
-        if is_asked { remembered(Arc::clone(input)) } else { Ok(Transformed::no(Arc::clone(input))) }
+        let is_required = is_sort || required.get(place).is_some_and(Option::is_some);
+        if is_required { remembered(Arc::clone(input)) } else { Ok(Transformed::no(Arc::clone(input))) }
     })
 }
 

@@ -63,8 +63,8 @@ impl PhysicalOptimizerRule for LastCasts {
 /// Looks for the end of the statement below what only stands above it.
 fn at_end(plan: PlanRef) -> Result<PlanRef> {
     let explains = |plan: &PlanRef| plan.is::<AnalyzeExec>();
-    let is_asked_for = plan.is::<OutputRequirementExec>() && plan.children().into_iter().any(explains);
-    if !plan.is::<ScalarSubqueryExec>() && !explains(&plan) && !is_asked_for {
+    let is_required = plan.is::<OutputRequirementExec>() && plan.children().into_iter().any(explains);
+    if !plan.is::<ScalarSubqueryExec>() && !explains(&plan) && !is_required {
         return cast_last(plan);
     }
     let mut inputs: Vec<PlanRef> = plan.children().into_iter().cloned().collect();

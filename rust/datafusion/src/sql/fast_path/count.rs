@@ -174,7 +174,7 @@ fn counts_rows(aggregate: &Expr) -> bool {
 }
 
 /// Whether there is an index for every condition. Otherwise the statement is planned at once, and its scan probes the indexes.
-fn is_index_only(snapshot: &Snapshot, asked: &Predicate) -> bool {
-    asked.unknowns().is_empty()
-        && snapshot.with_composites(asked).leaves().iter().all(|leaf| snapshot.supports_index_only(&leaf.column))
+fn is_index_only(snapshot: &Snapshot, predicate: &Predicate) -> bool {
+    predicate.unknowns().is_empty()
+        && snapshot.with_composites(predicate).leaves().iter().all(|leaf| snapshot.supports_index_only(&leaf.column))
 }

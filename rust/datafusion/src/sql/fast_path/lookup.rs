@@ -106,10 +106,10 @@ impl<'a> Lookup<'a> {
         };
         let table = scanned(scan)?;
         let snapshot = table.downcast_ref::<LakemarkTable>()?.snapshot();
-        let asked = &filter.predicate;
-        let mut parts = split_conjunction(asked).into_iter().chain(&scan.filters);
+        let predicate = &filter.predicate;
+        let mut parts = split_conjunction(predicate).into_iter().chain(&scan.filters);
         let is_lookup =
-            pushdown(asked) == TableProviderFilterPushDown::Exact && parts.any(|part| finds_keys(part, snapshot));
+            pushdown(predicate) == TableProviderFilterPushDown::Exact && parts.any(|part| finds_keys(part, snapshot));
         is_lookup.then(|| Self { scan, name, table: LookupTable { table, filter: filter.clone() } })
     }
 
@@ -140,10 +140,10 @@ impl LookupTable {
         let session = state.as_any().downcast_ref::<SessionState>()?;
         // A prepared statement has conditions at its scan, which nothing made plain either.
         let known = scan_of(&self.filter.input)?.filters.iter().cloned();
-        let asked = conjunction(unnormalize_cols(std::iter::once(self.filter.predicate.clone()).chain(known)))?;
+        let condition = conjunction(unnormalize_cols(std::iter::once(self.filter.predicate.clone()).chain(known)))?;
         let schema = DFSchema::try_from(self.schema()).ok()?;
         let now = state.execution_props().query_execution_start_time;
-        let plain = simplified(session, asked, Arc::new(schema), now).ok()?;
+        let plain = simplified(session, condition, Arc::new(schema), now).ok()?;
         (!matches!(plain, Expr::Literal(..))).then(|| split_conjunction_owned(plain))
     }
 }

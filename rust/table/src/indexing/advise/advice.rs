@@ -142,14 +142,14 @@ impl Advisor<'_> {
         let mut proposals = self.proposals(&mut by_column, &indexed);
         proposals.iter_mut().for_each(|proposal| proposal.column = snapshot.display_name(&proposal.column));
         let after = self.reads(&by_column);
-        let asked = self.columns_asked();
+        let requested = self.requested_columns();
         Advice {
             rows,
             sampled_rows,
             queries: if from_queries { self.queries.len() as u64 } else { 0 },
             indexes: proposals,
             unused: (indexes.iter())
-                .filter(|(column, _)| from_queries && !asked.contains(column))
+                .filter(|(column, _)| from_queries && !requested.contains(column))
                 .map(|(_, index)| index.name.clone())
                 .collect(),
             layout: if from_queries { self.layout(&by_column, &after) } else { Vec::new() },
@@ -176,7 +176,7 @@ impl Advisor<'_> {
     }
 
     /// Columns for which a search or an aggregate could use an index.
-    fn columns_asked(&self) -> BTreeSet<String> {
+    fn requested_columns(&self) -> BTreeSet<String> {
         self.queries.iter().flat_map(|weighed| weighed.query.indexed_columns()).collect()
     }
 

@@ -55,7 +55,7 @@ impl BuildPart {
 
     /// Fails if the part is no result of the task: what it says goes into a manifest, and its segments may be deleted.
     pub(super) fn check(&self, task: &BuildTask) -> Result<()> {
-        let (asked, manifest) = (task.manifest(), &self.manifest);
+        let (requested, manifest) = (task.manifest(), &self.manifest);
         let wrong = |what: &str| {
             let files: Vec<&str> = task.files().take(1).collect();
             Err(Error::corrupt(format!(
@@ -63,11 +63,12 @@ impl BuildPart {
                 files.concat()
             )))
         };
-        if (manifest.store_id, &manifest.indexes, &manifest.updates) != (asked.store_id, &asked.indexes, &None) {
+        if (manifest.store_id, &manifest.indexes, &manifest.updates) != (requested.store_id, &requested.indexes, &None)
+        {
             return wrong("is about other indexes");
         }
-        let asked_for: HashSet<FileVersion> = asked.files.iter().map(FileVersion::of_manifest).collect();
-        if !manifest.files.iter().all(|file| asked_for.contains(&FileVersion::of_manifest(file))) {
+        let requested_files: HashSet<FileVersion> = requested.files.iter().map(FileVersion::of_manifest).collect();
+        if !manifest.files.iter().all(|file| requested_files.contains(&FileVersion::of_manifest(file))) {
             return wrong("is about other data files");
         }
         let filled: HashSet<_> = manifest.segments.iter().map(|segment| segment.index_id).collect();

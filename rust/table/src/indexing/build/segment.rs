@@ -26,7 +26,7 @@ pub(crate) async fn write(
     sources: impl FnOnce() -> io::Result<Vec<ReservedSource>> + Send + 'static,
 ) -> Result<WrittenSegment> {
     context.check_cancel()?;
-    let mut pending = context.store.start_file().await?;
+    let mut temp = context.store.start_file().await?;
     let (id, index_id) = (meta.segment_id, meta.index_id);
     let cancel = context.cancel.clone();
     let work = move || {
@@ -34,13 +34,13 @@ pub(crate) async fn write(
         let (sources, memory): (Vec<ChunkSource>, Vec<Option<Reservation>>) = reserved.unzip();
         let summary = merge(meta, sources, &mut |bytes| match &cancel {
             Some(flag) if flag.is_cancelled() => Err(io::Error::other("the build was cancelled")),
-            _ => pending.write_all(bytes),
+            _ => temp.write_all(bytes),
         });
         drop(memory);
-        summary.map(|summary| (pending, summary))
+        summary.map(|summary| (temp, summary))
     };
     let written = on_a_thread(work).await.map_err(|error| Error::task(&error))?;
-    let (pending, summary) = written.map_err(|error| match error {
+    let (temp, summary) = written.map_err(|error| match error {
         _ if context.check_cancel().is_err() => Error::cancelled(),
         BuildError::Io(error) if error.kind() == io::ErrorKind::InvalidData => Error::corrupt(format!(
             "what is merged is damaged: {error}; `lakemark index verify` says where, delete that file and run `lakemark index build`"
@@ -52,8 +52,8 @@ pub(crate) async fn write(
         }
         error => Error::unsupported(error.to_string()),
     })?;
-    let (path, length) = (Store::segment_path(id), pending.length);
-    context.store.publish(pending, &path).await?;
+    let (path, length) = (Store::segment_path(id), temp.length);
+    context.store.publish(temp, &path).await?;
     Ok(WrittenSegment { segment: ManifestSegment { id, index_id, path, length, files: Vec::new() }, summary })
 }
 

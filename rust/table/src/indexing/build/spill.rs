@@ -129,10 +129,10 @@ impl Spill {
         self.budget.spilled.fetch_add(1, Ordering::Relaxed);
         let mut slot = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if slot.is_none() {
-            let pending = TempFile::create(&self.folder)?;
-            let Some(file) = pending.file() else { return Err(std::io::ErrorKind::NotFound.into()) };
+            let temp = TempFile::create(&self.folder)?;
+            let Some(file) = temp.file() else { return Err(std::io::ErrorKind::NotFound.into()) };
             let file = Arc::new(file.try_clone()?);
-            *slot = Some(SpillFile { _temp: pending, file, end: 0 });
+            *slot = Some(SpillFile { _temp: temp, file, end: 0 });
         }
         let Some(SpillFile { file, end, .. }) = slot.as_mut() else { return Err(std::io::ErrorKind::NotFound.into()) };
         let start = *end;

@@ -516,8 +516,8 @@ async fn tables_on_object_stores_are_committed_to_as_well() {
 #[tokio::test]
 async fn a_version_that_nobody_heard_of_keeps_its_files() {
     let store = Arc::new(Repeating::new(Instead::Silence));
-    let (folder, asked) = (table(), Arc::clone(&store) as Arc<dyn ObjectStore>);
-    let table = copied(&folder, &asked).await;
+    let (folder, objects) = (table(), Arc::clone(&store) as Arc<dyn ObjectStore>);
+    let table = copied(&folder, &objects).await;
     let error = migrate(&table, &table.snapshot().await.unwrap(), &buffered(), 5).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io, "{error}");
     store.is_silent.store(false, std::sync::atomic::Ordering::SeqCst);

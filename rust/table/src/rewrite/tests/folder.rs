@@ -395,9 +395,9 @@ async fn new_rows_are_read_as_files_need_them() {
     // First the keys of all rows are read, then whole rows: a sample shows how large they are.
     assert_eq!(seen.remove(0), (1, None));
     seen.sort();
-    let asked: Vec<_> = seen.iter().map(|(columns, rows)| (*columns, rows.clone().unwrap())).collect();
+    let requested: Vec<_> = seen.iter().map(|(columns, rows)| (*columns, rows.clone().unwrap())).collect();
     let expected: [&[u32]; 7] = [&[0], &[1], &[2], &[3], &[4], &[5, 6], &[5, 6]];
-    assert_eq!(asked, expected.map(|rows| (2, rows.to_vec())));
+    assert_eq!(requested, expected.map(|rows| (2, rows.to_vec())));
 }
 
 /// How many columns of which rows were read.

@@ -34,10 +34,10 @@ pub(crate) async fn positions_of_keys(
     if files.is_empty() {
         return Ok(Vec::new());
     }
-    let asked = ask_index(base, key, keys).await?;
-    let is_whole = asked.as_ref().is_some_and(|asked| asked.is_whole);
+    let found = search_index(base, key, keys).await?;
+    let is_whole = found.as_ref().is_some_and(|found| found.is_whole);
     let work = files.iter().map(|file| {
-        let probe = asked.as_ref().and_then(|asked| asked.files.get(*file)).cloned().unwrap_or(FileProbe::Unknown);
+        let probe = found.as_ref().and_then(|found| found.files.get(*file)).cloned().unwrap_or(FileProbe::Unknown);
         in_file(base, key, keys, *file, FileLookup { probe, is_whole })
     });
     // Collected first, so that the futures do not borrow the iterator.
@@ -60,18 +60,18 @@ struct FileLookup {
 }
 
 /// Probes an index over all stored columns of the key, or else one of the first column.
-async fn ask_index(base: &Snapshot, key: &KeyColumns, keys: &KeySet) -> Result<Option<IndexLookup>> {
+async fn search_index(base: &Snapshot, key: &KeyColumns, keys: &KeySet) -> Result<Option<IndexLookup>> {
     let stored = physical_columns(base, &key.names);
     let by_all = keys.values(key, &stored).and_then(|keys| base.composite_lookup(&stored, &keys));
-    let (asked, columns) = match by_all {
-        Some(asked) => (asked, stored.len()),
+    let (predicate, columns) = match by_all {
+        Some(predicate) => (predicate, stored.len()),
         None => match by_first(base, &stored, key, keys) {
-            Some(asked) => (asked, 1),
+            Some(predicate) => (predicate, 1),
             None => return Ok(None),
         },
     };
     let options = ProbeOptions { selection_cache: false, physical_rows: true, ..ProbeOptions::default() };
-    let files = base.probe(&asked, &options).await?.files;
+    let files = base.probe(&predicate, &options).await?.files;
     Ok(Some(IndexLookup { files, is_whole: columns == key.names.len() }))
 }
 

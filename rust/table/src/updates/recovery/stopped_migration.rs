@@ -12,8 +12,8 @@ use crate::updates::locks::MigrationLock;
 /// Ends a migration that took effect and was stopped before it was ended. Lets go of one that cannot take effect any more.
 pub(crate) async fn tidy_up(table: &BaseTable, store: &Store) -> Result<()> {
     let base = Snapshot::pin_base(table).await?;
-    let pending = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref()?.migration.clone());
-    match pending {
+    let stopped = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref()?.migration.clone());
+    match stopped {
         Some(migration) if base.migration_done() => end_migration(store, migration.number, base.delta_version()).await,
         Some(migration) if base.lineage == (Lineage::Same { migrated: false }) => {
             let number = migration.number;
