@@ -52,14 +52,14 @@ pub fn repair_log(id: &[u8; 16], first: u64, bytes: &[u8]) -> Vec<u8> {
         let length = usize::from(u16::from_le_bytes([header[0], header[1]])) % 4096;
         let (payload, behind) = behind.split_at(length.min(behind.len()));
         let at = out.len() as u64;
-        let mut told = header[..16].to_vec();
-        told[..4].copy_from_slice(&(length as u32).to_le_bytes());
+        let mut fields = header[..16].to_vec();
+        fields[..4].copy_from_slice(&(length as u32).to_le_bytes());
         if header[11] < 0x80 {
-            told[4..12].copy_from_slice(&sequence.to_le_bytes());
-            told[12..].copy_from_slice(&crc(id, at, payload).to_le_bytes());
+            fields[4..12].copy_from_slice(&sequence.to_le_bytes());
+            fields[12..].copy_from_slice(&crc(id, at, payload).to_le_bytes());
         }
-        out.extend_from_slice(&told);
-        out.extend_from_slice(&crc(id, at, &told).to_le_bytes());
+        out.extend_from_slice(&fields);
+        out.extend_from_slice(&crc(id, at, &fields).to_le_bytes());
         out.extend_from_slice(payload);
         sequence = sequence.saturating_add(payload.first().copied().unwrap_or_default().into());
         rest = behind;

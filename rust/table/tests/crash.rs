@@ -195,7 +195,7 @@ async fn victim() {
     let folder = std::env::var(FOLDER).unwrap();
     let (seed, first) = (number(SEED), number(FIRST));
     let at_point = std::env::var(AT).ok();
-    let point = at_point.as_deref().and_then(|asked| asked.split_once(':')).map(|(point, _)| point);
+    let point = at_point.as_deref().and_then(|at| at.split_once(':')).map(|(point, _)| point);
     let table = open(Path::new(&folder)).await;
     let mut out = std::io::stdout();
     for at in first..first + CHANGES {
@@ -308,11 +308,11 @@ async fn killed_at_any_instant_a_writer_loses_nothing_that_it_acknowledged() {
         let point = (trial % 2 == 0).then(|| points[named % points.len()].as_str());
         // Single writes are many, flushes and migrations few, and some things are done once.
         let most = [1, 4, 40][named / points.len() % 3];
-        let asked = point.map(|point| format!("{point}:{}", random.random_range(1..=most)));
+        let at_point = point.map(|point| format!("{point}:{}", random.random_range(1..=most)));
         *tried.entry(point.unwrap_or("any instant")).or_default() += 1;
         let after = Duration::from_millis(random.random_range(1..250));
         prepare(folder.path(), point);
-        let (begun, done) = run_victim(folder.path(), seed, first, asked.as_deref(), after);
+        let (begun, done) = run_victim(folder.path(), seed, first, at_point.as_deref(), after);
         (first..done).for_each(|at| apply(&mut expected, &step(seed, at, point)));
         let snapshot = open(folder.path()).await.snapshot().await.unwrap();
         let found = read(&snapshot);
@@ -321,12 +321,12 @@ async fn killed_at_any_instant_a_writer_loses_nothing_that_it_acknowledged() {
         }
         first = done;
         if found != expected {
-            assert_eq!(begun, done + 1, "trial {trial}, {asked:?}: acknowledged changes are lost");
+            assert_eq!(begun, done + 1, "trial {trial}, {at_point:?}: acknowledged changes are lost");
             apply(&mut expected, &step(seed, done, point));
             in_flight += 1;
         }
         // A step in flight may be whole without an answer; it is made again otherwise, which must come to the same.
-        assert_eq!(found, expected, "trial {trial}, {asked:?}, after {done} changes");
+        assert_eq!(found, expected, "trial {trial}, {at_point:?}, after {done} changes");
         if begun > done {
             *died_at.entry(point.unwrap_or("any instant")).or_default() += 1;
         }

@@ -134,8 +134,8 @@ fn number(name: &str) -> Option<usize> {
     std::env::var(name).ok().filter(|text| !text.is_empty()).map(|text| text.parse().unwrap())
 }
 
-/// The schedule that was asked for alone.
-fn asked(templates: &Templates) -> bool {
+/// Plays the requested schedule alone; says whether there is one.
+fn plays_requested(templates: &Templates) -> bool {
     let Ok(text) = std::env::var("LAKEMARK_SCHEDULE") else { return false };
     let (name, choices) = text.split_once(' ').unwrap_or((&text, ""));
     let scene = pairs().into_iter().find(|scene| scene.name == name).unwrap_or_else(|| {
@@ -172,7 +172,7 @@ fn in_parallel(work: impl Fn(usize, &Outside) + Sync, count: usize) {
 #[test]
 fn whoever_goes_first_and_whatever_fails_rows_are_right() {
     let templates = Templates::new();
-    if asked(&templates) {
+    if plays_requested(&templates) {
         return;
     }
     let count = number("LAKEMARK_SCHEDULES").unwrap_or(300);

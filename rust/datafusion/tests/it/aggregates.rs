@@ -55,7 +55,7 @@ async fn extremes_and_counts_come_from_directories() {
 }
 
 #[tokio::test]
-async fn planning_asks_the_index_nothing() {
+async fn planning_probes_no_index() {
     let folder = folder(2);
     create_indexes(folder.path(), &["k"]).await;
     let session = session(folder.path()).await;

@@ -166,7 +166,7 @@ async fn ranges_of_keys_read_few_pages_of_runs_and_give_the_same_rows() {
     assert_eq!(counted("id >= 80000").await.unwrap(), 0);
 }
 
-/// An index over several columns is asked for rows of files, and the pages of runs by the first of the columns.
+/// An index over several columns is searched for rows of files, and the pages of runs by the first of the columns.
 #[tokio::test]
 async fn keys_of_several_columns_are_looked_up_in_runs_too() {
     let folder = TempDir::new().unwrap();

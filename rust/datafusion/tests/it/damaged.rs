@@ -224,7 +224,7 @@ async fn law_1_bounds_that_a_build_has_seen_to_be_false_are_used_by_nobody() {
     let verified = table.verify().await.unwrap();
     assert!(verified.is_ok());
     assert_eq!(verified.false_statistics, found);
-    // The index on `b` is still there, and neither index is asked for `a * 1`.
+    // The index on `b` is still there, and neither index is probed for `a * 1`.
     assert_eq!(table.snapshot().await.unwrap().indexes().iter().map(|index| index.files_covered).sum::<u64>(), 2);
     let check = async || {
         for use_index in [true, false] {

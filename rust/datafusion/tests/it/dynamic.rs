@@ -1,4 +1,4 @@
-//! Filters that joins learn while a query runs, asked of the index.
+//! Filters that joins learn while a query runs, searched in the index.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -123,7 +123,7 @@ async fn a_recursive_query_forgets_what_a_round_learned() {
 }
 
 #[tokio::test]
-async fn without_indexes_nothing_is_asked() {
+async fn without_indexes_nothing_is_searched() {
     let folder = folder(3);
     let session = with_dimension(folder.path(), &[None], &[17]).await;
     let Ran { plan, rows: count } = ran(&session, "SELECT t.id FROM d JOIN t ON t.id = d.did").await;
@@ -184,7 +184,7 @@ async fn with_many_keys(folder: &std::path::Path) -> LakemarkSession {
 }
 
 #[tokio::test]
-async fn all_keys_of_a_build_side_are_asked_of_the_index() {
+async fn all_keys_of_a_build_side_are_searched_in_the_index() {
     let folder = folder(4);
     create_indexes(folder.path(), &["id", "k"]).await;
     let session = with_many_keys(folder.path()).await;
@@ -230,7 +230,7 @@ async fn keys_that_do_not_fit_into_memory_are_not_kept() {
 }
 
 #[tokio::test]
-async fn thousands_of_keys_are_asked_in_a_row_and_with_gaps() {
+async fn thousands_of_keys_are_searched_in_a_row_and_with_gaps() {
     let folder = folder(4);
     create_indexes(folder.path(), &["id", "k"]).await;
     let dense: Vec<i64> = (700..3_100).collect();

@@ -34,7 +34,7 @@ fn batch() -> RecordBatch {
 }
 
 /// A session that knows the table, and the same rows in memory as `e`.
-async fn asked(folder: &Path) -> LakemarkSession {
+async fn with_rows_in_memory(folder: &Path) -> LakemarkSession {
     let session = session(folder).await;
     for sql in ["CREATE TABLE e AS SELECT * FROM t", "SET datafusion.sql_parser.dialect = 'databricks'"] {
         session.sql(sql).await.unwrap().collect().await.unwrap();
@@ -74,7 +74,7 @@ async fn lambdas_over_files_are_what_they_are_in_memory() {
     create_indexes(folder.path(), &["id", "name"]).await;
     for pushes_fields in [true, false] {
         let setting = format!("SET datafusion.optimizer.enable_leaf_expression_pushdown = {pushes_fields}");
-        let sessions = [asked(folder.path()).await, asked(narrow.path()).await];
+        let sessions = [with_rows_in_memory(folder.path()).await, with_rows_in_memory(narrow.path()).await];
         for session in &sessions {
             session.sql(&setting).await.unwrap().collect().await.unwrap();
         }
@@ -96,7 +96,7 @@ async fn lambdas_over_rows_with_gaps_are_what_they_are_in_memory() {
     let every_third: Vec<u32> = (0..ROWS as u32).filter(|row| row % 3 == 0).collect();
     let rows = take_record_batch(&batch().project(&[0]).unwrap(), &UInt32Array::from(every_third)).unwrap();
     table.write(vec![Change { operation: Operation::Delete, rows }], WriteOptions::default()).await.unwrap();
-    let session = asked(folder.path()).await;
+    let session = with_rows_in_memory(folder.path()).await;
     for sql in STATEMENTS {
         check(&session, sql).await;
     }

@@ -234,10 +234,10 @@ async fn scattered_keys_read_little_more_than_their_leaves() {
     let session = session(folder.path()).await;
     // On a disk, leaves that are 50 KB apart are read one by one.
     keys.sort_unstable();
-    let asked: Vec<String> = keys.iter().step_by(6_000).map(ToString::to_string).collect();
+    let searched: Vec<String> = keys.iter().step_by(6_000).map(ToString::to_string).collect();
     let Ran { plan, rows: count } =
-        ran(&session, &format!("SELECT id FROM t WHERE id IN ({})", asked.join(", "))).await;
-    assert_eq!(count, asked.len());
+        ran(&session, &format!("SELECT id FROM t WHERE id IN ({})", searched.join(", "))).await;
+    assert_eq!(count, searched.len());
     let (bytes, reads) = (metric(&plan, "index_bytes_read"), metric(&plan, "index_reads"));
-    assert!(bytes < asked.len() * 20_000 && reads >= asked.len() / 2, "{bytes} bytes in {reads} reads");
+    assert!(bytes < searched.len() * 20_000 && reads >= searched.len() / 2, "{bytes} bytes in {reads} reads");
 }

@@ -400,7 +400,7 @@ fn maps(first: usize) -> RecordBatch {
 }
 
 #[tokio::test]
-async fn values_of_maps_are_asked_like_fields() {
+async fn values_of_maps_are_searched_like_fields() {
     let folder = TempDir::new().unwrap();
     for file in 0..2 {
         write(&folder.path().join(format!("{file}.parquet")), &maps(file * FILE_ROWS));

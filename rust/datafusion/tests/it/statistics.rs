@@ -307,7 +307,7 @@ async fn an_index_knows_how_many_different_values_there_are() {
     let join = |condition: &str| format!("SELECT t.id, t.k FROM t JOIN t u ON t.id = u.id + 1 WHERE {condition}");
     assert_eq!(distinct(&join("true"), 1).await, Precision::Inexact(10));
     assert_eq!(distinct(&join("t.k > 6 AND t.id < 5"), 0).await.get_value().map(|count| *count <= 5), Some(true));
-    // Indexes that are not asked give nothing.
+    // Indexes that are not probed give nothing.
     session.sql("SET lakemark.use_index = false").await.unwrap().collect().await.unwrap();
     assert_eq!(distinct(&join("true"), 1).await, Precision::Absent);
 }

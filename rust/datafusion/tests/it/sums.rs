@@ -136,7 +136,7 @@ async fn what_the_index_cannot_sum_is_read() {
     let session = session(folder.path()).await;
     // The mean of numbers that floats cannot tell apart depends on the order of the additions.
     check(&session, "SELECT avg(huge) FROM t", true).await;
-    // Sums of floats and of a column without indexes are not asked of the index at all.
+    // Sums of floats and of a column without indexes are not requested of the index at all.
     for sql in ["SELECT sum(f) FROM t", "SELECT avg(f) FROM t WHERE tiny = 3", "SELECT sum(small), sum(tiny) FROM t"] {
         let plan = ran(&session, sql).await.plan;
         assert_eq!(answering(&plan).len(), 0, "{sql}");

@@ -146,7 +146,7 @@ proptest! {
                 prop_assert!(truth != Truth::True || exact.contains(index) || recheck.contains(index));
             }
             prop_assert!(exact.and(&recheck).is_empty());
-            // A count is told just where no row has to be looked at, and is the number of the exact ones.
+            // A count is known just where no row has to be looked at, and is the number of the exact ones.
             let counted = Candidates::count(&predicate, rows.len() as u32, &mut |leaf| leaf_candidates(leaf, &rows));
             match counted {
                 Ok(count) => prop_assert_eq!((count, 0), (exact.len(), recheck.len()), "{}", predicate),

@@ -105,7 +105,7 @@ fn predictions_are_within_15_per_cent_of_what_is_built() {
 
 /// From a quarter of the rows, in two places.
 #[test]
-fn a_sample_tells_what_all_rows_will_take() {
+fn a_sample_estimates_what_all_rows_will_take() {
     let mut rng = StdRng::seed_from_u64(5);
     let mut wrong = Vec::new();
     for (name, array) in columns(&mut rng) {

@@ -290,7 +290,7 @@ fn bins_of_rows(segment: &Segment, directory: &SegmentDirectory) -> Option<Vec<u
 }
 
 #[test]
-fn the_bin_of_every_row_is_told_by_the_bitmaps() {
+fn the_bitmaps_have_the_bin_of_every_row() {
     let mut rng = StdRng::seed_from_u64(17);
     for cardinality in [1, 2, 3, 4, 7, 30] {
         let values = ints(&mut rng, 2000, cardinality, 0.0);

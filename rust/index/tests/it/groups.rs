@@ -131,7 +131,7 @@ fn bytes_of_another_question_are_errors() {
     assert!(mask.count_each(&values, &short).is_err());
 }
 
-/// Encodings without postings tell rows by rank; rows without a value are not chosen.
+/// Encodings without postings find rows by rank; rows without a value are not chosen.
 #[test]
 fn bitmaps_of_the_coarse_level_count_by_value() {
     let mut rng = StdRng::seed_from_u64(7);

@@ -27,7 +27,7 @@ fn array(lists: &[List]) -> ArrayRef {
 }
 
 /// What a test says of a list: TRUE, NULL, or that the list is opaque; none if it is FALSE.
-fn told(list: &List, test: &Test) -> Option<&'static str> {
+fn outcome(list: &List, test: &Test) -> Option<&'static str> {
     match (list, test) {
         (None, Test::IsNull) => Some("true"),
         (None, _) => Some("null"),
@@ -45,7 +45,7 @@ fn expected(segment: &Segment, files: &[Vec<Vec<List>>], test: &Test) -> Segment
         let mut rows = Vec::new();
         for (file, groups) in segment.directory.files.iter().zip(files) {
             let lists = (file.base..).zip(groups.iter().flatten());
-            rows.extend(lists.filter(|(_, list)| told(list, test) == Some(wanted)).map(|(row, _)| row));
+            rows.extend(lists.filter(|(_, list)| outcome(list, test) == Some(wanted)).map(|(row, _)| row));
         }
         RowSet::from_rows(rows, segment.directory.universe)
     };
@@ -78,7 +78,7 @@ fn among(lists: &[List], test: &Test) {
     let leaf = Leaf { column: "l".to_owned(), test: test.clone(), text: String::new() };
     let found = Candidates::among(&Predicate::Leaf(leaf), &batch);
     let rows_of = |wanted: &str| {
-        let rows = (0..).zip(lists).filter(|(_, list)| told(list, test) == Some(wanted)).map(|(row, _)| row);
+        let rows = (0..).zip(lists).filter(|(_, list)| outcome(list, test) == Some(wanted)).map(|(row, _)| row);
         RowSet::from_rows(rows.collect(), lists.len() as u32)
     };
     assert_eq!((found.exact_true(), found.recheck_true()), (rows_of("true"), rows_of("opaque")), "{test:?}");

@@ -87,9 +87,9 @@ fn sums_of_slices_are_sums_of_values() {
     }
 }
 
-/// Of all rows with the same sum the told ones lie furthest apart: no others have larger values without their signs.
+/// Of all rows with the same sum the spread ones lie furthest apart: no others have larger values without their signs.
 #[test]
-fn told_values_bound_those_of_the_rows() {
+fn spread_values_bound_those_of_the_rows() {
     let mut rng = StdRng::seed_from_u64(12);
     for _ in 0..50 {
         let (low, high) = (rng.random_range(-300..1), rng.random_range(1..300));
@@ -104,9 +104,9 @@ fn told_values_bound_those_of_the_rows() {
         let size = |part: &ValueCount| {
             (number(&part.key) as i128 - first as i128 + i128::from(low)).unsigned_abs() * u128::from(part.rows)
         };
-        let told: u128 = dense.spread(ROWS.into(), dense.sum_of_all()).unwrap().iter().map(size).sum();
+        let bound: u128 = dense.spread(ROWS.into(), dense.sum_of_all()).unwrap().iter().map(size).sum();
         let real: u128 = values.values().iter().map(|value| u128::from(value.unsigned_abs())).sum();
-        assert!(told >= real, "{told} {real}");
+        assert!(bound >= real, "{bound} {real}");
     }
 }
 

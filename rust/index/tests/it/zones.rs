@@ -293,7 +293,7 @@ fn too_much_memory_and_too_many_zones_are_errors_that_say_what_to_do() {
 
 /// A million keys that are not there, in filters of 20,000 keys and in slices.
 #[test]
-fn the_measured_probability_is_within_a_fifth_of_the_one_asked_for() {
+fn the_measured_probability_is_within_a_fifth_of_the_requested_one() {
     let mut numbers: Vec<i64> = (0..400_000).map(|row| row * 2).collect();
     numbers.shuffle(&mut StdRng::seed_from_u64(1));
     let files: Vec<Vec<ArrayRef>> =

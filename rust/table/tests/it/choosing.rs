@@ -125,7 +125,7 @@ async fn auto_chooses_by_all_rows_of_a_table_of_many_files() {
         let indexes = table.snapshot().await.unwrap().indexes();
         for (index, kind) in indexes.iter().zip(["key", "key", "key", "key", "bitmap"]) {
             let at = format!("{files} files: {index:?}");
-            // Of one file twelve rows a value are a bitmap, as each kind is asked in one segment.
+            // Of one file twelve rows a value are a bitmap, as each kind is probed in one segment.
             let kind = if files == 1 && ["spread", "local"].contains(&index.column.as_str()) { "bitmap" } else { kind };
             assert_eq!((index.kind.as_str(), index.chosen_by), (kind, ChosenBy::Auto), "{at}");
             // Of all rows of the table, not of those of a segment.
@@ -203,7 +203,7 @@ async fn what_is_named_is_taken_and_predicted() {
         let ratio = index.predicted_bytes.unwrap() as f64 / index.bytes as f64;
         assert!((0.85..=1.15).contains(&ratio), "{name}: {ratio}");
     }
-    // More rows than an encoding can have values: it is declared as asked, and the build says why not.
+    // More rows than an encoding can have values: it is declared as requested, and the build says why not.
     table
         .create_index(IndexSpec { name: Some("r".into()), ..spec_with("id", "encoding", "range") }, false)
         .await

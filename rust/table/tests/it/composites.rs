@@ -148,11 +148,11 @@ async fn that_a_value_is_not_null_follows_from_what_it_is() {
     let (_, snapshot) = indexed(folder.path(), &["a", "b"]).await;
     let not_null = |column: &str| Predicate::Not(Box::new(is_null(column)));
     let both = [number("a", 2), text("x")];
-    let asked = Predicate::And([&both[..], &[not_null("b"), not_null("a")]].concat());
-    let (found, expected) = (probe(&snapshot, &asked).await, probe(&snapshot, &and(both.clone())).await);
+    let predicate = Predicate::And([&both[..], &[not_null("b"), not_null("a")]].concat());
+    let (found, expected) = (probe(&snapshot, &predicate).await, probe(&snapshot, &and(both.clone())).await);
     assert_eq!(found.files, expected.files);
     assert!(found.files.iter().all(|file| !exact_rows(file).is_empty()));
-    // Of a column that nothing else is asked of it does not follow.
+    // Of a column without another condition it does not follow.
     let found = probe(&snapshot, &Predicate::And([&both[..], &[not_null("c")]].concat())).await;
     assert_eq!((found.report.rows_exact, found.report.leaves.len()), (0, 2));
 }
@@ -197,7 +197,7 @@ async fn indexes_of_single_columns_keep_what_they_answer_better() {
     assert!([Some("a, b, c"), Some("b, a, c")].contains(&found[0].column.as_deref()));
     check(&snapshot, &all).await;
 
-    // A file that only the other index knows: that is asked then.
+    // A file that only the other index knows: that is probed then.
     write(&folder.path().join("f3.parquet"), &batch(&rows(FILES * ROWS, ROWS)));
     let options = BuildOptions { index: Some("a_bitmap".to_owned()), ..BuildOptions::default() };
     open(folder.path()).await.build(options).await.unwrap();
@@ -225,9 +225,9 @@ async fn an_index_that_knows_nothing_yet_takes_nothing_from_others() {
     };
     assert_eq!(indexes(&number("c", 1)).await, ["c_summary"]);
     let all = and([number("a", 2), text("x"), number("c", 1)]);
-    let mut asked = indexes(&all).await;
-    asked.sort();
-    assert_eq!(asked, ["a_b_key", "c_summary"]);
+    let mut used = indexes(&all).await;
+    used.sort();
+    assert_eq!(used, ["a_b_key", "c_summary"]);
     let keys: Vec<ArrayRef> = vec![Arc::new(Int32Array::from(vec![1])), Arc::new(Int32Array::from(vec![2]))];
     assert_eq!(snapshot.composite_lookup(&["c".to_owned(), "a".to_owned()], &keys), None);
     let keys: Vec<ArrayRef> = vec![Arc::new(StringArray::from(vec!["x"])), Arc::new(Int32Array::from(vec![2]))];

@@ -162,11 +162,11 @@ async fn a_log_is_read_again_only_if_it_has_changed() {
     operations.clear();
     let second = table.snapshot().await.unwrap();
     assert!(std::ptr::eq(first.files(), second.files()));
-    let mut asked: Vec<String> = operations.matching("_delta_log");
-    asked.sort();
-    let names: Vec<&str> = asked.iter().map(|operation| operation.rsplit_once('/').unwrap().1).collect();
+    let mut requests: Vec<String> = operations.matching("_delta_log");
+    requests.sort();
+    let names: Vec<&str> = requests.iter().map(|operation| operation.rsplit_once('/').unwrap().1).collect();
     assert_eq!(names, ["00000000000000000000.json", "00000000000000000001.json"]);
-    assert!(asked.iter().all(|operation| operation.starts_with("head ")), "{asked:?}");
+    assert!(requests.iter().all(|operation| operation.starts_with("head ")), "{requests:?}");
     // The indexes are new, the log is not: it is not read, and the indexes are seen.
     create_indexes(&table).await;
     operations.clear();

@@ -56,7 +56,7 @@ async fn every_encoding_is_built_probed_shown_and_verified() {
     }
 }
 
-/// A lookup asks every segment: keys of many files share one.
+/// A lookup probes every segment: keys of many files share one.
 #[tokio::test]
 async fn keys_of_many_files_share_a_segment_unless_told_otherwise() {
     let folder = folder(20);

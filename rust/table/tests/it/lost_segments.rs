@@ -105,7 +105,7 @@ async fn all_of_them_are_built_again_where_the_folder_is_gone() {
 
 /// What no data file is left of is forgotten; another index is left alone.
 #[tokio::test]
-async fn only_what_was_asked_for_and_what_is_there_is_built_again() {
+async fn only_what_was_requested_and_what_is_there_is_built_again() {
     let folder = tempfile::tempdir().unwrap();
     let (table, made) = one_by_one(folder.path(), 2).await;
     table.create_index(IndexSpec { name: Some("other".to_owned()), ..spec("s") }, false).await.unwrap();

@@ -1,4 +1,4 @@
-//! Files that one condition rules out are not asked about the others.
+//! Files that one condition rules out are not probed for the others.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn k(file: usize) -> Vec<Option<i32>> {
 }
 
 #[tokio::test]
-async fn files_that_one_condition_rules_out_are_not_asked_about_the_others() {
+async fn files_that_one_condition_rules_out_are_not_probed_for_the_others() {
     let folder = tempfile::tempdir().unwrap();
     for file in 0..FILES {
         let ids: ArrayRef = Arc::new(Int64Array::from_iter_values((0..ROWS).map(|row| (file * ROWS + row) as i64)));
@@ -57,7 +57,7 @@ async fn files_that_one_condition_rules_out_are_not_asked_about_the_others() {
     assert_eq!(exact_rows(&files[7]), rows_of(&k(7), 3));
     assert!(files.iter().enumerate().all(|(file, found)| file == 7 || exact_rows(found).is_empty()));
 
-    // The key is asked first, in whatever order the conditions stand.
+    // The key is probed first, in whatever order the conditions stand.
     let row = u32::from(k(7)[23] == Some(3)) * 23;
     assert_eq!(row, 23, "the row has both values");
     for predicate in [both(&of_id, &of_k), both(&of_k, &of_id)] {
@@ -67,7 +67,7 @@ async fn files_that_one_condition_rules_out_are_not_asked_about_the_others() {
         assert!(files.iter().enumerate().all(|(file, found)| file == 7 || exact_rows(found).is_empty()));
     }
 
-    // Where reading is weighed against searching, what was estimated says which is asked first: a range of two keys here, though a
+    // Where reading is weighed against searching, what was estimated says which is probed first: a range of two keys here, though a
     // test of one value looks narrower. Both directories say so, which are remembered.
     let range = KeyRanges::between(Bound::Included(int_key(7 * 250 + 23)), Bound::Included(int_key(7 * 250 + 24)));
     let of_range = leaf("id", range);
@@ -83,12 +83,12 @@ async fn files_that_one_condition_rules_out_are_not_asked_about_the_others() {
         }
     }
 
-    // Any row may have one of them: all are asked.
+    // Any row may have one of them: all are probed.
     let (found, files) = reads(&Predicate::Or(vec![of_id.clone(), of_k.clone()])).await;
     assert_eq!(found, id_reads + k_reads);
     assert!(files.iter().all(|file| matches!(file, FileProbe::Known { .. })));
 
-    // No row has both: nothing is asked.
+    // No row has both: nothing is probed.
     let (found, files) = reads(&Predicate::And(vec![of_part.clone(), equals("part", 18), of_k])).await;
     assert_eq!(found, 0);
     assert!(files.iter().all(|found| exact_rows(found).is_empty()));

@@ -110,7 +110,7 @@ async fn nulls_are_exact_and_negations_keep_what_may_differ() {
     }
 }
 
-/// The kinds compose: who knows every row is asked where it covers the file, then the smaller zones.
+/// The kinds compose: who knows every row is probed where it covers the file, then the smaller zones.
 #[tokio::test]
 async fn the_index_that_knows_most_answers_for_each_file() {
     let (folder, table) = table_of_ids(2, true).await;
@@ -204,9 +204,9 @@ async fn appending_leaves_the_segments_that_are_there() {
     }
 }
 
-/// A summary of many files leaves one of many segments of keys to ask.
+/// A summary of many files leaves one of many segments of keys to probe.
 #[tokio::test]
-async fn a_summary_is_asked_before_many_segments_of_keys() {
+async fn a_summary_is_probed_before_many_segments_of_keys() {
     let (folder, table) = table_of_ids(20, false).await;
     built(&table, spec("key", "id", &[("files_per_segment", "1")])).await;
     let reads = async |key: i64| {

@@ -333,7 +333,7 @@ async fn create_indexes(rng: &mut StdRng, columns: &[Column], folder: &Path, emp
     }
     let table = Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap();
     let mut indexed = Vec::with_capacity(chosen.len());
-    // Some columns have several indexes, of which the best that covers a file is asked.
+    // Some columns have several indexes, of which the best that covers a file is probed.
     let twice: Vec<&Column> = chosen.iter().filter(|_| rng.random_bool(0.2)).copied().collect();
     for (number, column) in chosen.iter().chain(&twice).enumerate() {
         let encoding = *pick(rng, &Encoding::ALL);

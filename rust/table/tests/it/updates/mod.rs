@@ -198,16 +198,16 @@ async fn law_3_rows_that_are_replaced_are_hidden_before_any_predicate() {
         .await
         .unwrap();
     table.build(BuildOptions::default()).await.unwrap();
-    let asked = equals("a", 3);
-    let before = probe(&table.snapshot().await.unwrap(), &asked).await;
+    let predicate = equals("a", 3);
+    let before = probe(&table.snapshot().await.unwrap(), &predicate).await;
     assert_eq!((exact_rows(&before.files[0]), before.exact_row_count()), (vec![3], Some(2)));
     make(&table, Operation::Upsert, batch(&[(6, Some(4), None)])).await.unwrap();
-    let after = probe(&table.snapshot().await.unwrap(), &asked).await;
+    let after = probe(&table.snapshot().await.unwrap(), &predicate).await;
     assert_eq!((exact_rows(&after.files[0]), exact_rows(&after.files[1])), (vec![], vec![3]));
     assert_eq!((after.exact_row_count(), after.exact_rows_of_files(), after.buffered_row_count()), (None, Some(1), 1));
     // Where only the number is asked for, too: hidden rows leave it before it is known.
     let options = ProbeOptions { count_only: true, ..ProbeOptions::default() };
-    let counted = table.snapshot().await.unwrap().probe(&asked, &options).await.unwrap();
+    let counted = table.snapshot().await.unwrap().probe(&predicate, &options).await.unwrap();
     let counts = [FileProbe::Counted { rows: 0 }, FileProbe::Counted { rows: 1 }];
     assert_eq!((counted.files.as_slice(), counted.exact_rows_of_files()), (counts.as_slice(), Some(1)));
     let gone = probe(&table.snapshot().await.unwrap(), &leaf("a", lakemark_index::KeyRanges::all())).await;

@@ -145,7 +145,7 @@ async fn law_2_buffered_rows_are_narrowed_to_the_pages_that_may_have_the_keys() 
 
 /// Bounds of long texts are cut: a key that begins like the end of a page may be in the page before or behind.
 #[tokio::test]
-async fn pages_are_told_by_the_first_column_of_a_key_though_bounds_of_texts_are_cut() {
+async fn pages_are_found_by_the_first_column_of_a_key_though_bounds_of_texts_are_cut() {
     let folder = folder();
     let table = open(folder.path()).await;
     let key = ["s".to_owned(), "k".to_owned()];
