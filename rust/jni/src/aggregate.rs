@@ -63,8 +63,8 @@ pub(crate) async fn answer(pinned: &Pinned, filter: &str, aggregate: &SparkAggre
     let result = probe(pinned, filter).await?;
     let Some(rows) = result.exact_row_count() else { return Ok(None) };
     let answered = match aggregate.groups.is_empty() {
-        true => groups.add_all_rows(rows) && groups.ask_columns(pinned, filter, &result.files).await?,
-        false => groups.ask_groups(pinned, filter, &result.files).await?,
+        true => groups.add_all_rows(rows) && groups.add_columns(pinned, filter, &result.files).await?,
+        false => groups.add_groups(pinned, filter, &result.files).await?,
     };
     if answered && groups.add_buffered(pinned, &result.buffered).await? { groups.finish() } else { Ok(None) }
 }
@@ -133,7 +133,7 @@ impl<'a> GroupStates<'a> {
     }
 
     /// Answers one column after the other; false as soon as one is not known.
-    async fn ask_columns(&mut self, pinned: &Pinned, filter: &str, probe: &Probe) -> Result<bool> {
+    async fn add_columns(&mut self, pinned: &Pinned, filter: &str, probe: &Probe) -> Result<bool> {
         let aggregate = self.aggregate;
         let columns: BTreeSet<&String> =
             aggregate.measures.iter().filter_map(|measure| measure.column.as_ref()).collect();
@@ -151,16 +151,16 @@ impl<'a> GroupStates<'a> {
                     continue;
                 }
             }
-            if !self.ask(pinned, filter, probe, std::slice::from_ref(column)).await? {
+            if !self.add_counts(pinned, filter, probe, std::slice::from_ref(column)).await? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    async fn ask_groups(&mut self, pinned: &Pinned, filter: &str, probe: &Probe) -> Result<bool> {
+    async fn add_groups(&mut self, pinned: &Pinned, filter: &str, probe: &Probe) -> Result<bool> {
         let columns: Vec<String> = self.columns().into_iter().cloned().collect();
-        self.ask(pinned, filter, probe, &columns).await
+        self.add_counts(pinned, filter, probe, &columns).await
     }
 
     /// The columns of groups and measures.
@@ -195,7 +195,7 @@ impl<'a> GroupStates<'a> {
     }
 
     /// Adds the values of some columns; false if they are not known for every file.
-    async fn ask(&mut self, pinned: &Pinned, filter: &str, probe: &Probe, columns: &[String]) -> Result<bool> {
+    async fn add_counts(&mut self, pinned: &Pinned, filter: &str, probe: &Probe, columns: &[String]) -> Result<bool> {
         let predicate = filter::parse(filter, &pinned.snapshot.schema())?;
         let summed = columns.iter().find(|column| self.is_summed(column)).map(String::as_str);
         let request = GroupCountRequest {

@@ -62,7 +62,7 @@ impl<'a> Search<'a> {
     #[must_use]
     pub fn new(directory: &'a SegmentDirectory, test: &Test) -> Self {
         let mut leaves = None;
-        let (question, blocks) = match test {
+        let (test, blocks) = match test {
             Test::IsNull => (SearchTest::IsNull, Vec::new()),
             Test::Ranges(ranges) | Test::Elements(ranges) => {
                 let places = overlaps(directory, ranges);
@@ -78,7 +78,7 @@ impl<'a> Search<'a> {
         let empty = RowSet::empty(directory.universe);
         let (nulls, opaque) = (empty.clone(), empty);
         let (plan, matches) = (Plan::default(), Vec::new());
-        Self { directory, test: question, blocks, nulls, opaque, plan, bins: None, leaves, matches }
+        Self { directory, test, blocks, nulls, opaque, plan, bins: None, leaves, matches }
     }
 
     /// Takes the leaves of a packed tree out of both rounds if there are more than `most`. The caller hands what it found in each

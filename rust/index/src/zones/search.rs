@@ -30,7 +30,7 @@ const MAX_KEYS: usize = 4096;
 #[derive(Debug)]
 pub struct ZoneSearch<'a> {
     directory: &'a SegmentDirectory,
-    question: ZoneTest,
+    test: ZoneTest,
 }
 
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl<'a> ZoneSearch<'a> {
     /// Plans the search of a segment with zones.
     #[must_use]
     pub fn new(directory: &'a SegmentDirectory, test: &Test) -> Self {
-        let question = match (test, &directory.zones) {
+        let test = match (test, &directory.zones) {
             (Test::IsNull, _) => ZoneTest::IsNull,
             (Test::Ranges(ranges), Some(zones)) => match (zones.filters, &zones.fences) {
                 (Filters::Each(density), Some(fences)) => ZoneTest::Filtered(verdicts(zones, density, fences, ranges)),
@@ -95,7 +95,7 @@ impl<'a> ZoneSearch<'a> {
             },
             _ => ZoneTest::Everywhere,
         };
-        Self { directory, question }
+        Self { directory, test }
     }
 
     /// Logical ranges to read, to be given to [`Self::finish`] in this order.
@@ -103,7 +103,7 @@ impl<'a> ZoneSearch<'a> {
     pub fn ranges(&self) -> Vec<Range<u64>> {
         let mut ranges: Vec<Range<u64>> =
             self.lists().map(|list| list.offset..list.offset + u64::from(list.length)).collect();
-        match (&self.question, &self.directory.zones) {
+        match (&self.test, &self.directory.zones) {
             (ZoneTest::Filtered(verdicts), _) => {
                 for judged in verdicts {
                     if let FenceVerdict::Probe { blocks, .. } = &judged.verdict {
@@ -125,7 +125,7 @@ impl<'a> ZoneSearch<'a> {
 
     /// The NULL list, and with key tests the opaque one.
     fn lists(&self) -> impl Iterator<Item = PostingRef> + use<> {
-        let opaque = (!matches!(self.question, ZoneTest::IsNull)).then_some(self.directory.opaque);
+        let opaque = (!matches!(self.test, ZoneTest::IsNull)).then_some(self.directory.opaque);
         std::iter::once(self.directory.nulls).chain(opaque)
     }
 
@@ -145,7 +145,7 @@ impl<'a> ZoneSearch<'a> {
         let mut sets = sets.collect::<Result<Vec<_>>>()?.into_iter();
         let empty = || RowSet::empty(universe);
         let nulls = sets.next().unwrap_or_else(empty);
-        let (exact, possible) = match self.question {
+        let (exact, possible) = match self.test {
             ZoneTest::IsNull => return Ok(SegmentRows { t: nulls, n: empty(), opaque: empty() }),
             ZoneTest::Filtered(verdicts) => {
                 let mut bytes = filter_bytes.iter();
