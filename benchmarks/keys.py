@@ -73,7 +73,7 @@ def build(folder: Path, store: Path, kind: str, columns: list[str]) -> dict[str,
 def store_of(folder: Path, kind: str, columns: int = 1) -> Path:
     """The store of the indexes of a kind: in one store a search would take the index that knows most."""
     name = kind if columns == 1 else f"{kind}-of-{columns}"
-    return folder.with_name(f"{folder.name}-marks-{name}")
+    return folder.with_name(f"{folder.name}-indexes-{name}")
 
 
 def build_indexes(folder: Path, rows: int) -> dict[str, Any]:

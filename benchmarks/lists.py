@@ -172,7 +172,7 @@ def run(rows: int, probes: int) -> dict[str, Any]:
     """Writes, builds, measures."""
     folder = CACHE / f"lists-{rows}"
     write_table(folder, rows)
-    store = folder.with_name(f"{folder.name}-marks")
+    store = folder.with_name(f"{folder.name}-indexes")
     shutil.rmtree(store, ignore_errors=True)
     built = measure.run_apart(BUILD, str(folder), str(store))
     lists = (pq.read_table(path, columns=["tags"])["tags"] for path in files(folder))

@@ -184,9 +184,9 @@ def open_session(folder: Path, *, use_index: bool, selection_cache: bool) -> lak
 
 
 def choice(session: lakemark.Session, query: Query) -> str:
-    """What the scan of a query does: `marks` if it reads by indexes, `scan` where a scan is cheaper."""
+    """What the scan of a query does: `indexes` if it reads by indexes, `scan` where a scan is cheaper."""
     plan = str(session.sql(f"EXPLAIN {query.sql}").to_arrow().to_pydict())
-    return "scan" if "scan_is_cheaper" in plan else "marks"
+    return "scan" if "scan_is_cheaper" in plan else "indexes"
 
 
 def ask_all(folder: Path, rounds: int, asked: Iterable[Query], *, selection_cache: bool) -> list[dict[str, Any]]:
@@ -242,7 +242,7 @@ def line(result: dict[str, Any]) -> str:
     limit = "" if result["limit"] is None else f" LIMIT {result['limit']}"
     wall = f"{result['on_seconds'] * 1e3:8.2f} ms, without {result['off_seconds'] * 1e3:8.2f}"
     cpu = f"CPU {result['on_cpu_seconds'] * 1e3:8.2f}, without {result['off_cpu_seconds'] * 1e3:8.2f}"
-    return f"{what + limit:<42} {result['choice']:>5}: {wall}; {cpu}{'  SLOWER' if result['slower_seconds'] else ''}"
+    return f"{what + limit:<42} {result['choice']:>7}: {wall}; {cpu}{'  SLOWER' if result['slower_seconds'] else ''}"
 
 
 def by_share(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -256,7 +256,7 @@ def by_share(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "limit": limit,
             "least_share": 10.0**decade,
             "queries": len(group),
-            "with_marks": sum(result["choice"] == "marks" for result in group),
+            "with_indexes": sum(result["choice"] == "indexes" for result in group),
             "slower": sum(result["slower_seconds"] for result in group),
             **{
                 f"{kind}_ratio": sum(r[f"on_{kind}"] for r in group) / sum(r[f"off_{kind}"] for r in group)
@@ -275,7 +275,7 @@ def rounded(result: dict[str, Any]) -> dict[str, Any]:
 def plot(everything: dict[str, Any], path: Path) -> None:
     """Draws how many times as fast each query is with indexes, by the share of rows."""
     figure, axes = plt.subplots(figsize=(9, 5))
-    for choice, color in (("marks", "tab:blue"), ("scan", "tab:orange")):
+    for choice, color in (("indexes", "tab:blue"), ("scan", "tab:orange")):
         for limit, marker in ((None, "o"), (10, "x")):
             chosen = [q for q in everything["queries"] if (q["choice"], q["limit"]) == (choice, limit)]
             ratios = [query["off_seconds"] / query["on_seconds"] for query in chosen]

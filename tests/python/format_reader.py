@@ -6,7 +6,7 @@ import itertools
 import struct
 from dataclasses import dataclass, field
 
-from format_updates import Log, LogReader, Resolution, Updates, read_resolution_body, read_updates
+from format_updates import Log, LogReader, PositionMap, Updates, read_position_map_body, read_updates
 from format_zones import Zone, read_zones
 
 MAGIC = b"LAKEMARK"
@@ -102,7 +102,7 @@ def open_container(data: bytes) -> tuple[int, bytes, bytes]:
     trailer = data[-64:]
     fields = struct.unpack("<QQQII16sBBHI8s", trailer)
     stream_length, offset, file_length, length, directory_crc, file_id, kind, reserved, version, crc, magic = fields
-    assert (magic, version, reserved, file_length) == (MAGIC, 3, 0, len(data))
+    assert (magic, version, reserved, file_length) == (MAGIC, 4, 0, len(data))
     assert crc == crc32c(file_id + struct.pack("<Q", 2**64 - 2) + trailer[:52])
     assert offset == stream_length + 4 * -(-stream_length // 4092)
     assert file_length == offset + length + 64
@@ -113,7 +113,7 @@ def open_container(data: bytes) -> tuple[int, bytes, bytes]:
         stream += page[:-4]
     directory = data[offset : offset + length]
     assert directory_crc == crc32c(file_id + b"\xff" * 8 + directory)
-    assert stream[:64] == MAGIC + bytes([3, 0, kind]) + bytes(5) + file_id + bytes(32)
+    assert stream[:64] == MAGIC + bytes([4, 0, kind]) + bytes(5) + file_id + bytes(32)
     return kind, stream, directory
 
 
@@ -597,7 +597,7 @@ def read_log(data: bytes, log_id: bytes, first: int) -> Log:
     return LogReader(data, log_id, first, (crc32c, Cursor)).read()
 
 
-def read_resolution(data: bytes) -> Resolution:
+def read_position_map(data: bytes) -> PositionMap:
     kind, stream, directory = open_container(data)
     assert (kind, len(stream)) == (3, 64)
-    return read_resolution_body(Cursor(directory), posting)
+    return read_position_map_body(Cursor(directory), posting)

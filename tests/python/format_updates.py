@@ -1,4 +1,4 @@
-"""Updates in the second reader, made from section 13 of docs/format.md alone: manifests' part, logs, resolutions."""
+"""Updates in the second reader, made from section 13 of docs/format.md alone: manifests' part, logs, position maps."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Run:
     rows: int
     sequences: Range
     migrated: list[Range]
-    resolution: tuple[bytes, str, int] | None
+    position_map: tuple[bytes, str, int] | None
     during: int
 
 
@@ -112,7 +112,7 @@ def read_run(cursor: Fields) -> Run:
         0,
     )
     if flag(cursor):
-        run.resolution = (cursor.take(16), read_path(cursor), cursor.varint())
+        run.position_map = (cursor.take(16), read_path(cursor), cursor.varint())
     run.during = cursor.varint()
     assert run.passes in (1, 2)
     assert run.sequences[0] <= run.sequences[1] < 2**64 - 1
@@ -156,15 +156,15 @@ def read_updates(cursor: Fields) -> Updates:
     unique([path for path, *_ in replaced])
     unique([path for path, _ in data])
     written = [cursor.varint() for _ in range(5)]
-    kept = read_kept(cursor, log[2]) if cursor.at < len(cursor.data) else ([], [], None)
-    assert kept[2] is None or kept[2][1] <= migrations
-    return Updates(key, options, log, runs, migration, migrations, replaced, data, written, *kept)
+    extras = read_extras(cursor, log[2]) if cursor.at < len(cursor.data) else ([], [], None)
+    assert extras[2] is None or extras[2][1] <= migrations
+    return Updates(key, options, log, runs, migration, migrations, replaced, data, written, *extras)
 
 
-Kept = tuple[list[tuple[str, int, int]], list[Publication], tuple[str, int, int] | None]
+Extras = tuple[list[tuple[str, int, int]], list[Publication], tuple[str, int, int] | None]
 
 
-def read_kept(cursor: Fields, log_begins: int) -> Kept:
+def read_extras(cursor: Fields, log_begins: int) -> Extras:
     """The part behind the updates, from the tag on."""
     assert cursor.number(1) == 2
     transactions = [(cursor.string(), cursor.varint(), cursor.varint()) for _ in range(cursor.varint())]
@@ -227,7 +227,7 @@ class LogReader:
         return header is not None and header[0] <= MAX_FRAME and number <= header[1] <= number + place - at
 
     def read(self) -> Log:
-        header = b"LAKEMARK" + bytes([3, 0, 4]) + bytes(5) + self.id + bytes(32)
+        header = b"LAKEMARK" + bytes([4, 0, 4]) + bytes(5) + self.id + bytes(32)
         assert self.data[:64] == header
         assert self.data[64:68] == struct.pack("<I", self.checksum(0, header))
         commits: list[Commit] = []
@@ -262,19 +262,19 @@ class LogReader:
 
 @dataclass
 class Resolved:
-    """A data file of a resolution."""
+    """A data file of a position map."""
 
     path: str
     size: int
     modified: int
     tag: str | None
     row_groups: list[int]
-    shadowed: list[int]
+    deleted: list[int]
     completed: list[int]
 
 
 @dataclass
-class Resolution:
+class PositionMap:
     """What the keys of a run were resolved to."""
 
     run: bytes
@@ -309,7 +309,7 @@ class KeyFilter:
 
 
 def read_key_filter(cursor: Fields, rows: int) -> KeyFilter:
-    """The filter behind the runs of a resolution."""
+    """The filter behind the runs of a position map."""
     assert cursor.number(1) == 1
     types = [cursor.key_type() for _ in range(cursor.varint())]
     assert 1 <= len(types) <= 64
@@ -321,27 +321,27 @@ def read_key_filter(cursor: Fields, rows: int) -> KeyFilter:
     return keys
 
 
-def read_resolution_body(cursor: Fields, posting: Callable[[bytes, int, int], list[int]]) -> Resolution:
-    """The directory of a resolution."""
+def read_position_map_body(cursor: Fields, posting: Callable[[bytes, int, int], list[int]]) -> PositionMap:
+    """The directory of a position map."""
 
     def row_list(universe: int) -> list[int]:
         count = cursor.varint()
         return posting(cursor.blob(), count, universe) if count else []
 
-    resolution = Resolution(cursor.take(16), cursor.varint(), [], [])
+    position_map = PositionMap(cursor.take(16), cursor.varint(), [], [])
     for _ in range(cursor.varint()):
         path, size, modified = read_path(cursor), cursor.varint(), cursor.signed(8)
         tag = cursor.string() if flag(cursor) else None
         row_groups = cursor.varints()
         assert sum(row_groups) < 2**32
-        shadowed, completed = row_list(sum(row_groups)), row_list(resolution.rows)
-        resolution.files.append(Resolved(path, size, modified, tag, row_groups, shadowed, completed))
+        deleted, completed = row_list(sum(row_groups)), row_list(position_map.rows)
+        position_map.files.append(Resolved(path, size, modified, tag, row_groups, deleted, completed))
     for _ in range(cursor.varint()):
         run, rows = cursor.take(16), cursor.varint()
-        resolution.runs.append((run, rows, row_list(rows)))
+        position_map.runs.append((run, rows, row_list(rows)))
     if cursor.left():
-        resolution.keys = read_key_filter(cursor, resolution.rows)
+        position_map.keys = read_key_filter(cursor, position_map.rows)
     cursor.end()
-    unique([(file.path, file.size, file.modified, file.tag) for file in resolution.files])
-    unique([resolution.run, *(run for run, *_ in resolution.runs)])
-    return resolution
+    unique([(file.path, file.size, file.modified, file.tag) for file in position_map.files])
+    unique([position_map.run, *(run for run, *_ in position_map.runs)])
+    return position_map

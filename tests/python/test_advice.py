@@ -37,7 +37,7 @@ def sales(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_queries_say_which_indexes_to_build(sales: Path, tmp_path: Path) -> None:
-    table = lakemark.Table(sales, store=tmp_path / "marks")
+    table = lakemark.Table(sales, store=tmp_path / "store")
     table.create_index("kind", progress=False)
     advice = table.advise(
         [
@@ -76,9 +76,9 @@ def test_the_tables_of_a_session_are_advised_by_their_joins(sales: Path, tmp_pat
     names = [f"customer {number}" for number in range(60_000)]
     pq.write_table(pa.table({"customer": pa.array(range(60_000)), "name": names}), customers / "part-0.parquet")
     session = lakemark.connect()
-    session.table(sales, name="sales", store=tmp_path / "marks")
-    session.table(sales, name="again", store=tmp_path / "marks")
-    session.table(customers, name="customers", store=tmp_path / "marks-of-customers")
+    session.table(sales, name="sales", store=tmp_path / "store")
+    session.table(sales, name="again", store=tmp_path / "store")
+    session.table(customers, name="customers", store=tmp_path / "store-of-customers")
     joined = "SELECT sum(price) FROM {} s JOIN customers c ON s.customer = c.customer WHERE name = 'customer 7'"
     advice = session.advise([joined.format("sales"), "SELECT nothing FROM sales", joined.format("again")])
     # One table under two names is advised once.
@@ -93,7 +93,7 @@ def test_the_tables_of_a_session_are_advised_by_their_joins(sales: Path, tmp_pat
 
 
 def test_without_queries_every_column_is_looked_at(sales: Path, tmp_path: Path) -> None:
-    table = lakemark.Table(sales, store=tmp_path / "marks")
+    table = lakemark.Table(sales, store=tmp_path / "store")
     advice = table.advise()
     assert (advice.queries, advice.gains, advice.unused) == (0, [], [])
     assert "customer" in [index.column for index in advice.indexes]
@@ -103,7 +103,7 @@ def test_without_queries_every_column_is_looked_at(sales: Path, tmp_path: Path) 
 
 
 def test_the_choice_is_shown_with_its_reason(sales: Path, tmp_path: Path) -> None:
-    table = lakemark.Table(sales, store=tmp_path / "marks")
+    table = lakemark.Table(sales, store=tmp_path / "store")
     chosen = table.create_index("shop", progress=False)
     assert (chosen.encoding, chosen.chosen_by) == ("equality", "auto")
     assert chosen.reason is not None
@@ -117,7 +117,7 @@ def test_the_choice_is_shown_with_its_reason(sales: Path, tmp_path: Path) -> Non
 
 
 def test_a_column_of_unique_values_is_indexed_with_a_warning(sales: Path, tmp_path: Path) -> None:
-    table = lakemark.Table(sales, store=tmp_path / "marks")
+    table = lakemark.Table(sales, store=tmp_path / "store")
     with pytest.warns(lakemark.LakemarkWarning, match="nearly every row has a value of its own"):
         index = table.create_index("id", using="bitmap", progress=False)
     assert (index.encoding, index.rows) == ("equality", ROWS)

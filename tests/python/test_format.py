@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import pyarrow.parquet as pq
 import pytest
 
-from format_reader import ENCODINGS, ZONED, Segment, read_log, read_manifest, read_resolution, read_segment
+from format_reader import ENCODINGS, ZONED, Segment, read_log, read_manifest, read_position_map, read_segment
 from format_updates import Publication, Resolved, Run
 from lakemark.reports import Encoding
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from conftest import Judged
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "v3"
+GOLDEN = Path(__file__).parents[1] / "golden" / "v4"
 BAD = Path(__file__).parents[1] / "bad"
 SIGN = 1 << 63
 
@@ -39,7 +39,7 @@ def key_of(value: Any) -> int | bytes:
 
 
 def test_golden_segments_are_read_by_the_second_reader() -> None:
-    segments = (path for path in GOLDEN.glob("*.lmx") if not path.name.startswith("resolution"))
+    segments = (path for path in GOLDEN.glob("*.lmx") if not path.name.startswith("position-map"))
     read = {path.name: read_segment(path.read_bytes()) for path in segments}
     assert len(read) == 18
     assert read["empty.lmx"] == Segment("c", (19,), 0, [], [], [], [])
@@ -118,22 +118,22 @@ def test_golden_manifests_are_read_by_the_second_reader() -> None:
     table = read_manifest((GOLDEN / "table.lmm").read_bytes())
     assert table.files[1] == ("year=2025/größe.parquet", 0, [])
     assert table.indexes == [("by_city", "city"), ("by_time", "time")]
-    assert table.segments == [("marks/5e5e.lmx", 4321, [0, 1])]
+    assert table.segments == [("indexes/5e5e.lmx", 4321, [0, 1])]
     assert (empty.updates, table.updates) == (None, None)
 
 
 def test_golden_updates_are_read_by_the_second_reader() -> None:
     buffered = read_manifest((GOLDEN / "updates.lmm").read_bytes())
-    assert buffered.segments == [("marks/5e5e.lmx", 4321, [0, 1])]
+    assert buffered.segments == [("indexes/5e5e.lmx", 4321, [0, 1])]
     updates = buffered.updates
     assert updates is not None
     assert (updates.key, updates.options) == (["country", "straße"], [("buffer", "1GiB"), ("alpha", "")])
     assert updates.log == (LOG, "updates/3c3c.lml", FIRST)
     most = 2**32 - 1
-    resolution = (b"\x4e" * 16, "updates/4e4e.lmx", 777)
+    position_map = (b"\x4e" * 16, "updates/4e4e.lmx", 777)
     migrated = [(0, 1), (7, 300), (most - 1, most)]
     assert updates.runs == [
-        Run(b"\xa1" * 16, "updates/a1a1.lmr", 1 << 40, 2, most, (0, 30), migrated, resolution, 0),
+        Run(b"\xa1" * 16, "updates/a1a1.lmr", 1 << 40, 2, most, (0, 30), migrated, position_map, 0),
         Run(b"\xa2" * 16, "updates/a2a2.lmr", 0, 1, 10, (33, 33), [], None, 3),
     ]
     assert (updates.migration, updates.migrations) == ((3, [(0, (1, 5)), (0, (300, 4000)), (1, (9, 10))]), 3)
@@ -145,43 +145,43 @@ def test_golden_updates_are_read_by_the_second_reader() -> None:
     assert (idle.key, idle.log, idle.runs, idle.migration) == (["id"], (bytes(16), "l", 0), [], None)
     assert (idle.options, idle.migrations, idle.replaced, idle.data, idle.written) == ([], 0, [], [], [0] * 5)
     assert (updates.transactions, updates.publications, idle.publications) == ([], [], [])
-    kept = read_manifest((GOLDEN / "kept.lmm").read_bytes()).updates
-    assert kept is not None
-    assert kept.transactions == [("größe of loads", 2**64 - 1, 40), ("b", 0, 0)]
+    extras = read_manifest((GOLDEN / "extras.lmm").read_bytes()).updates
+    assert extras is not None
+    assert extras.transactions == [("größe of loads", 2**64 - 1, 40), ("b", 0, 0)]
     year = "year=2024"
     moved = (f"{year}/größe.parquet", f"originals/7/{year}/größe.parquet", 1_234_567, -3)
-    assert kept.publications == [
+    assert extras.publications == [
         Publication(8, [(f"data/7/{year}/part-1.parquet", f"{year}/part-1.parquet", 4321)], [moved]),
         Publication(0, [("data/8/a.parquet", "a.parquet", 0)], []),
     ]
 
 
-def test_the_golden_resolution_is_read_by_the_second_reader() -> None:
-    resolution = read_resolution((GOLDEN / "resolution.lmx").read_bytes())
-    assert (resolution.run, resolution.rows) == (b"\xa1" * 16, 9000)
-    shadowed = [40 * row + row % 7 for row in range(5000)]
+def test_the_golden_position_map_is_read_by_the_second_reader() -> None:
+    position_map = read_position_map((GOLDEN / "position-map.lmx").read_bytes())
+    assert (position_map.run, position_map.rows) == (b"\xa1" * 16, 9000)
+    deleted = [40 * row + row % 7 for row in range(5000)]
     row_groups = [100_000, 100_000, 7]
     modified = 1_700_000_000_000_000_001
-    assert resolution.files == [
-        Resolved("year=2024/part-0.parquet", 1_234_567, modified, '"abc"', row_groups, shadowed, [0, 8999]),
+    assert position_map.files == [
+        Resolved("year=2024/part-0.parquet", 1_234_567, modified, '"abc"', row_groups, deleted, [0, 8999]),
         Resolved("year=2025/größe.parquet", 0, -1, None, [], [], []),
     ]
-    assert resolution.runs == [(b"\xa0" * 16, 64, list(range(64))), (b"\x9f" * 16, 0, [])]
-    assert resolution.keys is None
+    assert position_map.runs == [(b"\xa0" * 16, 64, list(range(64))), (b"\x9f" * 16, 0, [])]
+    assert position_map.keys is None
 
 
 def test_the_golden_filter_of_a_run_is_read_by_the_second_reader() -> None:
-    resolution = read_resolution((GOLDEN / "resolution-keys.lmx").read_bytes())
-    assert (resolution.rows, resolution.runs) == (10, [(b"\xa1" * 16, 9000, [1, 2])])
-    assert resolution.keys is not None
-    assert resolution.keys.types == [(4,), (19,)]
+    position_map = read_position_map((GOLDEN / "position-map-keys.lmx").read_bytes())
+    assert (position_map.rows, position_map.runs) == (10, [(b"\xa1" * 16, 9000, [1, 2])])
+    assert position_map.keys is not None
+    assert position_map.keys.types == [(4,), (19,)]
     # Ten keys of 9824 / 1024 bits are 12 bytes.
-    assert (resolution.keys.density, resolution.keys.hashes, len(resolution.keys.bits)) == (9824, 7, 12)
+    assert (position_map.keys.density, position_map.keys.hashes, len(position_map.keys.bits)) == (9824, 7, 12)
     texts = ["a", "b", "", "größe", "e", "f", "g", "h", "i", "a longer text than the others"]
     keys = [((number * 10 + SIGN).to_bytes(8, "little"), text.encode()) for number, text in enumerate(texts)]
-    assert all(resolution.keys.may_hold(10, key) for key in keys)
+    assert all(position_map.keys.may_hold(10, key) for key in keys)
     absent = [((number + SIGN).to_bytes(8, "little"), b"absent") for number in range(1000)]
-    assert sum(resolution.keys.may_hold(10, key) for key in absent) < 50
+    assert sum(position_map.keys.may_hold(10, key) for key in absent) < 50
 
 
 LOG, FIRST = b"log-of-updates-1", 41
@@ -219,7 +219,7 @@ def bad_updates() -> list[str]:
     """Bad files of what updates write."""
     rows = [line.split("|") for line in (BAD / "README.md").read_text().splitlines() if line.startswith("| `")]
     names = [(name.strip(" `"), error.strip()) for _, name, error, *_ in rows]
-    return [name for name, error in names if error == "DamagedUpdates" or name.startswith("resolution-")]
+    return [name for name, error in names if error == "DamagedUpdates" or name.startswith("position-map-")]
 
 
 @pytest.mark.parametrize("name", bad_updates())
@@ -227,7 +227,7 @@ def test_bad_updates_are_refused_by_the_second_reader(name: str) -> None:
     readers: dict[str, Callable[[bytes], object]] = {
         ".lml": lambda data: read_log(data, LOG, FIRST),
         ".lmm": read_manifest,
-        ".lmx": read_resolution,
+        ".lmx": read_position_map,
     }
     with pytest.raises((AssertionError, IndexError, KeyError, UnicodeDecodeError)):
         readers[Path(name).suffix]((BAD / name).read_bytes())

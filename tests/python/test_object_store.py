@@ -116,7 +116,7 @@ def test_a_table_in_a_bucket_is_indexed_and_queried(
     bucket: Bucket, plain: Judged, tmp_path: Path, local_store: bool
 ) -> None:
     bucket.upload(plain.folder, "orders")
-    store = str(tmp_path / "marks") if local_store else None
+    store = str(tmp_path / "store") if local_store else None
     table = lakemark.Table(f"s3://{BUCKET}/orders", store=store, storage_options=bucket.options)
     check(table, plain)
     for column in ("city", "id", "day"):
@@ -137,10 +137,10 @@ def test_a_table_in_a_bucket_is_indexed_and_queried(
 
 
 def test_a_store_in_a_bucket_serves_a_table_on_the_disk(bucket: Bucket, plain: Judged) -> None:
-    table = lakemark.Table(plain.folder, store=f"s3://{BUCKET}/marks", storage_options=bucket.options)
+    table = lakemark.Table(plain.folder, store=f"s3://{BUCKET}/store", storage_options=bucket.options)
     table.create_index("city", using="bitmap", progress=False)
     assert not (plain.folder / "_lakemark").exists()
-    assert Counter(key.rsplit(".", 1)[1] for key in bucket.keys("marks/")) == {"lmm": 2, "lmx": 1}
+    assert Counter(key.rsplit(".", 1)[1] for key in bucket.keys("store/")) == {"lmm": 2, "lmx": 1}
     check(table, plain)
 
 

@@ -138,8 +138,8 @@ def test_reports_become_values_and_keep_their_text(indexed: Judged) -> None:
 
 
 def test_lines_of_a_report_keep_their_indents_in_a_notebook(indexed: Judged) -> None:
-    segment = next(indexed.folder.glob("_lakemark/marks/*.lmx"))
+    segment = next(indexed.folder.glob("_lakemark/indexes/*.lmx"))
     segment.write_bytes(b"<i>")
     html = indexed.table.verify()._repr_html_()
-    assert "\n  damaged: marks/" in html
+    assert "\n  damaged: indexes/" in html
     assert "<i>" not in html

@@ -193,7 +193,7 @@ def test_verify_is_true_for_what_was_built(indexed: Judged) -> None:
 
 @pytest.mark.filterwarnings("default::lakemark.LakemarkWarning")
 def test_verify_finds_a_damaged_index_and_answers_stay_right(indexed: Judged) -> None:
-    segment = max(indexed.folder.glob("_lakemark/marks/*.lmx"), key=lambda path: path.stat().st_size)
+    segment = max(indexed.folder.glob("_lakemark/indexes/*.lmx"), key=lambda path: path.stat().st_size)
     damaged = bytearray(segment.read_bytes())
     damaged[len(damaged) // 3] ^= 0xFF
     segment.write_bytes(damaged)
@@ -201,13 +201,13 @@ def test_verify_finds_a_damaged_index_and_answers_stay_right(indexed: Judged) ->
     assert not report
     assert sum(len(verdict.damaged) for verdict in report.indexes) == 1
     assert "1 damaged" in str(report)
-    assert "\n  damaged: marks/" in str(report)
+    assert "\n  damaged: indexes/" in str(report)
     for condition in CONDITIONS:
         assert lakemark.Table(indexed.folder).count(condition) == indexed.count(condition)
 
 
 def test_a_missing_index_is_a_warning_and_the_answer_is_right(indexed: Judged) -> None:
-    for segment in indexed.folder.glob("_lakemark/marks/*.lmx"):
+    for segment in indexed.folder.glob("_lakemark/indexes/*.lmx"):
         segment.unlink()
     with pytest.warns(lakemark.LakemarkWarning):
         assert indexed.table.count("city = 'Oslo'") == indexed.count("city = 'Oslo'")
@@ -247,17 +247,17 @@ def test_info_sums_it_up(indexed: Judged) -> None:
     info = indexed.table.info()
     assert (info.format, len(info.columns), info.files, info.rows) == ("parquet", 5, 4, 4000)
     assert info.index_bytes == sum(index.bytes for index in info.indexes)
-    assert info.index_bytes == sum(path.stat().st_size for path in indexed.folder.glob("_lakemark/marks/*.lmx"))
+    assert info.index_bytes == sum(path.stat().st_size for path in indexed.folder.glob("_lakemark/indexes/*.lmx"))
     text = str(info)
     assert "4,000" in text
     assert "bitmap (equality) on city, 100% covered" in text
 
 
 def test_indexes_can_live_elsewhere_and_the_table_stays_clean(plain: Judged, tmp_path: Path) -> None:
-    table = lakemark.Table(plain.folder, store=tmp_path / "marks")
+    table = lakemark.Table(plain.folder, store=tmp_path / "store")
     table.create_index("city", using="bitmap", progress=False)
     assert not (plain.folder / "_lakemark").exists()
-    assert list((tmp_path / "marks").glob("marks/*.lmx"))
+    assert list((tmp_path / "store").glob("indexes/*.lmx"))
     assert table.explain("city = 'Oslo'").rows_exact == plain.count("city = 'Oslo'")
     assert lakemark.Table(plain.folder).indexes == []
 

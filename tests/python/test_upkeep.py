@@ -49,10 +49,10 @@ def test_a_touched_file_keeps_its_indexes_and_the_next_build_takes_it_over(index
     assert indexed.table.explain("city = 'Oslo'").coverage == 1.0
     expected = indexed.count("city = 'Oslo' AND id > 2000")
     assert indexed.table.count("city = 'Oslo' AND id > 2000") == expected
-    indexes = files(indexed.folder / "_lakemark" / "marks")
+    indexes = files(indexed.folder / "_lakemark" / "indexes")
     report = indexed.table.build(progress=False)
     assert (report.adopted, report.files, report.segments) == (1, 0, 0)
-    assert files(indexed.folder / "_lakemark" / "marks") == indexes
+    assert files(indexed.folder / "_lakemark" / "indexes") == indexes
     assert [index.coverage for index in indexed.table.indexes] == [1.0] * 3
     assert indexed.table.count("city = 'Oslo' AND id > 2000") == expected
     assert "took over 1 touched files" in str(report)
@@ -81,7 +81,7 @@ def test_a_copy_without_times_is_taken_over(indexed: Judged, tmp_path: Path) -> 
 def test_a_vacuum_removes_what_is_old_and_unused(indexed: Judged) -> None:
     store = indexed.folder / "_lakemark"
     indexed.table.drop_index("by_day")
-    orphan = store / "marks" / "00000000-0000-4000-8000-000000000001.lmx"
+    orphan = store / "indexes" / "00000000-0000-4000-8000-000000000001.lmx"
     orphan.write_bytes(b"left by a crash")
     before = files(store)
     assert indexed.table.vacuum().removed == []
@@ -119,7 +119,7 @@ def test_the_age_of_a_vacuum_is_at_least_an_hour(indexed: Judged) -> None:
 
 
 def test_segments_that_are_gone_or_damaged_are_built_again(indexed: Judged) -> None:
-    indexes = indexed.folder / "_lakemark" / "marks"
+    indexes = indexed.folder / "_lakemark" / "indexes"
     gone, damaged, *_ = sorted(indexes.iterdir())
     gone.unlink()
     data = bytearray(damaged.read_bytes())

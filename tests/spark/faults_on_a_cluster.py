@@ -242,9 +242,9 @@ def told(action: Callable[[], object]) -> str:
 def apart(spark: SparkSession, root: Path) -> Seen:
     """A store that executors do not see."""
     folder = write(root / "warehouse" / "apart", files=2, rows=1000)
-    for inside in ("manifest", "marks"):
-        (root / "marks" / inside).mkdir(parents=True)
-    store = f"{HERE}/marks"
+    for inside in ("manifest", "indexes"):
+        (root / "store" / inside).mkdir(parents=True)
+    store = f"{HERE}/store"
     spark.sql(f"CREATE TABLE lm.elsewhere USING lakemark OPTIONS (store = '{store}') LOCATION '{folder}'")
     building = told(lambda: spark.sql("CREATE INDEX by_k ON lm.elsewhere USING bitmap (k)"))
     store = f"{HERE}/updates"

@@ -223,7 +223,7 @@ def draw_table(rng: random.Random, folder: Path) -> Drawn:
 
 def damage(rng: random.Random, folder: Path) -> None:
     """Spoils a byte of an index, or removes it; what it said is not known then."""
-    indexes = sorted((folder / "_lakemark" / "marks").rglob("*.lmx"))
+    indexes = sorted((folder / "_lakemark" / "indexes").rglob("*.lmx"))
     if not indexes:
         return
     index = rng.choice(indexes)

@@ -593,13 +593,13 @@ def test_damaged_indexes_cost_time_only(spark: SparkSession, fast: SparkSession,
         create_indexes(folder, "id")
     store = folder / "_lakemark"
     if harm == "segments":
-        for path in (store / "marks").iterdir():
+        for path in (store / "indexes").iterdir():
             path.write_bytes(path.read_bytes()[:-9] + b"\0" * 9)
     elif harm == "manifest":
         for path in (store / "manifest").iterdir():
             path.write_bytes(b"nothing")
     elif harm == "no indexes":
-        shutil.rmtree(store / "marks")
+        shutil.rmtree(store / "indexes")
     ours, theirs = (session.read.parquet(str(folder)).where("id = 1234") for session in (fast, spark))
     assert collected(ours) == collected(theirs) != []
     assert skipped(ours) is None

@@ -52,7 +52,7 @@ def build(spark: SparkSession, folder: Path, more: str = "") -> dict[str, object
 
 
 def indexes(folder: Path) -> set[str]:
-    return {path.name for path in (folder / "_lakemark" / "marks").glob("*")}
+    return {path.name for path in (folder / "_lakemark" / "indexes").glob("*")}
 
 
 def manifests(folder: Path) -> int:
@@ -152,7 +152,7 @@ def test_partitions_and_delta_tables(spark: SparkSession, tmp_path: Path) -> Non
 
 
 def test_a_store_elsewhere(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
-    store, table = tmp_path / "marks", f"`{tmp_path.name}`"
+    store, table = tmp_path / "store", f"`{tmp_path.name}`"
     spark.sql(f"CREATE TABLE lm.{table} USING lakemark OPTIONS (store = '{store}') LOCATION '{folder}'")
     spark.sql(f"CREATE INDEX by_k ON lm.{table} USING bitmap (k)")
     assert lakemark.Table(folder, store=store).indexes[0].coverage == 1.0
@@ -171,7 +171,7 @@ def test_arguments_reach_the_tasks(spark: SparkSession, folder: Path) -> None:
 def test_segments_that_are_gone_or_damaged_are_built_again(spark: SparkSession, folder: Path) -> None:
     declare(folder, "k", files_per_segment=2)
     assert build(spark, folder)["segments"] == 3
-    gone, damaged, _ = sorted((folder / "_lakemark" / "marks").glob("*"))
+    gone, damaged, _ = sorted((folder / "_lakemark" / "indexes").glob("*"))
     gone.unlink()
     data = bytearray(damaged.read_bytes())
     data[90] ^= 1
@@ -206,7 +206,7 @@ def test_a_build_that_fails_leaves_no_manifest_and_no_segments(spark: SparkSessi
 
 def test_a_store_that_cannot_be_written_is_named(spark: SparkSession, folder: Path) -> None:
     declare(folder, "k")
-    (folder / "_lakemark" / "marks").write_text("a file where the folder of segments should be")
+    (folder / "_lakemark" / "indexes").write_text("a file where the folder of segments should be")
     told = refusal(spark, f"CALL lm.system.build(table => '{folder}')")
     assert "LakemarkException$Io" in told
     assert f"the store {folder}/_lakemark cannot be written" in told

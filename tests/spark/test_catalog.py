@@ -94,7 +94,7 @@ def test_a_description_says_where_the_data_are(spark: SparkSession, table: Path,
 
 def test_create_table_names_data_elsewhere_and_drop_forgets_the_name(spark: SparkSession, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "data", files=1)
-    store = tmp_path / "marks"
+    store = tmp_path / "store"
     lakemark.Table(folder, store=store).create_index("k", using="bitmap", progress=False)
     spark.sql(f"CREATE TABLE lm.air.named USING lakemark OPTIONS (store = '{store}') LOCATION '{folder}'")
     assert rows(spark, "SELECT count(*) FROM lm.air.named") == [(ROWS_PER_FILE,)]

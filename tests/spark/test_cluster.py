@@ -68,7 +68,7 @@ def test_tasks_of_an_executor_that_was_stopped_ran_twice(seen: Seen) -> None:
 def test_a_store_that_executors_do_not_see_is_named(seen: Seen) -> None:
     told = seen["apart"]
     assert re.search(
-        r"LakemarkException\$NotFound: executor \d+ on .*: the store /proc/self/cwd/marks lacks the manifest",
+        r"LakemarkException\$NotFound: executor \d+ on .*: the store /proc/self/cwd/store lacks the manifest",
         told["building"],
     )
     assert "all processes that build must see the same store" in told["building"]

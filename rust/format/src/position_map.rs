@@ -171,7 +171,7 @@ impl PositionsInFile {
         for rows in &self.row_groups {
             out.varint(u64::from(*rows));
         }
-        put_rows("the shadowed rows of a data file", &self.deleted, self.rows()?, out)?;
+        put_rows("the deleted rows of a data file", &self.deleted, self.rows()?, out)?;
         put_rows("the completed rows of a run", &self.completed, run_rows, out)
     }
 
@@ -185,7 +185,7 @@ impl PositionsInFile {
         let count = input.count("the number of row groups", 1)?;
         let row_groups = (0..count).map(|_| input.varint_u32("the rows of a row group")).collect::<Result<_>>()?;
         let mut file = Self { path, size, modified_ns, etag, row_groups, deleted: Vec::new(), completed: Vec::new() };
-        file.deleted = lists.take("the shadowed rows of a data file", file.rows()?, input)?;
+        file.deleted = lists.take("the deleted rows of a data file", file.rows()?, input)?;
         file.completed = lists.take("the completed rows of a run", run_rows, input)?;
         Ok(file)
     }

@@ -38,7 +38,7 @@ use crate::storage::temp_file::{TempFile, UNFINISHED_PREFIX};
 use manifests::{CachedManifest, ListedManifest, NewestManifest};
 
 const MANIFESTS: &str = "manifest";
-const MARKS: &str = "marks";
+const INDEXES: &str = "indexes";
 const UPDATES: &str = "updates";
 const DATA: &str = "data";
 /// The folder of data files that a publication took out of the table's folder.
@@ -176,10 +176,10 @@ impl Store {
 
     /// The lengths of all segments that there are, by their paths in the store: one listing.
     pub(crate) async fn segment_lengths(&self) -> Result<HashMap<String, u64>> {
-        let listed = self.listed(self.place.object_store.list(Some(&self.object_path(MARKS)))).await?;
+        let listed = self.listed(self.place.object_store.list(Some(&self.object_path(INDEXES)))).await?;
         let lengths = listed.into_iter().filter_map(|meta| {
             let name = meta.location.filename()?;
-            (kind_of(MARKS, name) == Some(StoreFileKind::Segment)).then(|| (format!("{MARKS}/{name}"), meta.size))
+            (kind_of(INDEXES, name) == Some(StoreFileKind::Segment)).then(|| (format!("{INDEXES}/{name}"), meta.size))
         });
         Ok(lengths.collect())
     }
@@ -232,7 +232,7 @@ impl Store {
     /// Every file of ours in the store; others are none of our business.
     pub(crate) async fn files(&self) -> Result<Vec<ListedStoreFile>> {
         let mut files = Vec::new();
-        for folder in [MANIFESTS, MARKS, UPDATES] {
+        for folder in [MANIFESTS, INDEXES, UPDATES] {
             for meta in self.listed(self.place.object_store.list(Some(&self.object_path(folder)))).await? {
                 let Some(name) = meta.location.filename() else { continue };
                 let path = format!("{folder}/{name}");
@@ -276,7 +276,7 @@ impl Store {
         }
         let Some(root) = self.place.local.clone() else { return Ok(()) };
         let sync = move || {
-            [MANIFESTS, MARKS, UPDATES]
+            [MANIFESTS, INDEXES, UPDATES]
                 .iter()
                 .map(|folder| root.join(folder))
                 .try_for_each(|folder| if folder.is_dir() { sync_folder(&folder) } else { Ok(()) })
@@ -414,14 +414,14 @@ impl Store {
     /// Where unfinished files are.
     pub(crate) fn temp_folder(&self) -> PathBuf {
         match &self.place.local {
-            Some(folder) => folder.join(MARKS),
+            Some(folder) => folder.join(INDEXES),
             None => std::env::temp_dir(),
         }
     }
 
     /// The path that the segment of this id has in the store.
     pub(crate) fn segment_path(id: [u8; 16]) -> String {
-        format!("{MARKS}/{}{SEGMENT_SUFFIX}", Uuid::from_bytes(id))
+        format!("{INDEXES}/{}{SEGMENT_SUFFIX}", Uuid::from_bytes(id))
     }
 
     /// Makes a finished file the segment at `relative`. Nobody sees it before a manifest names it.
@@ -484,7 +484,7 @@ fn kind_of(folder: &str, name: &str) -> Option<StoreFileKind> {
     }
     match folder {
         MANIFESTS => manifest_number(name).map(StoreFileKind::Manifest),
-        MARKS => name.strip_suffix(SEGMENT_SUFFIX).is_some_and(is_id).then_some(StoreFileKind::Segment),
+        INDEXES => name.strip_suffix(SEGMENT_SUFFIX).is_some_and(is_id).then_some(StoreFileKind::Segment),
         UPDATES if name.strip_suffix(STAGED_SUFFIX).is_some_and(is_id) => Some(StoreFileKind::Unfinished),
         UPDATES => {
             let id = name.strip_suffix(LOG_SUFFIX).or_else(|| name.strip_suffix(RUN_SUFFIX));

@@ -142,7 +142,7 @@ async fn killed_at_any_step_a_build_and_a_compaction_are_done_by_the_next_ones()
             let folder = tempfile::tempdir().unwrap();
             create(folder.path()).await;
             if point == "folder-made" {
-                std::fs::remove_dir_all(folder.path().join("_lakemark/marks")).unwrap();
+                std::fs::remove_dir_all(folder.path().join("_lakemark/indexes")).unwrap();
             }
             let at = format!("{point}:{times}");
             let mut command = Command::new(std::env::current_exe().unwrap());

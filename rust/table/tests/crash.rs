@@ -131,7 +131,7 @@ async fn make(table: &Arc<Table>, step: &Step) {
             table.migrate(options).await.unwrap();
         }
         Step::Vacuum => {
-            for folder in ["manifest", "marks", "updates"] {
+            for folder in ["manifest", "indexes", "updates"] {
                 make_old(&folder_of(table).join("_lakemark").join(folder));
             }
             table.vacuum(VacuumOptions::default()).await.unwrap();
@@ -184,7 +184,7 @@ fn prepare(folder: &Path, point: Option<&str>) {
                 }
             }
         }
-        Some("folder-made") => std::fs::remove_dir_all(folder.join("_lakemark/marks")).unwrap_or_default(),
+        Some("folder-made") => std::fs::remove_dir_all(folder.join("_lakemark/indexes")).unwrap_or_default(),
         _ => {}
     }
 }

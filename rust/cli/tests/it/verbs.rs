@@ -94,13 +94,13 @@ fn if_exists_and_if_not_exists_do_nothing_twice() {
 }
 
 #[test]
-fn marks_may_lie_elsewhere() {
+fn a_store_may_lie_elsewhere() {
     let flights = Flights::new(1, 500);
-    let (path, store) = (flights.path(), flights.beside("marks"));
+    let (path, store) = (flights.path(), flights.beside("store"));
     let store = store.to_str().unwrap();
     ok(with_path(&["index", "create"], &path, &["--on", "carrier", "--store", store]));
     assert!(!path.join("_lakemark").exists());
-    assert!(flights.beside("marks").join("manifest").is_dir());
+    assert!(flights.beside("store").join("manifest").is_dir());
     let report = json(&ok(with_path(&["explain"], &path, &["carrier = 'AA'", "--store", store, "--format", "json"])));
     assert_eq!(report["coverage"], 1.0);
 }
@@ -123,7 +123,7 @@ fn a_damaged_mark_is_found_by_verify_and_changes_no_answer() {
     let flights = Flights::new(2, 2000);
     let path = flights.path();
     ok(with_path(&["index", "create"], &path, &["--on", "carrier", "--name", "c"]));
-    for entry in std::fs::read_dir(path.join("_lakemark/marks")).unwrap() {
+    for entry in std::fs::read_dir(path.join("_lakemark/indexes")).unwrap() {
         let segment = entry.unwrap().path();
         let mut bytes = std::fs::read(&segment).unwrap();
         bytes[100] ^= 0x10;
@@ -142,7 +142,7 @@ fn a_damaged_mark_is_found_by_verify_and_changes_no_answer() {
     assert!(said.contains("built c: rows 4,000") && said.contains("1 segments were missing or damaged"), "{said}");
     ok(with_path(&["index", "verify"], &path, &[]));
     // What is gone counts as not covered, and needs no comparison.
-    std::fs::remove_dir_all(path.join("_lakemark/marks")).unwrap();
+    std::fs::remove_dir_all(path.join("_lakemark/indexes")).unwrap();
     let coverage =
         || json(&ok(with_path(&["index", "list"], &path, &["--format", "json"])))[0]["files_covered"].clone();
     assert_eq!(coverage(), 0);

@@ -211,14 +211,14 @@ async fn nan_and_the_zeros_of_floats_are_read() {
 async fn law_1_damaged_segments_cost_a_scan() {
     let folder = folder(3);
     create_indexes(folder.path(), &["k"]).await;
-    let index_files = folder.path().join("_lakemark/marks");
+    let index_files = folder.path().join("_lakemark/indexes");
     let segment = std::fs::read_dir(&index_files).unwrap().map(|entry| entry.unwrap().path()).min().unwrap();
     for damage in [Damage::Payload, Damage::Directory, Damage::Gone] {
         let whole = std::fs::read(&segment).unwrap();
         // A segment of another id and length is not remembered: the damage is on a copy that no one opened before.
         let copy = TempDir::new().unwrap();
         copy_table(folder.path(), copy.path());
-        damage.apply(&copy.path().join("_lakemark/marks").join(segment.file_name().unwrap()), whole);
+        damage.apply(&copy.path().join("_lakemark/indexes").join(segment.file_name().unwrap()), whole);
         let session = session(copy.path()).await;
         for sql in [
             "SELECT k, count(*) FROM t GROUP BY k",

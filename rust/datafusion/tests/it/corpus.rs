@@ -299,7 +299,7 @@ async fn law_5_corpus_with_corrupted_segments() {
     let folder = TempDir::new().unwrap();
     copy_files(folder.path(), &FILES);
     create_indexes_as(folder.path(), 1, &Encoding::ALL).await;
-    let flipped = corrupt(&folder.path().join("_lakemark/marks"), |number| number % 2 == 0);
+    let flipped = corrupt(&folder.path().join("_lakemark/indexes"), |number| number % 2 == 0);
     assert!(flipped > 10, "{flipped} segments were corrupted");
     check(folder.path()).await;
 }

@@ -82,7 +82,7 @@ async fn a_new_file_is_scanned_and_a_damaged_index_costs_time_only() {
     write(&folder.path().join("part-9.parquet"), &batch(FILE_ROWS));
     let table = open(folder.path()).await;
     assert_eq!(found(&table, Int64Array::from(vec![3, 1500]), None).await, ["1500", "3"]);
-    let index_files = folder.path().join("_lakemark/marks");
+    let index_files = folder.path().join("_lakemark/indexes");
     for entry in fs::read_dir(index_files).unwrap() {
         let path = entry.unwrap().path();
         let mut bytes = fs::read(&path).unwrap();

@@ -200,14 +200,14 @@ async fn files_that_came_later_are_scanned() {
 }
 
 #[tokio::test]
-async fn marks_that_are_gone_or_damaged_change_no_row() {
+async fn index_files_that_are_gone_or_damaged_change_no_row() {
     let folder = folder(2);
     create_indexes(folder.path(), &ALL).await;
     let session = session(folder.path()).await;
     let sql = "SELECT * FROM t WHERE k = 5 OR s = 'ab1'";
     let (expected, without) = both(&session, sql).await;
     assert_eq!(expected, without);
-    let index_files = folder.path().join("_lakemark/marks");
+    let index_files = folder.path().join("_lakemark/indexes");
     let mut damaged = 0;
     for entry in std::fs::read_dir(&index_files).unwrap() {
         let path = entry.unwrap().path();

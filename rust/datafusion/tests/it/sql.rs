@@ -208,11 +208,11 @@ async fn a_store_can_be_elsewhere() {
     let sql = format!(
         "CREATE EXTERNAL TABLE t STORED AS LAKEMARK LOCATION '{}' OPTIONS ('lakemark.store' '{}')",
         folder.path().display(),
-        store.path().join("marks-of-t").display()
+        store.path().join("store-of-t").display()
     );
     session.sql(&sql).await.unwrap();
     session.sql("CREATE INDEX i ON t (k)").await.unwrap();
-    assert!(store.path().join("marks-of-t").is_dir());
+    assert!(store.path().join("store-of-t").is_dir());
     assert!(!folder.path().join("_lakemark").exists());
     assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE k = 5").await, ["86"]);
 }

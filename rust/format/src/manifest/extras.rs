@@ -9,7 +9,7 @@ use crate::error::{FormatError, Result};
 use crate::limits::{MAX_NAME_LENGTH, MAX_PATH_LENGTH};
 
 /// The byte before the part.
-pub(super) const KEPT_TAG: u8 = 2;
+pub(super) const EXTRAS_TAG: u8 = 2;
 
 /// The last call that an application made under a number: it is not made again under that number, or a lower one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +85,7 @@ pub(super) fn encode(
     delta: Option<&ManifestDelta>,
     out: &mut ByteWriter,
 ) -> Result<()> {
-    out.u8(KEPT_TAG);
+    out.u8(EXTRAS_TAG);
     out.length(transactions.len());
     for transaction in transactions {
         out.string("the name of an application", &transaction.application, MAX_NAME_LENGTH)?;
@@ -120,8 +120,8 @@ pub(super) fn encode(
 
 pub(super) fn decode(input: &mut ByteReader<'_>) -> Result<ManifestExtras> {
     match input.u8()? {
-        KEPT_TAG => {}
-        other => return Err(FormatError::invalid("the byte behind the updates", other, KEPT_TAG)),
+        EXTRAS_TAG => {}
+        other => return Err(FormatError::invalid("the byte behind the updates", other, EXTRAS_TAG)),
     }
     let count = input.count("the number of applications", 3)?;
     let mut transactions = Vec::with_capacity(count);

@@ -28,7 +28,7 @@ asked for first; it must never panic, hang or answer. The files are made by `rus
 writes this list (`LAKEMARK_BAD=write cargo test -p lakemark-format bad`) and checks it. Two further families are tested
 without being kept: small files cut at every length, and with every single bit flipped. (Logs may end in a torn tail, so that
 a part of these are no errors: `logs.rs` says which.) Logs are those of the id `log-of-updates-1`, from the commit 41 on;
-files named `resolution-*.lmx` are position maps.
+files named `position-map-*.lmx` are position maps.
 
 Where the checksums had to be right for the mistake to be seen, they are.
 
@@ -72,7 +72,7 @@ fn read(name: &str, bytes: &[u8]) -> Result<()> {
     match name.rsplit_once('.') {
         Some((_, "lmm")) => Manifest::decode(bytes).map(drop),
         Some((_, "lml")) => samples_updates::read_log(bytes).map(drop),
-        _ if name.starts_with("resolution") => PositionMap::decode(bytes).map(drop),
+        _ if name.starts_with("position-map") => PositionMap::decode(bytes).map(drop),
         _ => Segment::read(bytes).map(drop),
     }
 }
@@ -122,7 +122,7 @@ fn small_files() -> Vec<(&'static str, Vec<u8>)> {
     let position_map = samples_updates::position_map().encode().unwrap();
     segments
         .chain(zoned)
-        .chain([("resolution.lmx", position_map)])
+        .chain([("position-map.lmx", position_map)])
         .chain(golden::manifests().into_iter().map(|(name, value)| (name, value.encode().unwrap())))
         .collect()
 }

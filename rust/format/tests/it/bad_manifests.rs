@@ -156,7 +156,7 @@ fn fields() -> Vec<Bad> {
             "segment-path-escapes.lmm",
             "Invalid",
             "a segment's path leads out of the store",
-            with(|manifest| manifest.segments[0].path = "marks/../../x".into()),
+            with(|manifest| manifest.segments[0].path = "indexes/../../x".into()),
         ),
         bad(
             "segment-file-unknown.lmm",

@@ -13,7 +13,7 @@ pub fn position_maps() -> Vec<Bad> {
 }
 
 fn named(name: &str, error: &'static str, wrong: &'static str, bytes: Vec<u8>) -> Bad {
-    bad(&format!("resolution-{name}.lmx"), error, wrong, bytes)
+    bad(&format!("position-map-{name}.lmx"), error, wrong, bytes)
 }
 
 fn body(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
@@ -35,8 +35,8 @@ fn containers() -> Vec<Bad> {
     let good = value.encode().unwrap();
     let longer = [forge::header(3, &value.id), vec![0]].concat();
     vec![
-        bad("segment-is-resolution.lmx", "Invalid", "the file is a good position map", good.clone()),
-        bad("resolution-as-manifest.lmm", "Invalid", "the file is a good position map", good),
+        bad("segment-is-position-map.lmx", "Invalid", "the file is a good position map", good.clone()),
+        bad("position-map-as-manifest.lmm", "Invalid", "the file is a good position map", good),
         named("is-segment", "Invalid", "the file is a good segment", golden::numbers().write().0),
         named("header-of-segment", "Invalid", "the header is a segment's", of(&forge::header(1, &value.id))),
         named("stream-longer", "Invalid", "a byte follows the header in the stream", of(&longer)),
@@ -144,11 +144,11 @@ fn file(before: &[u8], row_groups: &[u64], lists: &[u8]) -> Vec<u8> {
 
 fn lists() -> Vec<Bad> {
     // Lists of the file's rows and of the run's rows; a list is a count and a posting, here in the form of runs.
-    let shadowed = |list: &[u8]| file(list, &[20], &[0]);
+    let deleted = |list: &[u8]| file(list, &[20], &[0]);
     let limit = [0x81, 0x80, 0x80, 0x80, 0x01];
     vec![
-        named("too-many-rows", "TooLong", "21 of a file's 20 rows are listed", shadowed(&[21, 4, 3, 1, 0, 21])),
-        named("row-beyond-file", "Invalid", "row 20 of a file of 20 rows is listed", shadowed(&[1, 4, 3, 1, 20, 1])),
+        named("too-many-rows", "TooLong", "21 of a file's 20 rows are listed", deleted(&[21, 4, 3, 1, 0, 21])),
+        named("row-beyond-file", "Invalid", "row 20 of a file of 20 rows is listed", deleted(&[1, 4, 3, 1, 20, 1])),
         named(
             "row-beyond-run",
             "Invalid",
@@ -161,17 +161,12 @@ fn lists() -> Vec<Bad> {
             "row 64 of an older run of 64 rows is listed",
             with(|value| value.runs[0].replaced = vec![3, 64]),
         ),
-        named(
-            "posting-of-fewer-rows",
-            "Invalid",
-            "a list has a row less than its count",
-            shadowed(&[2, 4, 3, 1, 0, 1]),
-        ),
-        named("posting-empty", "Truncated", "a list has no bytes", shadowed(&[2, 0])),
-        named("posting-cut", "Truncated", "a list ends in its posting", shadowed(&[2, 3, 3, 1, 0])),
-        named("posting-longer", "Invalid", "a byte follows a posting", shadowed(&[2, 5, 3, 1, 0, 2, 0])),
-        named("posting-form-4", "Invalid", "a posting has the form 4", shadowed(&[2, 4, 4, 1, 0, 2])),
-        named("list-beyond-body", "Truncated", "a posting is longer than the body", shadowed(&[2, 100, 3, 1, 0, 2])),
+        named("posting-of-fewer-rows", "Invalid", "a list has a row less than its count", deleted(&[2, 4, 3, 1, 0, 1])),
+        named("posting-empty", "Truncated", "a list has no bytes", deleted(&[2, 0])),
+        named("posting-cut", "Truncated", "a list ends in its posting", deleted(&[2, 3, 3, 1, 0])),
+        named("posting-longer", "Invalid", "a byte follows a posting", deleted(&[2, 5, 3, 1, 0, 2, 0])),
+        named("posting-form-4", "Invalid", "a posting has the form 4", deleted(&[2, 4, 4, 1, 0, 2])),
+        named("list-beyond-body", "Truncated", "a posting is longer than the body", deleted(&[2, 100, 3, 1, 0, 2])),
         named("list-huge", "TooLong", "a list has 2^28 + 1 rows", file(&limit, &[1 << 29], &[0])),
     ]
 }

@@ -24,7 +24,7 @@ fn raw(name: &str, wrong: &'static str, change: impl FnOnce(&mut Vec<u8>, usize)
 }
 
 pub fn updates() -> Vec<Bad> {
-    [bytes(), keys(), runs(), migrations(), files(), kept()].into_iter().flatten().collect()
+    [bytes(), keys(), runs(), migrations(), files(), extras()].into_iter().flatten().collect()
 }
 
 const HUGE: [u8; 9] = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
@@ -119,7 +119,7 @@ fn runs() -> Vec<Bad> {
                 updates.runs[1].during = 4;
             },
         ),
-        with("resolution-path-escapes.lmm", "a position map's path leads out of the store", |updates| {
+        with("position-map-path-escapes.lmm", "a position map's path leads out of the store", |updates| {
             updates.runs[0].position_map.as_mut().unwrap().path = "..".into();
         }),
     ]
@@ -166,16 +166,16 @@ fn files() -> Vec<Bad> {
 }
 
 /// Of the part behind the updates.
-fn kept() -> Vec<Bad> {
+fn extras() -> Vec<Bad> {
     let with = |name: &str, wrong: &'static str, change: &dyn Fn(&mut ManifestUpdates)| {
-        let mut manifest = samples::kept();
+        let mut manifest = samples::extras();
         change(manifest.updates.as_mut().unwrap());
         bad(name, "DamagedUpdates", wrong, forge::manifest(&manifest))
     };
     vec![
-        raw("kept-tag-3.lmm", "the byte behind the updates is 3", |body, _| body.extend([3, 0, 0, 0])),
-        raw("kept-empty.lmm", "the part behind the updates has nothing", |body, _| body.extend([2, 0, 0, 0])),
-        raw("kept-cut.lmm", "the part behind the updates ends early", |body, _| body.extend([2, 0, 0])),
+        raw("extras-tag-3.lmm", "the byte behind the updates is 3", |body, _| body.extend([3, 0, 0, 0])),
+        raw("extras-empty.lmm", "the part behind the updates has nothing", |body, _| body.extend([2, 0, 0, 0])),
+        raw("extras-cut.lmm", "the part behind the updates ends early", |body, _| body.extend([2, 0, 0])),
         with("delta-ahead.lmm", "a migration is in the log that was never begun", &|updates| {
             updates.delta.as_mut().unwrap().last_migration = 4;
         }),

@@ -194,7 +194,7 @@ pub fn manifest_body(manifest: &Manifest) -> Vec<u8> {
 
 /// The header of a file.
 pub fn header(kind: u8, id: &[u8; 16]) -> Vec<u8> {
-    [b"LAKEMARK".as_slice(), &[3, 0, kind, 0, 0, 0, 0, 0], id, &[0; 32]].concat()
+    [b"LAKEMARK".as_slice(), &[4, 0, kind, 0, 0, 0, 0, 0], id, &[0; 32]].concat()
 }
 
 /// A manifest file in which every checksum is good.

@@ -45,13 +45,13 @@ pub fn part(updates: &ManifestUpdates) -> Vec<u8> {
     let WriteCounters { rows, log_bytes, flushed_bytes, merged_bytes, merged_rows } = updates.written;
     numbers(&mut out, &[rows, log_bytes, flushed_bytes, merged_bytes, merged_rows]);
     if !updates.transactions.is_empty() || !updates.publications.is_empty() || updates.delta.is_some() {
-        kept(&mut out, updates);
+        extras(&mut out, updates);
     }
     out.into_vec()
 }
 
 /// The part behind the updates, with the byte before it.
-fn kept(out: &mut ByteWriter, updates: &ManifestUpdates) {
+fn extras(out: &mut ByteWriter, updates: &ManifestUpdates) {
     out.u8(2);
     out.varint(updates.transactions.len() as u64);
     for ManifestTransaction { application, version, sequence } in &updates.transactions {
@@ -143,7 +143,7 @@ pub fn payload(commits: &[LogCommit]) -> Vec<u8> {
 
 /// A whole log of frames with these sequences and payloads.
 pub fn log(frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
-    let mut bytes = log_header(&samples::LOG, 3, 4, 0);
+    let mut bytes = log_header(&samples::LOG, 4, 4, 0);
     for (sequence, payload) in frames {
         bytes.extend(frame(&samples::LOG, bytes.len(), *sequence, payload));
     }

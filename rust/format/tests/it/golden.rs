@@ -1,7 +1,7 @@
 //! Golden files: bytes that every later release must still read, and write for the same values.
 //!
 //! A golden file is never changed and never replaced. `LAKEMARK_GOLDEN=write cargo test -p lakemark-format` writes the files
-//! that do not exist yet; a format change gets a new folder beside `v3`.
+//! that do not exist yet; a format change gets a new folder beside `v4`.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use lakemark_format::*;
 use crate::model::{Segment, files};
 use crate::{golden_updates, golden_zones, samples, samples_updates};
 
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/v3");
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/v4");
 
 /// The bytes of a golden file; written first from `encoded` when that is asked for and the file is new.
 pub fn golden(name: &str, encoded: &[u8]) -> Vec<u8> {
@@ -280,7 +280,7 @@ pub fn manifests() -> Vec<(&'static str, Manifest)> {
         ("table.lmm", samples::manifest()),
         ("false-statistics.lmm", samples::false_statistics()),
         ("key-only.lmm", samples_updates::key_only()),
-        ("kept.lmm", samples_updates::kept()),
+        ("extras.lmm", samples_updates::extras()),
         ("updates.lmm", samples_updates::manifest()),
     ]
 }

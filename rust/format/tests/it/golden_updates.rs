@@ -6,7 +6,7 @@ use crate::golden::golden;
 use crate::samples_updates as samples;
 
 /// Their names.
-pub const NAMES: [&str; 3] = ["frames.lml", "resolution.lmx", "resolution-keys.lmx"];
+pub const NAMES: [&str; 3] = ["frames.lml", "position-map.lmx", "position-map-keys.lmx"];
 
 #[test]
 fn the_golden_log_is_read_and_written() {
@@ -21,7 +21,7 @@ fn the_golden_log_is_read_and_written() {
 #[test]
 fn the_golden_position_maps_are_read_and_written() {
     for (name, position_map) in
-        [("resolution.lmx", samples::position_map()), ("resolution-keys.lmx", samples::position_map_with_keys())]
+        [("position-map.lmx", samples::position_map()), ("position-map-keys.lmx", samples::position_map_with_keys())]
     {
         let written = position_map.encode().unwrap();
         let golden = golden(name, &written);

@@ -178,7 +178,7 @@ fn manifest() -> impl Strategy<Value = Manifest> {
                 .map(|(n, (index, length, chosen))| ManifestSegment {
                     id: [n; 16],
                     index_id: indexes[index.index(indexes.len())].id,
-                    path: format!("marks/{n}.lmx"),
+                    path: format!("indexes/{n}.lmx"),
                     length,
                     files: (0..files.len() as u32).zip(chosen).filter(|(_, chosen)| *chosen).map(|(n, _)| n).collect(),
                 })

@@ -121,7 +121,7 @@ fn updates() -> impl Strategy<Value = ManifestUpdates> {
                 ..ManifestUpdates::default()
             }
         })
-        .prop_flat_map(|updates| (Just(updates), kept()))
+        .prop_flat_map(|updates| (Just(updates), extras()))
         .prop_map(|(updates, (transactions, publications, delta))| {
             let sequence = updates.log.first_sequence.checked_sub(1);
             let transactions = (0..).zip(transactions).filter_map(|(number, version)| {
@@ -138,10 +138,10 @@ fn updates() -> impl Strategy<Value = ManifestUpdates> {
 }
 
 /// Numbers of calls, publications, and what makes a Delta table.
-type Kept = (Vec<u64>, Vec<ManifestPublication>, Option<(u64, u64, u64)>);
+type Extras = (Vec<u64>, Vec<ManifestPublication>, Option<(u64, u64, u64)>);
 
 /// Numbers of calls, publications of which the last may be under way, and a Delta table.
-fn kept() -> impl Strategy<Value = Kept> {
+fn extras() -> impl Strategy<Value = Extras> {
     let publication = (vec(any::<u64>(), 0..3), vec((any::<u64>(), any::<i64>()), 0..3));
     let parts = (vec(any::<u64>(), 0..3), vec(publication, 0..3), any::<bool>(), any::<Option<(u64, u64, u64)>>());
     parts.prop_map(|(versions, publications, under_way, delta)| {

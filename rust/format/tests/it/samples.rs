@@ -57,7 +57,7 @@ pub fn manifest() -> Manifest {
         segments: vec![ManifestSegment {
             id: [0x5e; 16],
             index_id: index,
-            path: "marks/5e5e.lmx".into(),
+            path: "indexes/5e5e.lmx".into(),
             length: 4321,
             files: vec![0, 1],
         }],

@@ -63,7 +63,7 @@ pub fn updates() -> ManifestUpdates {
 }
 
 /// What stands behind the updates: two applications, a publication that is done and one that is under way, a Delta table.
-pub fn kept() -> Manifest {
+pub fn extras() -> Manifest {
     let of = |application: &str, version, sequence| ManifestTransaction {
         application: application.into(),
         version,
@@ -150,7 +150,7 @@ pub fn read_log(bytes: &[u8]) -> Result<LogRead> {
 /// A position map against two data files and an older run, with and without each list.
 pub fn position_map() -> PositionMap {
     PositionMap {
-        id: *b"resolution-of-a1",
+        id: *b"position-map-a1!",
         run: [0xa1; 16],
         rows: 9000,
         files: vec![
@@ -191,7 +191,7 @@ pub fn position_map_with_keys() -> PositionMap {
     let hashes: Vec<u64> = (0..).zip(texts).map(hash).collect();
     let keys = KeyFilter::of(vec![KeyType::Int32, KeyType::Utf8], filter::Density::of_fpp(0.01), &hashes);
     PositionMap {
-        id: *b"resolution-of-a2",
+        id: *b"position-map-a2!",
         run: [0xa2; 16],
         rows: 10,
         files: vec![],

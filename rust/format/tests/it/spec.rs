@@ -144,7 +144,7 @@ fn the_operations_match() {
     let specified: Vec<_> = cells("code | operation").into_iter().map(|row| (row[1].clone(), row[2].clone())).collect();
     let codes = (1..=4).map(|code| (code.to_string(), Operation::decode(code).unwrap().name().to_owned()));
     assert_eq!(specified, codes.collect::<Vec<_>>());
-    assert!(SPEC.contains("1 segment, 2 manifest, 3 resolution; 4 is a log"));
+    assert!(SPEC.contains("1 segment, 2 manifest, 3 position map; 4 is a log"));
     use ContentKind::{Log, Manifest, PositionMap, Segment};
     assert_eq!([Segment, Manifest, PositionMap, Log].map(ContentKind::code), [1, 2, 3, 4]);
 }

@@ -43,7 +43,7 @@ impl Progress for Counter {
 
 fn temporary_files(folder: &std::path::Path) -> usize {
     let names =
-        fs::read_dir(folder.join("_lakemark/marks")).map(|entries| entries.map(|entry| entry.unwrap().file_name()));
+        fs::read_dir(folder.join("_lakemark/indexes")).map(|entries| entries.map(|entry| entry.unwrap().file_name()));
     names.map_or(0, |names| names.filter(|name| name.to_string_lossy().starts_with(".tmp")).count())
 }
 
@@ -171,9 +171,9 @@ async fn dropping_an_index_removes_its_segments() {
     let folder = folder(1);
     let table = open(folder.path()).await;
     create_indexes(&table).await;
-    assert_eq!(fs::read_dir(folder.path().join("_lakemark/marks")).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(folder.path().join("_lakemark/indexes")).unwrap().count(), 1);
     table.drop_index("k_bitmap", false).await.unwrap();
-    assert_eq!(fs::read_dir(folder.path().join("_lakemark/marks")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(folder.path().join("_lakemark/indexes")).unwrap().count(), 0);
 }
 
 #[tokio::test]
@@ -196,7 +196,7 @@ async fn verification_tells_ok_damaged_and_stale_apart() {
     }
 
     let mut segments: Vec<_> =
-        fs::read_dir(folder.path().join("_lakemark/marks")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        fs::read_dir(folder.path().join("_lakemark/indexes")).unwrap().map(|entry| entry.unwrap().path()).collect();
     segments.sort();
     for segment in &segments {
         let mut bytes = fs::read(segment).unwrap();

@@ -188,7 +188,7 @@ async fn cut_bins_are_counted_exactly_and_damaged_ones_are_named() {
     let expected: Vec<u32> = (0..).zip(&values).filter(|(_, value)| pass(value)).map(|(row, _)| row).collect();
     assert_eq!(exact_rows(&probe(&snapshot, &leaf("k", ranges)).await.files[0]), expected);
     assert!(table.verify().await.unwrap().is_ok());
-    let index_files = folder.path().join("_lakemark/marks");
+    let index_files = folder.path().join("_lakemark/indexes");
     let path = fs::read_dir(&index_files).unwrap().next().unwrap().unwrap().path();
     let mut bytes = fs::read(&path).unwrap();
     let middle = bytes.len() / 2;

@@ -108,7 +108,7 @@ async fn a_store_that_cannot_be_written_is_a_clear_error() {
     assert_eq!(table.snapshot().await.unwrap().files().len(), 1);
     std::fs::remove_file(folder.path().join("_lakemark")).unwrap();
     table.create_index(spec("k"), false).await.unwrap();
-    std::fs::write(folder.path().join("_lakemark/marks"), "a file where the folder of segments should be").unwrap();
+    std::fs::write(folder.path().join("_lakemark/indexes"), "a file where the folder of segments should be").unwrap();
     let error = table.build(BuildOptions::default()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
     assert!(error.to_string().contains("the last snapshot is untouched"), "{error}");
@@ -147,7 +147,7 @@ async fn a_disk_that_fills_up_in_the_middle_of_a_build_loses_nothing() {
         .unwrap();
     let text = String::from_utf8_lossy(&done.stdout);
     assert!(done.status.success() && text.contains("1 passed"), "{text}");
-    let index_files = std::fs::read_dir(folder.path().join("_lakemark/marks")).unwrap();
+    let index_files = std::fs::read_dir(folder.path().join("_lakemark/indexes")).unwrap();
     assert_eq!(index_files.count(), 1, "temporary files are removed");
     let snapshot = table.snapshot().await.unwrap();
     let found = probe(&snapshot, &equals("k", 3)).await;

@@ -99,7 +99,7 @@ pub fn rows_of(values: &[Option<i32>], value: i32) -> Vec<u32> {
 
 /// The files of the table's segments, by name.
 pub fn segments(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder.join("_lakemark/marks")).unwrap();
+    let entries = std::fs::read_dir(folder.join("_lakemark/indexes")).unwrap();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     paths

@@ -156,7 +156,7 @@ async fn law_5_values_that_are_damaged_are_not_believed() {
     let folder = folder(2);
     let table = open(folder.path()).await;
     create_indexes(&table).await;
-    let segment = fs::read_dir(folder.path().join("_lakemark/marks")).unwrap().next().unwrap().unwrap().path();
+    let segment = fs::read_dir(folder.path().join("_lakemark/indexes")).unwrap().next().unwrap().unwrap().path();
     let snapshot = table.snapshot().await.unwrap();
     let found = probe(&snapshot, &whole()).await;
     let mut bytes = fs::read(&segment).unwrap();

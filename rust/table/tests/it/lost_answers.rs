@@ -81,7 +81,7 @@ async fn prepared(act: Act) -> Arc<dyn ObjectStore> {
 
 async fn segments(memory: &Arc<dyn ObjectStore>) -> Vec<Path> {
     use futures::TryStreamExt;
-    let listed: Vec<_> = memory.list(Some(&Path::from("t/_lakemark/marks"))).try_collect().await.unwrap();
+    let listed: Vec<_> = memory.list(Some(&Path::from("t/_lakemark/indexes"))).try_collect().await.unwrap();
     listed.into_iter().map(|meta| meta.location).collect()
 }
 
@@ -222,7 +222,7 @@ async fn a_segment_whose_answer_is_lost_is_built_again() {
         let memory = prepared(Act::Build).await;
         let log = Log::new();
         let table = open_in(&memory, &log).await;
-        *log.lose.lock().unwrap() = Some(("/marks/", lost));
+        *log.lose.lock().unwrap() = Some(("/indexes/", lost));
         assert_eq!(make(&table, Act::Build).await.unwrap_err().kind(), ErrorKind::Io, "{lost:?}");
         log.fail_from.store(u64::MAX, Ordering::SeqCst);
         log.arrive(&memory).await;

@@ -96,7 +96,7 @@ async fn all_of_them_are_built_again_where_the_folder_is_gone() {
     let folder = folder(3);
     let table = open(folder.path()).await;
     create_indexes(&table).await;
-    fs::remove_dir_all(folder.path().join("_lakemark/marks")).unwrap();
+    fs::remove_dir_all(folder.path().join("_lakemark/indexes")).unwrap();
     assert_eq!(coverage(&table).await, 0.0);
     let report = table.build(BuildOptions::default()).await.unwrap();
     assert_eq!((report.repaired, report.files, report.segments), (1, 3, 1));
@@ -144,6 +144,6 @@ async fn a_look_for_lost_segments_is_one_listing() {
     let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
     let table = Table::open_layered(folder.path().to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
     assert_eq!(table.build(BuildOptions::default()).await.unwrap().segments, 0);
-    let looks = log.matching("_lakemark/marks");
+    let looks = log.matching("_lakemark/indexes");
     assert!(looks.len() == 1 && looks[0].starts_with("list "), "{looks:?}");
 }

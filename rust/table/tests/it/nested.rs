@@ -211,7 +211,7 @@ async fn damage_is_found_and_touched_files_keep_their_indexes() {
     assert!(matches!(&found.files[0], FileProbe::Known { exact, .. } if !exact.is_empty()), "by its hashes");
     assert_eq!(table.build(BuildOptions::default()).await.unwrap().adopted, 1);
 
-    let index_files = folder.path().join("_lakemark/marks");
+    let index_files = folder.path().join("_lakemark/indexes");
     let segment = std::fs::read_dir(index_files).unwrap().next().unwrap().unwrap().path();
     let mut bytes = std::fs::read(&segment).unwrap();
     bytes[80] ^= 1;

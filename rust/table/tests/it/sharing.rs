@@ -42,7 +42,7 @@ async fn run_all(path: &Path, plan: &BuildPlan) -> Vec<BuildPart> {
 }
 
 fn segments(path: &Path) -> BTreeSet<String> {
-    let entries = fs::read_dir(path.join("_lakemark/marks")).map(|entries| {
+    let entries = fs::read_dir(path.join("_lakemark/indexes")).map(|entries| {
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<BTreeSet<String>>()
     });
     entries.unwrap_or_default()
@@ -171,7 +171,7 @@ async fn a_segment_that_the_driver_does_not_see_is_an_error_that_names_the_store
     let planned = plan(&table).await;
     let parts = run_all(folder.path(), &planned).await;
     for name in segments(folder.path()) {
-        fs::remove_file(folder.path().join("_lakemark/marks").join(name)).unwrap();
+        fs::remove_file(folder.path().join("_lakemark/indexes").join(name)).unwrap();
     }
     let error = table.finish_build(planned, parts).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
@@ -186,7 +186,7 @@ async fn a_task_that_does_not_see_the_store_is_an_error_that_names_it() {
     let table = declared(folder.path()).await;
     let planned = plan(&table).await;
     let elsewhere = tempfile::tempdir().unwrap();
-    let store = elsewhere.path().join("marks");
+    let store = elsewhere.path().join("store");
     let options = TableOptions { store: Some(store.display().to_string()), ..TableOptions::default() };
     let other = Table::open(folder.path().to_str().unwrap(), options).await.unwrap();
     let error = other.run_build_task(&planned.tasks()[0], &BuildOptions::default()).await.unwrap_err();

@@ -23,7 +23,7 @@ async fn two_builders_at_once_both_succeed_and_nothing_is_lost() {
     assert_eq!(snapshot.indexes().iter().map(|index| index.coverage).collect::<Vec<_>>(), [1.0, 1.0]);
     // The slower builder of the same index found its files covered; its segment is not kept.
     assert_eq!(snapshot.indexes()[0].segments, 1);
-    assert_eq!(std::fs::read_dir(folder.path().join("_lakemark/marks")).unwrap().count(), 2);
+    assert_eq!(std::fs::read_dir(folder.path().join("_lakemark/indexes")).unwrap().count(), 2);
     let found = probe(&snapshot, &equals("k", 3)).await;
     assert_eq!(exact_rows(&found.files[2]), rows_of(&k_values(500, 250), 3));
     assert!(one.verify().await.unwrap().is_ok());

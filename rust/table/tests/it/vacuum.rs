@@ -15,7 +15,7 @@ use crate::fixture::{create_indexes, equals, exact_rows, folder, k_values, open,
 use crate::layer::{Layer, Log};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-const ORPHAN: &str = "marks/00000000-0000-4000-8000-000000000001.lmx";
+const ORPHAN: &str = "indexes/00000000-0000-4000-8000-000000000001.lmx";
 const UNFINISHED: &str = "manifest/.tmp-00000000-0000-4000-8000-000000000002";
 
 fn store(folder: &Path) -> PathBuf {
@@ -36,7 +36,7 @@ fn files(folder: &Path) -> BTreeSet<String> {
         let entries = fs::read_dir(store(folder).join(name)).unwrap();
         entries.map(|entry| format!("{name}/{}", entry.unwrap().file_name().to_str().unwrap())).collect::<Vec<_>>()
     };
-    [list("manifest"), list("marks")].concat().into_iter().collect()
+    [list("manifest"), list("indexes")].concat().into_iter().collect()
 }
 
 /// Manifests 1 to 5 of one index after another. `s` was dropped by the last, its segment came back as if deleting it had
@@ -49,11 +49,11 @@ async fn used_store(young: u64) -> (tempfile::TempDir, String) {
     table.create_index(spec("s"), false).await.unwrap();
     table.build(BuildOptions::default()).await.unwrap();
     let second = files(folder.path());
-    let dropped = second.difference(&first).find(|path| path.starts_with("marks/")).unwrap().clone();
+    let dropped = second.difference(&first).find(|path| path.starts_with("indexes/")).unwrap().clone();
     let bytes = fs::read(store(folder.path()).join(&dropped)).unwrap();
     table.drop_index("s_bitmap", false).await.unwrap();
     fs::write(store(folder.path()).join(&dropped), bytes).unwrap();
-    for path in [ORPHAN, UNFINISHED, "marks/notes.txt", "manifest/1.lmm"] {
+    for path in [ORPHAN, UNFINISHED, "indexes/notes.txt", "manifest/1.lmm"] {
         fs::write(store(folder.path()).join(path), b"left behind").unwrap();
     }
     for path in files(folder.path()) {

@@ -160,7 +160,7 @@ async fn law_5_a_damaged_or_missing_filter_is_named_and_its_files_are_scanned() 
     for kind in KINDS {
         let (folder, table) = table_of_ids(2, false).await;
         built(&table, spec(kind, "id", &[])).await;
-        let index_files = folder.path().join("_lakemark/marks");
+        let index_files = folder.path().join("_lakemark/indexes");
         let path = std::fs::read_dir(&index_files).unwrap().next().unwrap().unwrap().path();
         let mut bytes = std::fs::read(&path).unwrap();
         bytes[100] ^= 1;
@@ -184,7 +184,7 @@ async fn appending_leaves_the_segments_that_are_there() {
     for kind in KINDS {
         let (folder, table) = table_of_ids(2, false).await;
         built(&table, spec(kind, "id", &[("fpp", "1e-9")])).await;
-        let index_files = folder.path().join("_lakemark/marks");
+        let index_files = folder.path().join("_lakemark/indexes");
         let listed = || {
             let mut files: Vec<_> =
                 std::fs::read_dir(&index_files).unwrap().map(|entry| entry.unwrap().path()).collect();

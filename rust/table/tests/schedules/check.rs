@@ -44,8 +44,8 @@ pub async fn check(
     }
     explain(template, records, &found)?;
     if is_thorough {
-        let index_files = folder.join("_lakemark/marks");
-        let aside = folder.join("_lakemark/marks-aside");
+        let index_files = folder.join("_lakemark/indexes");
+        let aside = folder.join("_lakemark/indexes-aside");
         if index_files.exists() {
             fs::rename(&index_files, &aside).unwrap();
             let without = look(folder).await.map_err(|error| format!("without index files: {error}"))?;
@@ -326,7 +326,7 @@ fn check_named(folder: &Path) -> Result<(), String> {
 fn check_waste(folder: &Path) -> Result<(), String> {
     let store = folder.join("_lakemark");
     let named: BTreeSet<String> = named(folder)?.into_values().flatten().collect();
-    let mut folders = vec![store.join("updates"), store.join("marks"), store.join("data")];
+    let mut folders = vec![store.join("updates"), store.join("indexes"), store.join("data")];
     while let Some(folder) = folders.pop() {
         for path in fs::read_dir(&folder).into_iter().flatten().map(|entry| entry.unwrap().path()) {
             if path.is_dir() {

@@ -76,7 +76,7 @@ mod tests {
             row_groups: vec![1],
             false_statistics: Vec::new(),
         };
-        let (id, index_id, path) = ([segment; 16], [1; 16], format!("marks/{segment}"));
+        let (id, index_id, path) = ([segment; 16], [1; 16], format!("indexes/{segment}"));
         let segment = ManifestSegment { id, index_id, path, length: 1, files: vec![0] };
         let lost = lost.iter().map(|id| [*id; 16]).collect();
         BuiltSegments {

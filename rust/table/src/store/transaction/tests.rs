@@ -32,7 +32,7 @@ fn built(index: u8, segment: u8, files: &[(&str, u64)]) -> Edit {
     let segment = ManifestSegment {
         id: [segment; 16],
         index_id: [index; 16],
-        path: format!("marks/{segment}"),
+        path: format!("indexes/{segment}"),
         length: 1,
         files: ordinals,
     };
@@ -72,7 +72,7 @@ fn a_merged_segment_takes_the_place_of_the_others_which_stay_on_the_disk() {
     let next = next.unwrap();
     let left: Vec<(&str, &[u32])> =
         next.segments.iter().map(|segment| (segment.path.as_str(), segment.files.as_slice())).collect();
-    assert_eq!(left, [("marks/5", [2].as_slice()), ("marks/9", [0, 1].as_slice())]);
+    assert_eq!(left, [("indexes/5", [2].as_slice()), ("indexes/9", [0, 1].as_slice())]);
     assert_eq!((committed.changed, committed.unused), (true, Vec::new()));
 }
 
@@ -86,7 +86,7 @@ fn segments_that_are_gone_and_files_that_changed_are_not_replaced() {
         replace(&[3, 4], built(1, 9, &[("a", 1), ("z", 2)])),
     ] {
         let Applied { next, committed } = apply(&base, &edit).unwrap();
-        assert_eq!((next, committed.changed, committed.unused), (None, false, vec!["marks/9".to_owned()]));
+        assert_eq!((next, committed.changed, committed.unused), (None, false, vec!["indexes/9".to_owned()]));
     }
 }
 
@@ -96,7 +96,7 @@ fn segments_of_a_dropped_index_are_discarded() {
     let base = after(&[create(1), drop]);
     let Applied { next, committed } = apply(&base, &built(1, 9, &[("a", 1)])).unwrap();
     assert!(next.is_none());
-    assert_eq!(committed.unused, ["marks/9"]);
+    assert_eq!(committed.unused, ["indexes/9"]);
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_changed_file_leaves_the_segments_of_its_older_self() {
     assert!(committed.unused.is_empty());
     let Applied { next, committed } = apply(&next, &built(1, 10, &[("a", 2)])).unwrap();
     assert_eq!(next.unwrap().segments.len(), 2);
-    assert_eq!(committed.unused, ["marks/8"]);
+    assert_eq!(committed.unused, ["indexes/8"]);
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn the_slower_of_two_builders_of_the_same_files_adds_nothing() {
     let base = after(&[create(1), create(2), built(1, 8, &[("a", 1), ("b", 1)])]);
     let Applied { next, committed } = apply(&base, &built(1, 9, &[("a", 1)])).unwrap();
     assert!(next.is_none());
-    assert_eq!(committed.unused, ["marks/9"]);
+    assert_eq!(committed.unused, ["indexes/9"]);
     let applied = apply(&base, &built(2, 9, &[("a", 1)])).unwrap();
     assert_eq!(applied.next.unwrap().segments.len(), 2);
 }

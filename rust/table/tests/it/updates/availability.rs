@@ -192,7 +192,7 @@ async fn keys_that_others_doubled_or_left_null_are_cleaned_up() {
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     make(&table, Operation::Delete, super::keys(&[4, 4])).await.unwrap();
     table.migrate(MigrateOptions::default()).await.unwrap();
-    fs::remove_dir_all(folder.path().join("_lakemark/marks")).unwrap();
+    fs::remove_dir_all(folder.path().join("_lakemark/indexes")).unwrap();
     let now = rows(&*open(folder.path()).await).await;
     assert_eq!((now.len(), now.get(&4)), (299, None));
 }

@@ -108,7 +108,7 @@ async fn seen(table: &Arc<Table>, root: &Path) -> [Option<Row>; 4] {
     let of = |rows: BTreeMap<i64, Row>| [5, 30, 6, 7].map(|key| rows.get(&key).cloned());
     let first = of(rows(table).await);
     assert_eq!(of(rows(&*open(root).await).await), first, "by another process");
-    std::fs::remove_dir_all(root.join("_lakemark/marks")).ok();
+    std::fs::remove_dir_all(root.join("_lakemark/indexes")).ok();
     assert_eq!(of(rows(&*open(root).await).await), first, "without indexes");
     first
 }

@@ -58,7 +58,7 @@ async fn lost_filters_cost_reads_and_no_rows() {
     let table = keyed(folder.path()).await;
     with_runs(&table, 3).await;
     let expected = rows(&table).await;
-    std::fs::remove_dir_all(folder.path().join("_lakemark/marks")).unwrap();
+    std::fs::remove_dir_all(folder.path().join("_lakemark/indexes")).unwrap();
     let (table, log) = counted(folder.path()).await;
     assert_eq!(rows(&table).await, expected);
     log.clear();

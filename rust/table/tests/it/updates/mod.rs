@@ -353,7 +353,7 @@ async fn law_5_damaged_updates_are_errors_and_damaged_indexes_are_not() {
     make(&table, Operation::Upsert, batch(&[(6, Some(7), None)])).await.unwrap();
     let expected = rows(&table).await;
     let store = folder.path().join("_lakemark");
-    std::fs::remove_dir_all(store.join("marks")).unwrap();
+    std::fs::remove_dir_all(store.join("indexes")).unwrap();
     assert_eq!(rows(&*open(folder.path()).await).await, expected);
     let named = |suffix: &str| {
         let found = std::fs::read_dir(store.join("updates")).unwrap().map(|entry| entry.unwrap().path());

@@ -65,7 +65,7 @@ async fn a_file_that_others_add_while_a_folder_is_migrated_stays_hidden_where_ke
         for table in [Arc::clone(&table), open(folder.path()).await] {
             seen.push(rows(&table).await);
         }
-        std::fs::remove_dir_all(folder.path().join("_lakemark/marks")).unwrap();
+        std::fs::remove_dir_all(folder.path().join("_lakemark/indexes")).unwrap();
         seen.push(rows(&*open(folder.path()).await).await);
         for now in seen {
             assert_eq!((&now[&5], now.get(&6), &now[&7]), (&row(50, "up"), None, &row(-7, "late")));
@@ -232,7 +232,7 @@ async fn a_vacuum_leaves_what_a_migration_or_a_build_under_way_has_written() {
         store.join("data/4f1c9e53-6ba7-4c1f-9a3e-7a7f6b2f8b11/part-00000-4f1c9e53-6ba7-4c1f-9a3e-7a7f6b2f8b11.parquet");
     let run = store.join("updates/4f1c9e53-6ba7-4c1f-9a3e-7a7f6b2f8b11.lmr");
     // Of an index or of a run's position map: whoever holds either lock may be about to name it.
-    let segment = store.join("marks/4f1c9e53-6ba7-4c1f-9a3e-7a7f6b2f8b11.lmx");
+    let segment = store.join("indexes/4f1c9e53-6ba7-4c1f-9a3e-7a7f6b2f8b11.lmx");
     for path in [&unnamed, &run, &segment] {
         write(path, &one(5, 50, "up"));
         let file = std::fs::File::options().write(true).open(path).unwrap();

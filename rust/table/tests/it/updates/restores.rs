@@ -56,7 +56,7 @@ async fn a_restore_to_before_a_slice_brings_back_the_rows_that_the_slice_had_rep
         lake.restore(&["f.parquet", "g.parquet"]);
         for has_indexes in [true, false] {
             if !has_indexes {
-                std::fs::remove_dir_all(lake.root().join("_lakemark/marks")).unwrap();
+                std::fs::remove_dir_all(lake.root().join("_lakemark/indexes")).unwrap();
             }
             for table in [Arc::clone(&table), open(lake.root()).await] {
                 let now = rows(&table).await;
@@ -83,7 +83,7 @@ async fn law_1_a_restore_over_a_deletion_vector_leaves_buffered_keys_buffered() 
     lake.restore(&["f.parquet", "g.parquet"]);
     for has_indexes in [true, false] {
         if !has_indexes {
-            std::fs::remove_dir_all(lake.root().join("_lakemark/marks")).unwrap();
+            std::fs::remove_dir_all(lake.root().join("_lakemark/indexes")).unwrap();
         }
         for table in [Arc::clone(&table), open(lake.root()).await] {
             let now = rows(&table).await;

@@ -18,7 +18,7 @@ fn texts(rows: &[(i64, &str)]) -> RecordBatch {
 }
 
 fn without_indexes(path: &std::path::Path) {
-    let index_files = path.join("_lakemark/marks");
+    let index_files = path.join("_lakemark/indexes");
     if index_files.exists() {
         std::fs::remove_dir_all(index_files).unwrap();
     }
@@ -88,7 +88,7 @@ async fn updates_follow_columns_that_change_places_and_names() {
     // As it was before, under another name.
     lake.alter(&[("n", "c9", "integer"), ("k", "c1", "long"), ("b", "c2", "integer"), ("s", "c3", "string")]);
     assert_eq!(buffered(&lake, "b").await, row(111, "zz"));
-    std::fs::remove_dir_all(lake.root().join("_lakemark/marks")).unwrap();
+    std::fs::remove_dir_all(lake.root().join("_lakemark/indexes")).unwrap();
     assert_eq!(buffered(&lake, "b").await, row(111, "zz"));
 }
 

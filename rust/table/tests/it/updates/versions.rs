@@ -57,7 +57,7 @@ async fn a_version_of_a_folder_has_the_changes_of_its_runs() {
         assert_eq!(snapshot.manifest_number(), Some(*version));
     }
     // Without any index it is the same.
-    std::fs::remove_dir_all(folder.path().join("_lakemark/marks")).unwrap();
+    std::fs::remove_dir_all(folder.path().join("_lakemark/indexes")).unwrap();
     for (version, expected) in &expected {
         assert_eq!(rows(&at(folder.path(), *version).await.unwrap()).await, *expected, "version {version}");
     }

@@ -114,7 +114,7 @@ impl Trial {
 
     /// Segments and position maps are index files, which may be lost or damaged at any time.
     pub fn lose_indexes(&mut self) -> &'static str {
-        let folder = self.root().join("_lakemark/marks");
+        let folder = self.root().join("_lakemark/indexes");
         self.has_lost_indexes = true;
         if self.random.random_bool(0.3) {
             fs::remove_dir_all(folder).ok();
@@ -174,7 +174,7 @@ impl Trial {
         self.reader = Reader::default();
         let snapshot = open(self.folder.path()).await.snapshot().await.unwrap();
         self.compare(&snapshot);
-        let (index_files, aside) = (self.root().join("_lakemark/marks"), self.root().join("_lakemark/marks-aside"));
+        let (index_files, aside) = (self.root().join("_lakemark/indexes"), self.root().join("_lakemark/indexes-aside"));
         let are_there = index_files.exists();
         if are_there {
             fs::rename(&index_files, &aside).unwrap();
@@ -191,7 +191,7 @@ impl Trial {
 
 /// Files of the store are so much older than they were, but for data files and what is younger than `oldest`.
 fn set_back(root: &Path, oldest: SystemTime, by: Duration) {
-    let files = ["manifest", "marks", "updates"].map(|folder| files_below(&root.join("_lakemark").join(folder)));
+    let files = ["manifest", "indexes", "updates"].map(|folder| files_below(&root.join("_lakemark").join(folder)));
     for path in files.into_iter().flatten() {
         let file = File::options().write(true).open(path).unwrap();
         let modified = file.metadata().unwrap().modified().unwrap();

@@ -58,7 +58,7 @@ class WarehouseTest {
   @Test
   void aNameIsRememberedOnceAndForgotten() {
     Identifier name = Identifier.of(AIR, "named");
-    Map<String, String> options = Map.of("path", "/far/away", "store", "s3://bucket/marks");
+    Map<String, String> options = Map.of("path", "/far/away", "store", "s3://bucket/store");
     assertTrue(warehouse.remember(name, options));
     assertFalse(warehouse.remember(name, Map.of("path", "/else")));
     assertEquals(Optional.of(options), find("named"));
