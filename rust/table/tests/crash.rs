@@ -74,7 +74,7 @@ fn points() -> Vec<String> {
 /// that is to die in a merge, a migration or a publication makes more of what leads there.
 fn mix(point: Option<&str>) -> [u32; 5] {
     match point.and_then(|point| point.split_once('-')) {
-        Some(("merge" | "run" | "resolution" | "log", _)) => [50, 0, 1, 1, 0],
+        Some(("merge" | "run" | "position" | "log", _)) => [50, 0, 1, 1, 0],
         Some(("migration", _)) => [5, 15, 15, 2, 2],
         Some(("publish", _)) => [5, 15, 10, 2, 20],
         _ => [4, 2, 2, 3, 3],

@@ -52,7 +52,7 @@ pub(crate) async fn migrate(table: &Arc<UpdatableTable>, options: &MigrateOption
         let mut migrated = MigrateReport::default();
         let migration = Migration { table, store, started: &begun, lock: &lock };
         let version = migration.write_files(options, &mut migrated).await?;
-        reach("migration-folded");
+        reach("migration-compacted");
         end_migration(store, begun.number, version).await?;
         reach("migration-ended");
         report.add(&migrated);

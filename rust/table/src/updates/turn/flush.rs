@@ -96,7 +96,7 @@ impl NewRun {
         }
         reach("run-written");
         run.position_map = position_map_of(store, &resolved.into_run(run.rows), &run, filter).await;
-        reach("resolution-written");
+        reach("position-map-written");
         let log = match new_log(store, writing.tail.next).await {
             Ok(log) => log,
             Err(error) => {
