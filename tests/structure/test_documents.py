@@ -15,8 +15,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# These have names that were, or that will be.
-LEFT_OUT = {"docs/internals/renaming.md"}
 FENCED = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 QUOTED = re.compile(r"`([^`\n]+)`")
 SOURCE = re.compile(r"[^/]\.(rs|py|java|md|toml|sh|ipynb)$")
@@ -57,7 +55,7 @@ def named(text: str) -> list[str]:
     return [word for word in words if ("/" in word and word.split("/")[0] in top) or SOURCE.search(word)]
 
 
-@pytest.mark.parametrize("document", sorted({path for path in files() if path.endswith(".md")} - LEFT_OUT))
+@pytest.mark.parametrize("document", sorted(path for path in files() if path.endswith(".md")))
 def test_what_a_document_names_is_there(document: str) -> None:
     missing = [path for path in named((ROOT / document).read_text(encoding="utf-8")) if not is_there(path)]
     assert not missing, (
