@@ -78,27 +78,27 @@ def portable_source(folder: Path) -> Source:
 
 if TYPE_CHECKING:
     # Declares an index for each of the columns and builds them all.
-    Mark = Callable[[Path, list[str]], None]
+    CreateIndexes = Callable[[Path, list[str]], None]
 
 
-def state_on(source: Source, folder: Path, create_indexes: Mark) -> None:
+def state_on(source: Source, folder: Path, create_indexes: CreateIndexes) -> None:
     """Every column indexed, every file covered."""
     create_indexes(source.copy(folder), source.columns)
 
 
-def state_absent(source: Source, folder: Path, create_indexes: Mark) -> None:
+def state_absent(source: Source, folder: Path, create_indexes: CreateIndexes) -> None:
     """Indexed, and the whole store removed."""
     create_indexes(source.copy(folder), source.columns)
     shutil.rmtree(folder / "_lakemark")
 
 
-def state_half_built(source: Source, folder: Path, create_indexes: Mark) -> None:
+def state_half_built(source: Source, folder: Path, create_indexes: CreateIndexes) -> None:
     """Every second column indexed, and two of the four files added after the build."""
     create_indexes(source.copy(folder, ["part-0.parquet", "part-2.parquet"]), source.columns[::2])
     source.copy(folder, ["part-1.parquet", "part-3.parquet"])
 
 
-def state_stale(source: Source, folder: Path, create_indexes: Mark) -> None:
+def state_stale(source: Source, folder: Path, create_indexes: CreateIndexes) -> None:
     """Since the build one file was replaced by another of the same name and one has vanished."""
     source.copy(folder)
     old_rows = make_table.make_table(STALE_SEED, portable=source.portable)
@@ -109,7 +109,7 @@ def state_stale(source: Source, folder: Path, create_indexes: Mark) -> None:
     (folder / "part-9.parquet").unlink()
 
 
-def state_segments_corrupted(source: Source, folder: Path, create_indexes: Mark) -> None:
+def state_segments_corrupted(source: Source, folder: Path, create_indexes: CreateIndexes) -> None:
     """Segments with a flipped byte in the middle or at the end, cut in half, emptied or removed; some left whole."""
     create_indexes(source.copy(folder), source.columns)
     segments = sorted((folder / "_lakemark").rglob("*.lmx"))
@@ -118,7 +118,7 @@ def state_segments_corrupted(source: Source, folder: Path, create_indexes: Mark)
         damage(path, ordinal % 6)
 
 
-def state_manifest_corrupted(source: Source, folder: Path, create_indexes: Mark) -> None:
+def state_manifest_corrupted(source: Source, folder: Path, create_indexes: CreateIndexes) -> None:
     """Every manifest has a flipped byte."""
     create_indexes(source.copy(folder), source.columns)
     manifests = [path for path in (folder / "_lakemark" / "manifest").iterdir() if path.is_file()]
@@ -127,7 +127,7 @@ def state_manifest_corrupted(source: Source, folder: Path, create_indexes: Mark)
         damage(path, 0)
 
 
-def state_buffered(source: Source, folder: Path, create_indexes: Mark) -> None:
+def state_buffered(source: Source, folder: Path, create_indexes: CreateIndexes) -> None:
     """Indexed with rows that are wrong, missing and too many; buffered updates in runs and buffer put them right."""
     folder.mkdir(parents=True)
     wrong = make_table.make_table(STALE_SEED, portable=source.portable)
@@ -179,7 +179,7 @@ def damage(path: Path, how: int) -> None:
     path.write_bytes(bytes(held))
 
 
-STATES: dict[str, Callable[[Source, Path, Mark], None]] = {
+STATES: dict[str, Callable[[Source, Path, CreateIndexes], None]] = {
     "on": state_on,
     "absent": state_absent,
     "half_built": state_half_built,

@@ -183,21 +183,21 @@ fn position_map() -> impl Strategy<Value = PositionMap> {
     let rows = prop_oneof![0..60u32, any::<u32>()];
     rows.prop_flat_map(|rows| {
         let groups = vec(prop_oneof![0..9u32, 0..1u32 << 28], 0..4);
-        let shadowed = groups.prop_flat_map(|groups| (some_rows(groups.iter().sum()), Just(groups)));
+        let deleted = groups.prop_flat_map(|groups| (some_rows(groups.iter().sum()), Just(groups)));
         let identity = (any::<u64>(), any::<i64>(), prop::option::of(".{0,6}"));
-        let file = (identity, shadowed, some_rows(rows));
+        let file = (identity, deleted, some_rows(rows));
         let run = prop_oneof![0..60u32, any::<u32>()].prop_flat_map(|rows| (Just(rows), some_rows(rows)));
         (any::<[u8; 15]>(), Just(rows), vec(file, 0..4), vec(run, 0..4))
     })
     .prop_map(|(id, rows, files, runs)| {
-        let files = (0..).zip(files).map(|(number, ((size, modified_ns, etag), (shadowed, row_groups), completed))| {
+        let files = (0..).zip(files).map(|(number, ((size, modified_ns, etag), (deleted, row_groups), completed))| {
             PositionsInFile {
                 path: format!("{}", number % 3),
                 size: size / 4 * 4 + number / 3,
                 modified_ns,
                 etag,
                 row_groups,
-                deleted: shadowed,
+                deleted,
                 completed,
             }
         });
