@@ -356,7 +356,7 @@ impl Chunk {
         key_bytes + rows * size_of::<u32>()
     }
 
-    /// Writes the chunk to a temporary file, to be merged from there by [`ChunkSource::spilled`](super::ChunkSource::spilled).
+    /// Writes the chunk to a temporary file, to be merged from there by [`ChunkSource::spilled`].
     ///
     /// # Errors
     /// Those of `out`.
@@ -430,7 +430,7 @@ impl ChunkCursor {
         Self { nulls, opaque, entries: Entries::Stream { next, rows: Vec::new() } }
     }
 
-    /// The next key; its rows are then in [`Self::rows`].
+    /// The next key; [`Self::take_rows`] then hands over its rows.
     pub(crate) fn advance(&mut self) -> io::Result<Option<Key>> {
         match &mut self.entries {
             Entries::Memory { keys, .. } => Ok(keys.next()),

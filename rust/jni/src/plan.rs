@@ -76,7 +76,7 @@ impl SparkTopK {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SparkPlan {
-    /// A [`ScanSpec`], opaque to Java.
+    /// A [`ScanSpec`](crate::split::ScanSpec), opaque to Java.
     scan: String,
     pub(crate) splits: Vec<PlannedSplit>,
     /// Buffered rows of the splits, which are in no data file yet.

@@ -87,7 +87,7 @@ impl Probe {
         self.exact_rows_of_files().filter(|_| self.buffered_row_count() == 0)
     }
 
-    /// How many rows of [`Self::buffered_rows`] there are.
+    /// How many rows of [`Self::buffered`] there are.
     #[must_use]
     pub fn buffered_row_count(&self) -> u64 {
         self.buffered.as_ref().map_or(0, |buffered| buffered.row_count())
@@ -120,7 +120,7 @@ pub enum FileProbe {
         /// Rows to be rechecked: the predicate must be evaluated for them. None of them is exact.
         recheck: RowSet,
     },
-    /// Only how many rows count, for [`ProbeOptions::count_only`].
+    /// Only how many rows count, for [`ProbeOptions::count_only`](crate::ProbeOptions::count_only).
     Counted {
         /// Rows for which the predicate is true.
         rows: u64,

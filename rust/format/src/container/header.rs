@@ -26,7 +26,7 @@ impl Header {
         out.into_vec()
     }
 
-    /// Reads what [`Header::encode`] wrote; the page's checksum is the caller's to check ([`read_logical`] does).
+    /// Reads what [`Header::encode`] wrote; the page's checksum is the caller's to check ([`read_logical`](super::read_logical) does).
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut input = ByteReader::new("the header", bytes);
         check_magic("the header", input.array()?)?;

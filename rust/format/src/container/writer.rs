@@ -35,7 +35,7 @@ pub struct ContainerWriter {
 }
 
 impl ContainerWriter {
-    /// A writer whose stream starts with the header, so that the first [`offset`](Self::offset) is [`HEADER_BYTES`].
+    /// A writer whose stream starts with the header, so that the first [`offset`](Self::offset) is [`HEADER_BYTES`](super::HEADER_BYTES).
     pub fn new(kind: ContentKind, id: [u8; 16]) -> Self {
         let page = Vec::with_capacity(PAGE_BYTES as usize);
         let mut writer = Self { kind, id, page, pages: 0, output: Vec::new() };

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! How many bits a key gets depends on what the zones are like. So the first zones wait, until all are there or their hashes
-//! take [`WAITING_HASHES`].
+//! take 128 MiB (`WAITING_HASHES`).
 
 use std::io;
 
