@@ -70,6 +70,7 @@ setup: $(VENV)/.done-$(SPARK_VERSION) ## virtual environment with every pinned P
 
 fmt: setup ## format Rust, Python and Java
 	$(CARGO) fmt --all
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix-only .
 	$(MVN) spotless:apply
@@ -77,8 +78,10 @@ fmt: setup ## format Rust, Python and Java
 lint: style ## formatting, clippy, ruff, mypy, google-java-format: any finding fails
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 
+# The targets of the fuzzer are a workspace of their own, which --all does not reach.
 style: setup
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy

@@ -21,10 +21,6 @@ fuzz_target!(|bytes: &[u8]| {
 /// A manifest that can be read is written as the same bytes.
 fn decode(bytes: &[u8]) {
     if let Ok(manifest) = Manifest::decode(bytes) {
-        assert_eq!(
-            manifest.encode().as_deref(),
-            Ok(bytes),
-            "a manifest has one encoding"
-        );
+        assert_eq!(manifest.encode().as_deref(), Ok(bytes), "a manifest has one encoding");
     }
 }

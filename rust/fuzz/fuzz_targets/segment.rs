@@ -11,8 +11,8 @@ use lakemark_format::order::BinOrder;
 use lakemark_format::ramp::{self, Ramp};
 use lakemark_format::zones::{Filters, Zones, slice_bytes};
 use lakemark_format::{
-    Encoding, Key, PostingRef, Result, SegmentDirectory, Trailer, bin_block, filter, open_tail,
-    physical_range, posting, read_logical, value_block,
+    Encoding, Key, PostingRef, Result, SegmentDirectory, Trailer, bin_block, filter, open_tail, physical_range,
+    posting, read_logical, value_block,
 };
 
 #[path = "../repair.rs"]
@@ -32,15 +32,8 @@ fn read(bytes: &[u8]) -> Result<()> {
     let trailer = &opened.trailer;
     let directory = SegmentDirectory::decode(opened.directory.unwrap_or_default(), trailer)?;
     let again = directory.encode(trailer.stream_length)?;
-    assert_eq!(
-        Some(again.as_slice()),
-        opened.directory,
-        "a directory has one encoding"
-    );
-    for list in [directory.nulls, directory.opaque]
-        .iter()
-        .chain(&directory.bitmaps)
-    {
+    assert_eq!(Some(again.as_slice()), opened.directory, "a directory has one encoding");
+    for list in [directory.nulls, directory.opaque].iter().chain(&directory.bitmaps) {
         rows(bytes, trailer, *list, directory.universe)?;
     }
     if let Some(found) = &directory.zones {
@@ -60,11 +53,7 @@ fn read(bytes: &[u8]) -> Result<()> {
         assert!(values.is_sorted_by(|a, b| a.key < b.key));
         let mut offset = block.postings_offset;
         for value in values {
-            let list = PostingRef {
-                offset,
-                length: value.posting_length,
-                rows: value.rows,
-            };
+            let list = PostingRef { offset, length: value.posting_length, rows: value.rows };
             if directory.encoding.has_fine_level() {
                 rows(bytes, trailer, list, directory.universe)?;
             }
@@ -94,9 +83,9 @@ fn zones(bytes: &[u8], trailer: &Trailer, zones: &Zones) -> Result<()> {
                     let block = start + u64::from(shape.block(hash)) * u64::from(shape.block_bits / 8);
                     start += shape.bytes();
                     let block = &filters[block as usize..][..(shape.block_bits / 8) as usize];
-                    let held = shape.bits_in_block(hash).all(|bit| {
-                        *keys > 0 && block[(bit / 8) as usize] >> (bit % 8) & 1 == 1
-                    });
+                    let held = shape
+                        .bits_in_block(hash)
+                        .all(|bit| *keys > 0 && block[(bit / 8) as usize] >> (bit % 8) & 1 == 1);
                     assert_eq!(filter::may_contain(block, shape, hash), held);
                 }
                 Filters::Sliced(_) if *keys == 0 => {}
@@ -115,12 +104,7 @@ fn zones(bytes: &[u8], trailer: &Trailer, zones: &Zones) -> Result<()> {
 }
 
 /// Takes a leaf of a packed tree apart.
-fn leaf(
-    bytes: &[u8],
-    trailer: &Trailer,
-    directory: &SegmentDirectory,
-    (number, packed): (usize, &[u8]),
-) -> Result<()> {
+fn leaf(bytes: &[u8], trailer: &Trailer, directory: &SegmentDirectory, (number, packed): (usize, &[u8])) -> Result<()> {
     let (block, universe) = (&directory.blocks[number], directory.universe);
     let leaf = PackedLeaf::decode(packed, &block.first_key, block.values, &directory.key_type, universe)?;
     assert!(leaf.heads().is_sorted_by(|a, b| a < b));
@@ -168,12 +152,7 @@ fn leaf(
 }
 
 /// Takes a block of bins apart, ramps, postings and orders.
-fn bins(
-    bytes: &[u8],
-    trailer: &Trailer,
-    directory: &SegmentDirectory,
-    (number, packed): (usize, &[u8]),
-) -> Result<()> {
+fn bins(bytes: &[u8], trailer: &Trailer, directory: &SegmentDirectory, (number, packed): (usize, &[u8])) -> Result<()> {
     let block = &directory.blocks[number];
     let bins = bin_block::decode(packed, &block.first_key, &directory.key_type)?;
     assert!(bins.is_sorted_by(|a, b| a.high < b.low));
@@ -213,12 +192,6 @@ fn rows(bytes: &[u8], trailer: &Trailer, list: PostingRef, universe: u32) -> Res
 fn logical(bytes: &[u8], trailer: &Trailer, offset: u64, length: u64) -> Result<Vec<u8>> {
     let range = offset..offset.saturating_add(length);
     let pages = physical_range(range.clone(), trailer);
-    read_logical(
-        bytes
-            .get(pages.start as usize..pages.end as usize)
-            .unwrap_or_default(),
-        range,
-        trailer,
-    )
-    .map(Cow::into_owned)
+    read_logical(bytes.get(pages.start as usize..pages.end as usize).unwrap_or_default(), range, trailer)
+        .map(Cow::into_owned)
 }
