@@ -122,12 +122,8 @@ public final class LakemarkTable
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap scanOptions) {
-    PlannedQuery query = PlannedQuery.ofThread();
     return new LakemarkScanBuilder(
-        options.forQuery(scanOptions),
-        schema,
-        query.joins(this),
-        query.joins(this) && query.hasCorrelatedSubquery());
+        options.forQuery(scanOptions), schema, PlannedQuery.ofThread().joins(this));
   }
 
   @Override

@@ -51,11 +51,7 @@ public final class LakemarkScanBuilder
   /** What the rows are read for, if they are to be changed. */
   private final Optional<RowsForChange> change;
 
-  /** Whether the rows go straight into a join. */
-  private final boolean isJoined;
-
-  /** Whether tests for NULL stay with Spark unless they leave few rows. */
-  private final boolean leavesNullTests;
+  private final JoinContext joins;
 
   private NativeTable table;
   private StructType columns;
@@ -69,9 +65,8 @@ public final class LakemarkScanBuilder
   private boolean isIndexOnly;
 
   /** For a query: Spark may filter by any column once it knows the keys of a join. */
-  public LakemarkScanBuilder(
-      LakemarkOptions options, StructType schema, boolean isJoined, boolean leavesNullTests) {
-    this(options, schema, Set.of(schema.fieldNames()), Optional.empty(), isJoined, leavesNullTests);
+  public LakemarkScanBuilder(LakemarkOptions options, StructType schema, JoinContext joins) {
+    this(options, schema, Set.of(schema.fieldNames()), Optional.empty(), joins);
   }
 
   /** For a statement that changes the rows that it reads, and is filtered by some columns alone. */
@@ -80,7 +75,7 @@ public final class LakemarkScanBuilder
       StructType schema,
       Set<String> filterable,
       Optional<RowsForChange> change) {
-    this(options, schema, filterable, change, false, false);
+    this(options, schema, filterable, change, JoinContext.NOT_JOINED);
   }
 
   private LakemarkScanBuilder(
@@ -88,14 +83,12 @@ public final class LakemarkScanBuilder
       StructType schema,
       Set<String> filterable,
       Optional<RowsForChange> change,
-      boolean isJoined,
-      boolean leavesNullTests) {
+      JoinContext joins) {
     this.options = options;
     this.schema = schema;
     this.filterable = filterable;
     this.change = change;
-    this.isJoined = isJoined;
-    this.leavesNullTests = leavesNullTests;
+    this.joins = joins;
     this.columns = schema;
     this.translator = new PredicateTranslator(schema);
   }
@@ -116,7 +109,7 @@ public final class LakemarkScanBuilder
       boolean isTaken = PredicateTranslator.hasName(predicate) && translator.isUseful(predicate);
       (isTaken ? taken : left).add(predicate);
     }
-    if (leavesNullTests) {
+    if (joins.leavesNullTests()) {
       List<Predicate> nullTests = taken.stream().filter(LakemarkScanBuilder::isNullTest).toList();
       if (leaveMostRows(nullTests)) {
         taken.removeAll(nullTests);
@@ -129,7 +122,9 @@ public final class LakemarkScanBuilder
       if (!table().isExact(filter)) {
         return predicates;
       }
-      if (isJoined && isSelective() && table().count(filter).orElse(MOST_KEYS) < MOST_KEYS) {
+      if (joins.isJoined()
+          && isSelective()
+          && table().count(filter).orElse(MOST_KEYS) < MOST_KEYS) {
         taken.stream().filter(predicate -> !isNullTest(predicate)).forEach(left::add);
       }
     }

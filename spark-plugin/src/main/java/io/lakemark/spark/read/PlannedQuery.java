@@ -54,18 +54,16 @@ public final class PlannedQuery {
     hasCorrelatedSubquery = true;
   }
 
-  /** Whether there is such a subquery. */
-  public boolean hasCorrelatedSubquery() {
-    return hasCorrelatedSubquery;
-  }
-
   /** Adds a table whose rows go straight into a join. */
   public void addJoined(Table table) {
     joined.add(table);
   }
 
-  /** Whether the rows of a table go straight into a join. */
-  public boolean joins(Table table) {
-    return joined.contains(table);
+  /** What is known of joins over a table by now. */
+  public JoinContext joins(Table table) {
+    if (!joined.contains(table)) {
+      return JoinContext.NOT_JOINED;
+    }
+    return hasCorrelatedSubquery ? JoinContext.JOINED_IN_CORRELATED_QUERY : JoinContext.JOINED;
   }
 }
