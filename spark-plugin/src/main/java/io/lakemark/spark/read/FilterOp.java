@@ -1,41 +1,33 @@
 package io.lakemark.spark.read;
 
-import java.util.Arrays;
+import java.util.Locale;
 
 /** What a node of a filter does, by the name that {@code rust/jni/src/filter.rs} reads. */
 enum FilterOp {
-  AND("and"),
-  OR("or"),
-  NOT("not"),
-  TRUE("true"),
-  FALSE("false"),
+  AND,
+  OR,
+  NOT,
+  TRUE,
+  FALSE,
   /** What Spark alone can evaluate: the native side keeps every row. */
-  UNKNOWN("unknown"),
-  IS_NULL("is_null"),
-  EQ("eq"),
-  LT("lt"),
-  LE("le"),
-  GT("gt"),
-  GE("ge"),
-  STARTS_WITH("starts_with"),
-  IN("in"),
+  UNKNOWN,
+  IS_NULL,
+  EQ,
+  LT,
+  LE,
+  GT,
+  GE,
+  STARTS_WITH,
+  IN,
   /** The same of many whole numbers, as bytes. */
-  IN_LONGS("in_longs");
+  IN_LONGS;
 
-  private final String jsonName;
-
-  FilterOp(String jsonName) {
-    this.jsonName = jsonName;
-  }
-
+  /** The name of the constant in lower case, as the native side names its own in JSON. */
   String jsonName() {
-    return jsonName;
+    return name().toLowerCase(Locale.ROOT);
   }
 
   static FilterOp of(String jsonName) {
-    return Arrays.stream(values())
-        .filter(each -> each.jsonName.equals(jsonName))
-        .findFirst()
-        .orElseThrow();
+    return valueOf(jsonName.toUpperCase(Locale.ROOT));
   }
 }
