@@ -1,4 +1,4 @@
-"""Generates the table that every predicate of `predicates.toml` is asked of.
+"""Generates the table that every predicate of `predicates.toml` runs over.
 
 The rows depend on nothing but this file: the random numbers come from `random.Random` with a fixed seed, whose
 `random()` and `getrandbits()` are the same in every Python. The Parquet files beside this script (`table/`) are its
