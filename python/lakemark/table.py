@@ -413,7 +413,7 @@ class Table:
             columns: The column to index, or several for an index of the kind `key`; a field of a struct with dots
                 between its names: `place.city`.
             using: The kind of index: `bitmap`, `key`, `bloom_tree` or `summary`. `auto` chooses it and the encoding by
-                a sample of the column, unless `encoding` is given.
+                a sample of the column, unless an option other than `files_per_segment` is given.
             name: A name for it; made from column and kind if there is none.
             build: Whether to build it now. Otherwise `build` does, any time later.
             if_not_exists: Whether an index of that name is left as it is; otherwise it is an error.

@@ -29,7 +29,7 @@ pub struct IndexSpec {
     /// Its columns; an index over several of them is of the kind `key`. A field inside of structs is named by the way to it, as in
     /// `place.city`: see [`Snapshot::resolve`](crate::Snapshot::resolve).
     pub columns: Vec<String>,
-    /// None means `auto`, which chooses kind and encoding unless the options name an encoding.
+    /// None means `auto`, which chooses kind and encoding unless an option other than `files_per_segment` is given.
     pub kind: Option<IndexKind>,
     /// Values by the names of [`IndexOption`](crate::IndexOption).
     /// Of the kind `bitmap`: `encoding` (the names of [`lakemark_format::Encoding::BITMAP`], `equality` if none is given), `precision`
