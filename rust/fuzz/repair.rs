@@ -1,9 +1,20 @@
 //! Makes a container or a log of bytes that are nearly one, so that fuzzing gets behind the checksums.
-#![allow(dead_code, reason = "each target takes one of the two")]
+#![allow(dead_code, reason = "each target takes one of them")]
 
 use lakemark_format::container::{CHECKSUM_BYTES, DIRECTORY_PAGE, PAGE_BYTES, TRAILER_BYTES};
 use lakemark_format::log::{LOG_START, log_header};
-use lakemark_format::{ContentKind, Trailer};
+use lakemark_format::{ContainerWriter, ContentKind, Trailer};
+
+/// Visits the bytes as they are, with checksums and lengths put right, and as the body of a file of this kind.
+pub fn each_form(bytes: &[u8], kind: ContentKind, visit: impl Fn(&[u8])) {
+    visit(bytes);
+    if let Some(bytes) = repair(bytes) {
+        visit(&bytes);
+    }
+    if let Ok(bytes) = ContainerWriter::new(kind, [7; 16]).finish(bytes) {
+        visit(&bytes);
+    }
+}
 
 /// The bytes with good checksums and a good trailer; `None` where too few are there.
 ///

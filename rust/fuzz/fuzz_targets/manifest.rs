@@ -3,20 +3,12 @@
 
 use libfuzzer_sys::fuzz_target;
 
-use lakemark_format::{ContainerWriter, ContentKind, Manifest};
+use lakemark_format::{ContentKind, Manifest};
 
 #[path = "../repair.rs"]
 mod repair;
 
-fuzz_target!(|bytes: &[u8]| {
-    decode(bytes);
-    if let Some(bytes) = repair::repair(bytes) {
-        decode(&bytes);
-    }
-    if let Ok(bytes) = ContainerWriter::new(ContentKind::Manifest, [7; 16]).finish(bytes) {
-        decode(&bytes);
-    }
-});
+fuzz_target!(|bytes: &[u8]| repair::each_form(bytes, ContentKind::Manifest, decode));
 
 /// A manifest that can be read is written as the same bytes.
 fn decode(bytes: &[u8]) {

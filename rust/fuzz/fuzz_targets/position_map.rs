@@ -3,20 +3,12 @@
 
 use libfuzzer_sys::fuzz_target;
 
-use lakemark_format::{ContainerWriter, ContentKind, PositionMap};
+use lakemark_format::{ContentKind, PositionMap};
 
 #[path = "../repair.rs"]
 mod repair;
 
-fuzz_target!(|bytes: &[u8]| {
-    decode(bytes);
-    if let Some(bytes) = repair::repair(bytes) {
-        decode(&bytes);
-    }
-    if let Ok(bytes) = ContainerWriter::new(ContentKind::PositionMap, [7; 16]).finish(bytes) {
-        decode(&bytes);
-    }
-});
+fuzz_target!(|bytes: &[u8]| repair::each_form(bytes, ContentKind::PositionMap, decode));
 
 /// A position map that can be read has rows that are there, and is read again once it is written. Its bytes may be others,
 /// as postings may have any form.
