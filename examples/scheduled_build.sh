@@ -6,8 +6,9 @@
 # A build is incremental: it reads only what no index covers yet, and does nothing if that is nothing. Two builds at
 # once do no harm, yet the second would do the first one's work again. So a lock lets it wait for the next turn instead.
 # Until a build has committed, and if it fails, queries answer from the indexes that are there and scan the rest.
+# A build that was stopped is gone on with at the next turn.
 #
-# Exit code: 0 all up to date, 1 a build failed (the others were still done), 2 wrong usage.
+# Exit code: 0 all up to date, 1 a build failed or left files out (the others were still done), 2 wrong usage.
 set -uo pipefail
 
 LAKEMARK=${LAKEMARK:-lakemark}
@@ -27,11 +28,17 @@ fi
 failed=0
 for table in "$@"; do
   started=$(date +%s)
-  if "$LAKEMARK" index build "$table"; then
-    echo "$(date -u +%FT%TZ) $table: up to date after $(($(date +%s) - started)) s" >&2
-  else
-    echo "$(date -u +%FT%TZ) $table: the build failed; the indexes are as they were" >&2
-    failed=1
-  fi
+  "$LAKEMARK" index build "$table"
+  case $? in
+    0) echo "$(date -u +%FT%TZ) $table: up to date after $(($(date +%s) - started)) s" >&2 ;;
+    3)
+      echo "$(date -u +%FT%TZ) $table: up to date but for files that could not be indexed" >&2
+      failed=1
+      ;;
+    *)
+      echo "$(date -u +%FT%TZ) $table: the build failed; what it had finished is committed" >&2
+      failed=1
+      ;;
+  esac
 done
 exit "$failed"

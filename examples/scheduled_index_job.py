@@ -1,9 +1,9 @@
 r"""Keeps the indexes of tables up to date with a Spark cluster: a complete job for spark-submit, cron or Airflow.
 
 For each table it declares the indexes that are missing and builds what no index file covers yet (one task for each
-group of files, one commit). On request it merges small segments and removes old files. A run that finds nothing to do
-starts no job. Two runs at once do no harm, and a run that fails or is killed leaves the indexes as they were: run it
-again.
+group of files, commits as tasks end). On request it merges small segments and removes old files. A run that finds
+nothing to do starts no job. Two runs at once do no harm, and after a run that fails or is killed the next one goes on
+from its last commit.
 
 spark-submit::
 
@@ -109,6 +109,8 @@ def keep(spark: SparkSession, table: str, options: argparse.Namespace) -> dict[s
     done["declared"] = declare(spark, table, options.index, options.catalog)
     report = lakemark.spark.build(spark, table, options.memory, catalog=options.catalog, progress=sys.stderr.isatty())
     log.info("%s: %s", table, report)
+    for finding in report.failed:
+        log.warning("%s: %s could not be indexed: %s", table, finding.path, finding.problem)
     for finding in report.declined:
         log.warning("%s: %s is left to scans: %s", table, finding.path, finding.problem)
     done["build"] = asdict(report)
@@ -141,7 +143,7 @@ def attempt(spark: SparkSession, table: str, options: argparse.Namespace) -> boo
     try:
         print(json.dumps(keep(spark, table, options)), flush=True)
     except Exception:
-        log.exception("%s: failed; its indexes are as they were", table)
+        log.exception("%s: failed; what was finished is committed", table)
         return False
     return True
 

@@ -53,7 +53,7 @@ class Table:
         index: str | None,
         memory_bytes: int | None,
         threads: int | None,
-        verify: bool,
+        care: dict[str, float | None],
         progress: Callable[[int, int], None] | None,
     ) -> Described: ...
     def compact(

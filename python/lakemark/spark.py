@@ -130,12 +130,16 @@ def build(
     progress: bool = True,
     *,
     index: str | None = None,
-    verify: bool = False,
+    verify: float = 0.0,
+    commit_every: int = 30,
+    max_failures: int | None = None,
     catalog: str = "lm",
 ) -> BuildReport:
     """Builds whatever the indexes of a table do not cover yet, as a job of Spark's: one task for each group of files.
 
-    Tasks write segments, the driver commits them at once. Ctrl-C stops the job; nothing is committed then.
+    Tasks write segments, the driver commits them as tasks end. Ctrl-C stops the job: what is finished is committed, and
+    another build goes on with the rest. A data file that cannot be read is left out: `failed` of the report has it with
+    the reason.
 
     Args:
         spark: A session with the connector: see `configure`.
@@ -145,8 +149,11 @@ def build(
         threads: Threads of a task; `spark.task.cpus` by default.
         progress: Whether to draw a bar of the tasks on stderr.
         index: The only index to build.
-        verify: Whether every segment is compared with the data first, on the driver, so that damaged ones are built
-            again, and not only missing ones.
+        verify: How large a share of the segments is compared with the data first, on the driver, so that damaged ones
+            are built again, and not only missing ones. 1 (or True) is all of them; less is another sample every day.
+        commit_every: Seconds that finished segments wait for a commit, 1 or more.
+        max_failures: How many data files may fail. One more stops the build, with an error, once what is finished is
+            committed. By default it goes on.
         catalog: The catalog's name in this session.
 
     Returns:
@@ -156,13 +163,21 @@ def build(
         UnsupportedError: The session's connector is of another release than this package.
     """
     _check_session(spark)
-    given = {"table": str(table), "index": index, "memory": memory, "threads": threads, "verify": verify or None}
+    given = {
+        "table": str(table),
+        "index": index,
+        "memory": memory,
+        "threads": threads,
+        "verify": float(verify) or None,
+        "commit_every": commit_every,
+        "max_failures": max_failures,
+    }
     arguments = {name: value for name, value in given.items() if value is not None}
     named = ", ".join(f"{name} => :{name}" for name in arguments)
     with _bar(spark) if progress else nullcontext():
         (row,) = spark.sql(f"CALL `{catalog}`.system.build({named})", args=arguments).collect()
     values = row.asDict()
-    for findings in ("declined", "false_statistics"):
+    for findings in ("failed", "declined", "false_statistics"):
         values[findings] = [
             dict(zip(("path", "problem"), text.split(": ", 1), strict=True)) for text in values[findings]
         ]

@@ -470,29 +470,42 @@ class Table:
         progress: Progress = True,
         *,
         index: str | None = None,
-        verify: bool = False,
+        verify: float = 0.0,
+        commit_every: float = 30.0,
+        max_failures: int | None = None,
     ) -> BuildReport:
         """Builds whatever the indexes do not cover yet: new files, changed files, new indexes, segments that were lost.
 
-        Ctrl-C stops it in good order: what was committed before stays, the rest is as if it had not begun.
+        Finished segments are committed while it runs. Ctrl-C stops it in good order: what is finished is committed, and
+        another build goes on with the rest. A data file that cannot be read is left out: `failed` of the report has it
+        with the reason.
 
         Args:
             memory: Bytes that it may keep in memory before it writes parts to disk.
             threads: Threads that read and index; one per core by default.
             progress: Whether to draw a bar on stderr, or a function that is given the rows done and the rows in total.
             index: The only index to build.
-            verify: Whether every segment is compared with the data first, as by `verify`, so that damaged ones are
-                built again, and not only missing ones.
+            verify: How large a share of the segments is compared with the data first, as by `verify`, so that damaged
+                ones are built again, and not only missing ones. 1 (or True) is all of them; less is another sample
+                every day.
+            commit_every: Seconds that finished segments wait for a commit. What is not committed is lost if the process
+                dies.
+            max_failures: How many data files may fail. One more stops the build, with an error, once what is finished
+                is committed. By default it goes on.
 
         Returns:
             What was done.
 
         Raises:
             ConflictError: Others kept committing first; build again.
+            InvalidInputError: A share that is none, or a time below 0.
+            LakemarkIOError: The disk is full, the storage does not answer, or more files failed than may. What is
+                finished is committed; another build goes on with the rest.
             NotFoundError: There is no such index.
         """
+        care = {"verify": float(verify), "commit_every": commit_every, "max_failures": max_failures}
         with shown("build", progress) as tell:
-            return BuildReport.from_json(*self._inner.build(index, memory, threads, verify, tell))
+            return BuildReport.from_json(*self._inner.build(index, memory, threads, care, tell))
 
     def compact(
         self,

@@ -1,4 +1,4 @@
-"""Ctrl-C: a build stops, raises `KeyboardInterrupt`, and loses nothing. Forked children are told what to do."""
+"""Ctrl-C: a build commits what is finished and raises `KeyboardInterrupt`. Forked children are told what to do."""
 
 from __future__ import annotations
 
@@ -65,6 +65,24 @@ def test_ctrl_c_in_a_build_raises_and_the_committed_state_still_answers(large: l
     assert [index.coverage for index in large.indexes] == [1.0, 1.0]
     assert large.count("id = 77") == 30
     assert large.explain("id = 77").rows_exact == 30
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_ctrl_c_in_a_build_commits_what_is_finished(large: lakemark.Table) -> None:
+    large.create_index("id", using="bitmap", name="by_id", build=False, files_per_segment=1)
+    told: list[int] = []
+
+    def interrupt_once(done: int, _total: int) -> None:
+        if not told and done > 500_000:
+            told.append(done)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        large.build(progress=interrupt_once, threads=1)
+    (index,) = large.indexes
+    assert index.files_covered >= 4
+    assert large.build(progress=False).files == 30 - index.files_covered
+    assert large.count("id = 77") == 30
 
 
 def test_other_threads_run_while_a_build_does(large: lakemark.Table) -> None:

@@ -118,6 +118,41 @@ def test_the_age_of_a_vacuum_is_at_least_an_hour(indexed: Judged) -> None:
     assert (done.returncode, len(json.loads(done.stdout)["removed"])) == (0, 5), done.stderr
 
 
+def test_a_file_that_cannot_be_indexed_is_in_the_report_and_the_others_are_indexed(indexed: Judged) -> None:
+    table, path = indexed.table, sorted(indexed.folder.glob("*.parquet"))[1]
+    for index in table.indexes:
+        table.drop_index(index.name)
+    table.create_index("city", using="bitmap", name="again", build=False)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    left_out = "cannot be read and is left out"
+    with (
+        pytest.warns(lakemark.LakemarkWarning, match=left_out),
+        pytest.raises(lakemark.LakemarkIOError, match="no more than 0 may fail"),
+    ):
+        table.build(progress=False, max_failures=0)
+    with pytest.warns(lakemark.LakemarkWarning, match=left_out):
+        report = table.build(progress=False, commit_every=0, max_failures=1)
+    assert ([each.path for each in report.failed], report.files, report.segments) == ([path.name], 3, 1)
+    assert f"failed: {path.name}: " in str(report)
+    assert f"failed: {path.name}: " in report._repr_html_()
+    path.write_bytes(whole)
+    report = table.build(progress=False)
+    assert (report.failed, report.files) == ([], 1)
+    assert table.count("city = 'Oslo'") == indexed.count("city = 'Oslo'")
+    with pytest.raises(lakemark.InvalidInputError, match="commit_every is -1"):
+        table.build(progress=False, commit_every=-1)
+
+
+def test_a_sample_of_the_segments_is_verified(indexed: Judged) -> None:
+    segments = sum(index.segments for index in indexed.table.indexes)
+    for share, compared in ((0.0, 0), (0.01, 1), (1.0, segments), (True, segments)):
+        report = indexed.table.build(progress=False, verify=share)
+        assert (report.verified, report.repaired) == (compared, 0)
+    with pytest.raises(lakemark.InvalidInputError, match="verify is 2"):
+        indexed.table.build(progress=False, verify=2)
+
+
 def test_segments_that_are_gone_or_damaged_are_built_again(indexed: Judged) -> None:
     indexes = indexed.folder / "_lakemark" / "indexes"
     gone, damaged, *_ = sorted(indexes.iterdir())

@@ -169,7 +169,7 @@ def build(spark: SparkSession, folder: Path, *, kill: bool) -> Seen:
     table = lakemark.Table(folder)
     damaged = [each.problem for index in table.verify().indexes for each in index.damaged]
     (index,) = table.indexes
-    built = {name: row[name] for name in ("files", "segments", "skipped")}
+    built = {name: row[name] for name in ("files", "segments", "failed")}
     return {
         "struck": fault.struck,
         "twins": fault.twins,

@@ -83,7 +83,7 @@ def test_a_build_is_one_job_with_a_task_for_each_segment(spark: SparkSession, fo
     jobs = Jobs(spark)
     built = build(spark, folder)
     assert (built["indexes"], built["files"], built["segments"]) == (["k_bitmap", "id_bitmap"], 5, 6)
-    assert (built["rows"], built["skipped"], built["declined"], built["spilled"]) == (2 * 5 * ROWS_PER_FILE, [], [], 0)
+    assert (built["rows"], built["failed"], built["declined"], built["spilled"]) == (2 * 5 * ROWS_PER_FILE, [], [], 0)
     (job,) = jobs.new()
     assert job.numTasks() == 6
     assert job.description().get() == f"Lakemark: building the indexes of {folder}, 6 tasks"
@@ -179,29 +179,49 @@ def test_segments_that_are_gone_or_damaged_are_built_again(spark: SparkSession, 
     built = build(spark, folder)
     assert (built["repaired"], built["segments"]) == (1, 1)
     assert len(damages(folder)) == 1
-    built = build(spark, folder, ", verify => true")
-    assert (built["repaired"], built["segments"]) == (1, 1)
+    built = build(spark, folder, ", verify => 1.0")
+    assert (built["verified"], built["repaired"], built["segments"]) == (3, 1, 1)
     assert damages(folder) == []
-    assert lakemark.spark.build(spark, folder, verify=True, progress=False).repaired == 0
+    again = lakemark.spark.build(spark, folder, verify=True, progress=False)
+    assert (again.verified, again.repaired) == (3, 0)
+    assert lakemark.spark.build(spark, folder, verify=0.01, progress=False).verified == 1
 
 
-def test_a_build_that_fails_leaves_no_manifest_and_no_segments(spark: SparkSession, folder: Path) -> None:
-    declare(folder, "k", files_per_segment=1)
-    before = manifests(folder)
-    damaged = folder / "part-4.parquet"
+def corrupt(damaged: Path) -> None:
+    """Writes over the pages of `k` in a row group."""
     content = bytearray(damaged.read_bytes())
     chunk = pq.read_metadata(damaged).row_group(3).column(1)
     assert chunk.path_in_schema == "k"
     start = chunk.dictionary_page_offset or chunk.data_page_offset
     content[start : start + chunk.total_compressed_size] = b"\xff" * chunk.total_compressed_size
     damaged.write_bytes(content)
-    told = refusal(spark, f"CALL lm.system.build(table => '{folder}')")
-    assert "LakemarkException$Corrupt" in told
-    assert "part-4.parquet" in told
-    # A task that ends in the very moment leaves a file that no manifest names, for a vacuum.
-    wait_for(lambda: len(indexes(folder)) <= 1)
-    assert manifests(folder) == before
-    assert lakemark.Table(folder).indexes[0].coverage == 0.0
+
+
+def test_a_file_that_cannot_be_read_is_named_and_the_others_are_indexed(spark: SparkSession, folder: Path) -> None:
+    declare(folder, "k", files_per_segment=2)
+    corrupt(folder / "part-3.parquet")
+    built = build(spark, folder, ", commit_every => 1")
+    assert (built["files"], built["segments"]) == (4, 3)
+    (failed,) = built["failed"]
+    assert failed.startswith("part-3.parquet: ")
+    assert "damaged" in failed
+    assert damages(folder) == []
+    told = lakemark.spark.build(spark, folder, progress=False)
+    assert ([each.path for each in told.failed], told.segments) == (["part-3.parquet"], 0)
+
+
+def test_more_failures_than_may_be_stop_the_build_and_what_is_finished_stays(spark: SparkSession, folder: Path) -> None:
+    declare(folder, "k", files_per_segment=1)
+    for part in (1, 3):
+        corrupt(folder / f"part-{part}.parquet")
+    told = refusal(spark, f"CALL lm.system.build(table => '{folder}', max_failures => 0)")
+    assert "LakemarkException$Io" in told
+    assert "cannot be indexed, and no more than 0 may fail" in told
+    (index,) = lakemark.Table(folder).indexes
+    assert index.files_covered == index.segments <= 3
+    built = build(spark, folder, ", max_failures => 2")
+    assert (built["files"], len(built["failed"])) == (3 - index.files_covered, 2)
+    assert lakemark.Table(folder).indexes[0].files_covered == 3
 
 
 def test_a_store_that_cannot_be_written_is_named(spark: SparkSession, folder: Path) -> None:
@@ -234,13 +254,15 @@ def test_a_file_that_is_replaced_during_the_build_is_left_out(spark: SparkSessio
     other.replace(large / "part-3.parquet")
     caller.join(120)
     (built,) = told
-    assert (built["skipped"], built["files"], built["segments"]) == (["part-3.parquet"], 3, 3)
+    (failed,) = built["failed"]
+    assert failed.startswith("part-3.parquet: it changed")
+    assert (built["files"], built["segments"]) == (3, 3)
     assert lakemark.Table(large).count("k = 2") == 4
     assert build(spark, large)["rows"] == 3
     assert damages(large) == []
 
 
-def test_a_job_that_is_cancelled_stops_its_tasks_and_leaves_nothing(spark: SparkSession, large: Path) -> None:
+def test_a_job_that_is_cancelled_stops_its_tasks_and_commits_what_is_finished(spark: SparkSession, large: Path) -> None:
     jobs, told = Jobs(spark), []
     caller = threading.Thread(target=lambda: told.append(refusal(spark, f"CALL lm.system.build(table => '{large}')")))
     caller.start()
@@ -249,10 +271,27 @@ def test_a_job_that_is_cancelled_stops_its_tasks_and_leaves_nothing(spark: Spark
     caller.join(60)
     assert len(told) == 1
     assert "cancelled" in told[0]
-    wait_for(lambda: indexes(large) == set())
+    (index,) = lakemark.Table(large).indexes
+    assert index.files_covered == index.segments < 4
+    wait_for(lambda: len(indexes(large)) == index.segments)
     assert [str(job.status()) for job in jobs.new()] == ["FAILED"]
-    assert lakemark.Table(large).indexes[0].coverage == 0.0
-    assert build(spark, large)["segments"] == 4
+    assert build(spark, large)["segments"] == 4 - index.segments
+
+
+def test_segments_are_committed_while_the_job_runs(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "long"
+    folder.mkdir()
+    many = pa.table({"k": pa.array(range(400_000), pa.int64())})
+    for part in range(12):
+        pq.write_table(many, folder / f"part-{part:02}.parquet", row_group_size=20_000)
+    declare(folder, "k", files_per_segment=1)
+    before = manifests(folder)
+    built = build(spark, folder, ", commit_every => 1, threads => 1")
+    assert (built["files"], built["rows"], built["segments"]) == (12, 12 * 400_000, 12)
+    # A machine that takes less than some seconds has no need of a commit but the last one.
+    assert manifests(folder) - before >= (2 if built["seconds"] > 5 else 1)
+    assert lakemark.Table(folder).count("k = 77") == 12
+    assert damages(folder) == []
 
 
 def test_python_gets_the_report_and_a_bar_of_the_tasks(
@@ -261,7 +300,7 @@ def test_python_gets_the_report_and_a_bar_of_the_tasks(
     declare(folder, "k", "id", files_per_segment=2)
     built = lakemark.spark.build(spark, folder, 1 << 20, index="k_bitmap")
     assert (built.indexes, built.files, built.rows, built.segments) == (["k_bitmap"], 5, 5 * ROWS_PER_FILE, 3)
-    assert (built.skipped, built.declined, built.adopted, built.repaired, built.spilled) == ([], [], 0, 0, 0)
+    assert (built.failed, built.declined, built.adopted, built.repaired, built.spilled) == ([], [], 0, 0, 0)
     assert re.fullmatch(r"build: 3 of 3 tasks in \d+\.\d s\n", capsys.readouterr().err)
     assert str(built).startswith(f"built k_bitmap: rows {5 * ROWS_PER_FILE:,}, files 5, segments 3, ")
     assert "<" in built._repr_html_()
@@ -282,7 +321,7 @@ def test_the_scheduled_job_declares_builds_merges_and_goes_on_after_a_failure(fo
     wanted = ["--index", "k:bitmap", "--index", "id", "--index", "city", "--compact", "--vacuum", "7d"]
     done = scheduled(tmp_path / "absent", folder, *wanted)
     assert done.returncode == 1
-    assert "absent: failed; its indexes are as they were" in done.stderr
+    assert "absent: failed; what was finished is committed" in done.stderr
     (line,) = done.stdout.splitlines()
     told = json.loads(line)
     assert (told["table"], told["declared"]) == (str(folder), ["k_bitmap", "city_auto"])

@@ -33,7 +33,7 @@ def no_leak() -> None:
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_build(seen: Seen, fault: str) -> None:
     built = seen[fault]["build"]
-    assert built["built"] == {"files": 8, "segments": 8, "skipped": []}
+    assert built["built"] == {"files": 8, "segments": 8, "failed": []}
     assert built["state"] == {"covered": 8, "segments": 8, "damaged": []}
 
 

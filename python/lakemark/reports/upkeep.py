@@ -23,8 +23,10 @@ class BuildReport(Described):
         segments: Sidecar files that were written.
         bytes_written: Their bytes.
         spilled: Parts that went to disk because of the memory limit.
-        skipped: Data files left out because they changed while they were read; the next build takes them.
+        failed: Data files that could not be indexed now, each with the reason: they are damaged, cannot be read,
+            vanished, or changed while they were read. The next build tries them again.
         adopted: Touched data files whose hashes proved that nothing changed, so that they keep their indexes.
+        verified: Sidecar files that were compared with the data.
         repaired: Sidecar files that were missing or damaged: what they covered is indexed again.
         declined: Data files whose column an index leaves out for good, each with the reason.
         false_statistics: Data files of which the build has seen that the footer's statistics exclude values
@@ -38,8 +40,9 @@ class BuildReport(Described):
     segments: int
     bytes_written: int
     spilled: int
-    skipped: list[str]
+    failed: list[Finding]
     adopted: int
+    verified: int
     repaired: int
     declined: list[Finding]
     false_statistics: list[Finding]
@@ -47,7 +50,7 @@ class BuildReport(Described):
 
     @staticmethod
     def _read(said: dict[str, Any]) -> dict[str, Any]:
-        return {**said, **{name: _findings(said[name]) for name in ("declined", "false_statistics")}}
+        return {**said, **{name: _findings(said[name]) for name in ("failed", "declined", "false_statistics")}}
 
 
 @dataclass(frozen=True, slots=True)

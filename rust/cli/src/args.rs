@@ -9,11 +9,11 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use help::{
-    ABOUT, ADVISE_EXAMPLES, CHANGE_EXAMPLES, EXAMPLES, HISTORY_EXAMPLES, KEY_EXAMPLES, LONG_ABOUT, MIGRATE_EXAMPLES,
-    REPAIR_NOTE, SQL_EXAMPLES,
+    ABOUT, ADVISE_EXAMPLES, BUILD_NOTE, CHANGE_EXAMPLES, EXAMPLES, HISTORY_EXAMPLES, KEY_EXAMPLES, LONG_ABOUT,
+    MIGRATE_EXAMPLES, REPAIR_NOTE, SQL_EXAMPLES,
 };
 pub use values::{KeyValue, RepairChoice};
-use values::{age, key_value, share, size};
+use values::{age, interval, key_value, share, size};
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -84,6 +84,7 @@ pub enum IndexVerb {
     #[command(after_help = ADVISE_EXAMPLES)]
     Advise(AdviseArgs),
     /// Build whatever is declared and not covered yet; safe to run from cron at any time
+    #[command(after_help = BUILD_NOTE)]
     Build(BuildArgs),
     /// Merge the segments of indexes into few, so that a search in many files asks few; the old ones stay until a vacuum
     Compact(CompactArgs),
@@ -198,9 +199,16 @@ pub struct BuildArgs {
     /// What compacting has, too.
     #[command(flatten)]
     pub run: CompactArgs,
-    /// Compare every segment with the data first, and build damaged ones again; missing ones are built again without it
-    #[arg(long)]
-    pub verify: bool,
+    /// Compare segments with the data first, such a share of them as 1% or 0.01, and build damaged ones again: all of them if no share is
+    /// given. Missing ones are built again without it
+    #[arg(long, value_name = "SHARE", value_parser = share, num_args = 0..=1, default_missing_value = "1")]
+    pub verify: Option<f64>,
+    /// How long finished segments wait for a commit, e.g. 30s or 5m; what is not committed is lost if the process dies
+    #[arg(long, value_name = "TIME", value_parser = interval, default_value = "30s")]
+    pub commit_every: Duration,
+    /// Stop once more files than this cannot be indexed; without it the build goes on whatever fails
+    #[arg(long, value_name = "N")]
+    pub max_failures: Option<u64>,
 }
 
 /// `lakemark index compact`, and of `lakemark index build` what is the same.

@@ -12,6 +12,8 @@ pub const DONE: i32 = 0;
 pub const FAILED: i32 = 1;
 /// The command line makes no sense.
 pub const WRONG_USAGE: i32 = 2;
+/// A build is done but for data files that could not be indexed.
+pub const INCOMPLETE: i32 = 3;
 /// Stopped by Ctrl-C: 128 + SIGINT, as shells say it.
 pub const INTERRUPTED: i32 = 130;
 
@@ -20,6 +22,8 @@ pub const INTERRUPTED: i32 = 130;
 pub enum Failure {
     /// Reported as `error: …`.
     Error(String),
+    /// What was to be done is done in part.
+    Incomplete(String),
     /// The user pressed Ctrl-C.
     Interrupted(String),
     /// Everything was said already; only the exit code is left.
@@ -34,6 +38,7 @@ impl Failure {
     pub fn exit_code(&self) -> i32 {
         match self {
             Self::Error(_) | Self::Reported => FAILED,
+            Self::Incomplete(_) => INCOMPLETE,
             Self::Interrupted(_) => INTERRUPTED,
             Self::PipeClosed => DONE,
         }
@@ -43,7 +48,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Error(message) | Self::Interrupted(message) => f.write_str(message),
+            Self::Error(message) | Self::Incomplete(message) | Self::Interrupted(message) => f.write_str(message),
             Self::Reported | Self::PipeClosed => Ok(()),
         }
     }

@@ -28,7 +28,8 @@ use crate::failure::{DONE, FAILED, Failure, WRONG_USAGE};
 /// What is logged unless `LAKEMARK_LOG` says otherwise: our warnings, and errors of everything below us.
 const DEFAULT_LOG: &str = "error,lakemark_cli=warn,lakemark_datafusion=warn,lakemark_table=warn,lakemark_index=warn";
 
-/// Runs one command line, program name first, and returns its exit code: 0 done, 1 failed, 2 wrong usage, 130 Ctrl-C.
+/// Runs one command line, program name first, and returns its exit code: 0 done, 1 failed, 2 wrong usage, 3 built but for files that could
+/// not be indexed, 130 Ctrl-C.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,

@@ -42,7 +42,8 @@ pub(crate) async fn create(args: CreateArgs) -> Result<(), Failure> {
     };
     let report = run_build(&table, only, &args.tuning, cancel).await?;
     let encoding = encoding_text(&table.snapshot().await?.indexes(), &created);
-    output::text(&format!("created index {}\n{encoding}{}", comma(&created), report.describe()))
+    output::text(&format!("created index {}\n{encoding}{}", comma(&created), report.describe()))?;
+    check_failures(&report, &table)
 }
 
 /// What `--with` says, each once.
@@ -59,11 +60,29 @@ pub(crate) fn options_of(given: Vec<KeyValue>) -> Result<BTreeMap<String, String
 pub(crate) async fn build(args: BuildArgs) -> Result<(), Failure> {
     let cancel = CancelFlag::new();
     let _listening = CtrlC::sets(cancel.clone())?;
-    let BuildArgs { run, verify } = args;
+    let BuildArgs { run, verify, commit_every, max_failures } = args;
     let table = open(&run.at).await?;
-    let options = BuildOptions { verify, ..build_options(run.index, &run.tuning, cancel) };
+    let options = BuildOptions {
+        verify: verify.unwrap_or_default(),
+        commit_every: Some(commit_every),
+        max_failures,
+        ..build_options(run.index, &run.tuning, cancel)
+    };
     let report = run_with(&table, options).await?;
-    output::report(&report, run.format)
+    output::report(&report, run.format)?;
+    check_failures(&report, &table)
+}
+
+/// Fails if a build had to leave out files that it ought to have read.
+fn check_failures(report: &BuildReport, table: &Table) -> Result<(), Failure> {
+    if report.failed.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Incomplete(format!(
+        "{} files could not be indexed, and queries scan them. Mend or remove them; `lakemark index build {}` tries them again.",
+        report.failed.len(),
+        table.location()
+    )))
 }
 
 pub(crate) async fn run_build(
@@ -78,8 +97,7 @@ pub(crate) async fn run_build(
 async fn run_with(table: &Table, options: BuildOptions) -> Result<BuildReport, Failure> {
     table.build(options).await.map_err(|error| match Failure::from(error) {
         Failure::Interrupted(message) => Failure::Interrupted(format!(
-            "{message}\nThe last committed state is untouched and answers queries as before. \
-             `lakemark index build {}` builds the rest.",
+            "{message}\nQueries use what is committed. Run `lakemark index build {}` to go on.",
             table.location()
         )),
         other => other,
@@ -93,7 +111,7 @@ pub(crate) fn build_options(index: Option<String>, tuning: &TuningArgs, cancel: 
         progress: if tuning.quiet { None } else { Some(Arc::new(Bar::new())) },
         cancel: Some(cancel),
         index,
-        verify: false,
+        ..BuildOptions::default()
     }
 }
 

@@ -40,8 +40,8 @@ impl Progress for Bar {
     }
 }
 
-/// Listens for Ctrl-C as long as it lives. The first one asks the build to stop, the second one ends the process: a build
-/// commits with its last step, so that there is nothing to clean up.
+/// Listens for Ctrl-C as long as it lives. The first one asks the build to commit what is finished and to stop. The second one ends the
+/// process, which costs what was not committed.
 pub struct CtrlC(JoinHandle<()>);
 
 impl CtrlC {
@@ -53,7 +53,10 @@ impl CtrlC {
                 return;
             }
             flag.cancel();
-            let _ = writeln!(io::stderr(), "stopping; press Ctrl-C again to stop at once");
+            let _ = writeln!(
+                io::stderr(),
+                "stopping once what is finished is committed; press Ctrl-C again to stop at once"
+            );
             if interrupts.recv().await.is_some() {
                 std::process::exit(INTERRUPTED);
             }

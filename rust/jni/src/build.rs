@@ -1,13 +1,12 @@
-//! Builds that run as a Spark job: the driver plans and commits, executors run the tasks.
+//! Builds that run as a Spark job: the driver plans and commits as tasks end, executors run the tasks.
 //!
 //! Tasks and what they give cross as bytes, which `table` makes and checks. A task looks from time to time whether Spark has given it up.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use jni::objects::{JByteArray, JObject, JValue};
 use jni::{Env, jni_sig, jni_str};
-use lakemark_table::{BuildOptions, BuildPart, BuildTask, CancelFlag, ErrorKind, Table};
+use lakemark_table::{BuildOptions, BuildPart, BuildTask, CancelFlag, Error, ErrorKind, RunningBuild};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -19,26 +18,40 @@ use crate::table_cache::TableRef;
 /// How often a task looks whether Spark has given it up.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
+/// How long the driver waits for a task's end before it looks whether it is time for a commit.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
 /// The driver's request for a build.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BuildRequest {
     /// The only index to build; all of them if none is given.
     index: Option<String>,
-    /// Whether every segment is compared with the data first.
+    /// How large a share of the segments is compared with the data first.
     #[serde(default)]
-    verify: bool,
+    verify: f64,
+    /// Seconds that finished segments wait for a commit at most.
+    commit_every: Option<u64>,
+    /// Data files that may fail.
+    max_failures: Option<u64>,
     /// Tasks that can run at the same time.
     workers: usize,
 }
 
+/// What `TaskRunner.next` gives if no task came to its end in time.
+const NONE_YET: i32 = -1;
+/// What it gives if none will any more.
+const ENDED: i32 = -2;
+
 /// Builds what the declared indexes lack, and gives the report in JSON; `job` is an `io.lakemark.spark.jni.TaskRunner`.
 pub(crate) fn build(env: &mut Env<'_>, table: &TableRef, request: BuildRequest, job: &JObject<'_>) -> Result<Value> {
-    let BuildRequest { index, verify, workers } = request;
-    let options = BuildOptions { index, verify, ..BuildOptions::default() };
+    let BuildRequest { index, verify, commit_every, max_failures, workers } = request;
+    let commit_every = commit_every.map(Duration::from_secs);
+    let options = BuildOptions { index, verify, commit_every, max_failures, ..BuildOptions::default() };
     let table = block_on(table.open())??;
     let plan = block_on(table.plan_build(&options, workers))??;
-    for task in plan.tasks() {
+    let mut running = table.begin_build(plan, &options)?;
+    for task in running.tasks() {
         let task = task.to_bytes()?;
         env.with_local_frame(LOCALS, |env| -> Result<()> {
             let bytes = env.byte_array_from_slice(&task)?;
@@ -46,52 +59,76 @@ pub(crate) fn build(env: &mut Env<'_>, table: &TableRef, request: BuildRequest, 
             Ok(())
         })?;
     }
-    let tasks = plan.tasks().len();
-    if tasks > 0 {
-        env.call_method(job, jni_str!("run"), jni_sig!("()V"), &[])?;
-    }
-    let mut parts = Vec::with_capacity(tasks);
-    for task in 0..tasks {
-        match part(env, job, task) {
-            Ok(Some(part)) => parts.push(part),
-            Ok(None) => {}
-            Err(error) => return give_up(&table, &parts, error),
+    let tasks = running.tasks().len();
+    match run_all(env, job, &mut running) {
+        Ok(ended) if ended == tasks => Ok(serde_json::to_value(block_on(running.finish())??)?),
+        Ok(ended) => {
+            let text = format!("{} of {tasks} tasks of the build came to no end", tasks - ended);
+            Err(block_on(running.stop(Error::new(ErrorKind::Cancelled, text)))?.into())
+        }
+        Err(Stopped::Table(error)) => Err(block_on(running.stop(error))?.into()),
+        Err(Stopped::Java(error)) => {
+            // What Java says is more than what a commit could add.
+            let _ = block_on(running.commit())?;
+            Err(error)
         }
     }
-    if parts.len() < tasks {
-        let lacking = tasks - parts.len();
-        let error = NativeError::new(
-            ErrorKind::Cancelled,
-            format!(
-                "{lacking} of {tasks} tasks of the build came to no end; nothing was committed, build again at any time"
-            ),
-        );
-        return give_up(&table, &parts, error);
+}
+
+/// Why not all tasks are waited for.
+enum Stopped {
+    Table(Error),
+    Java(NativeError),
+}
+
+impl From<NativeError> for Stopped {
+    fn from(error: NativeError) -> Self {
+        Self::Java(error)
     }
-    Ok(serde_json::to_value(block_on(table.finish_build(plan, parts))??)?)
+}
+
+/// Takes what the tasks give until none of them runs any more, and commits that now and then. Says how many came to their end.
+fn run_all(
+    env: &mut Env<'_>,
+    job: &JObject<'_>,
+    running: &mut RunningBuild<'_>,
+) -> std::result::Result<usize, Stopped> {
+    if running.tasks().is_empty() {
+        return Ok(0);
+    }
+    env.call_method(job, jni_str!("start"), jni_sig!("()V"), &[]).map_err(NativeError::from)?;
+    let mut ended = 0;
+    loop {
+        let wait = running.due_in().map_or(LONGEST_WAIT, |due| due.min(LONGEST_WAIT));
+        let wait = JValue::Long(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX));
+        let next = env.call_method(job, jni_str!("next"), jni_sig!("(J)I"), &[wait]).map_err(NativeError::from)?;
+        match next.i().map_err(NativeError::from)? {
+            ENDED => return Ok(ended),
+            NONE_YET => {}
+            task => {
+                let part = part(env, job, task)?;
+                let task = usize::try_from(task).map_err(|_| NativeError::internal("a task has no number"))?;
+                block_on(running.add(task, part))?.map_err(Stopped::Table)?;
+                ended += 1;
+            }
+        }
+        if running.due_in() == Some(Duration::ZERO) {
+            block_on(running.commit())?.map_err(Stopped::Table)?;
+        }
+    }
 }
 
 /// A call has two arrays at most.
 const LOCALS: usize = 4;
 
-/// What a task gave; none if it did not come to an end.
-fn part(env: &mut Env<'_>, job: &JObject<'_>, task: usize) -> Result<Option<BuildPart>> {
-    let task = i32::try_from(task).map_err(|_| NativeError::internal("too many tasks for Java"))?;
-    let bytes = env.with_local_frame(LOCALS, |env| -> Result<Option<Vec<u8>>> {
+/// What a task gave.
+fn part(env: &mut Env<'_>, job: &JObject<'_>, task: i32) -> std::result::Result<BuildPart, Stopped> {
+    let bytes = env.with_local_frame(LOCALS, |env| -> Result<Vec<u8>> {
         let part = env.call_method(job, jni_str!("part"), jni_sig!("(I)[B"), &[JValue::Int(task)])?.l()?;
-        if part.is_null() {
-            return Ok(None);
-        }
         let part = env.cast_local::<JByteArray<'_>>(part)?;
-        Ok(Some(env.convert_byte_array(&part)?))
+        Ok(env.convert_byte_array(&part)?)
     })?;
-    Ok(bytes.map(|bytes| BuildPart::from_bytes(&bytes)).transpose()?)
-}
-
-/// Removes what was written before it fails.
-fn give_up(table: &Arc<Table>, parts: &[BuildPart], error: NativeError) -> Result<Value> {
-    block_on(table.abandon_build(parts))?;
-    Err(error)
+    BuildPart::from_bytes(&bytes).map_err(Stopped::Table)
 }
 
 /// Runs a task; `is_unwanted` says whether Spark has given it up.

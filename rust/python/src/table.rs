@@ -9,8 +9,8 @@ use datafusion_ffi::table_provider::FFI_TableProvider;
 use datafusion_python_util::ffi_logical_codec_from_pycapsule;
 use lakemark_datafusion::{LakemarkTable, QueryOptions};
 use lakemark_table::{
-    BuildOptions, CancelFlag, IndexInfo, IndexSpec, MigrateOptions, Progress, RepairAction, Report, TableOptions,
-    Transaction, VacuumOptions, kind_or_auto,
+    BuildOptions, CancelFlag, Error, ErrorKind, IndexInfo, IndexSpec, MigrateOptions, Progress, RepairAction, Report,
+    TableOptions, Transaction, VacuumOptions, kind_or_auto,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -25,6 +25,20 @@ use crate::provider::ForeignProvider;
 use crate::rows::{ArrowTable, Rows};
 use crate::runtime::{runtime, wait, wait_cancellable, wait_finished, wait_reporting};
 use crate::schema::Schema;
+
+/// What a build checks, keeps and forgives.
+#[derive(FromPyObject)]
+struct BuildCare {
+    /// The share of segments that is compared with the data first.
+    #[pyo3(item)]
+    verify: f64,
+    /// Seconds that finished segments wait for a commit at most.
+    #[pyo3(item)]
+    commit_every: f64,
+    /// Data files that may fail.
+    #[pyo3(item)]
+    max_failures: Option<u64>,
+}
 
 /// An indexed table.
 #[pyclass(frozen, module = "lakemark._internal")]
@@ -100,11 +114,25 @@ impl Table {
         index: Option<String>,
         memory_bytes: Option<u64>,
         threads: Option<usize>,
-        verify: bool,
+        care: BuildCare,
         progress: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Described> {
-        let (table, options) =
-            (Arc::clone(&self.0), BuildOptions { memory_bytes, threads, index, verify, ..BuildOptions::default() });
+        let BuildCare { verify, commit_every, max_failures } = care;
+        let commit_every = Duration::try_from_secs_f64(commit_every).map_err(|_| {
+            let text =
+                format!("commit_every is {commit_every}; give the seconds from one commit to the next, 0 or more");
+            error::to_python(py, &Error::new(ErrorKind::InvalidInput, text))
+        })?;
+        let options = BuildOptions {
+            memory_bytes,
+            threads,
+            index,
+            verify,
+            commit_every: Some(commit_every),
+            max_failures,
+            ..BuildOptions::default()
+        };
+        let table = Arc::clone(&self.0);
         let report = watched(py, options, progress, move |options| async move { table.build(options).await })?;
         described(py, &report)
     }

@@ -89,6 +89,13 @@ impl Error {
         self
     }
 
+    /// The same error with something to add to its message.
+    #[must_use]
+    pub(crate) fn with_note(mut self, note: &str) -> Self {
+        self.message = format!("{}; {note}", self.message);
+        self
+    }
+
     /// What kind of failure it is.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
@@ -130,7 +137,10 @@ impl Error {
     }
 
     pub(crate) fn cancelled() -> Self {
-        Self::new(ErrorKind::Cancelled, "the build was cancelled; nothing was committed, run it again at any time")
+        Self::new(
+            ErrorKind::Cancelled,
+            "stopped before its end: what was committed stays, and another run goes on with the rest",
+        )
     }
 
     /// The error of a task that did not come back.

@@ -13,3 +13,4 @@ pub(crate) mod footer;
 pub(crate) mod listing;
 pub(crate) mod statistics_check;
 pub(crate) mod trust;
+pub(crate) mod unreadable;

@@ -27,7 +27,7 @@ pub use files::column_mapping::ColumnMapping;
 pub use files::trust::{FalseStatistics, amended_footer};
 pub use index_kind::{IndexKind, kind_or_auto};
 pub use indexing::advise;
-pub use indexing::build::{BuildPart, BuildPlan, BuildTask};
+pub use indexing::build::{BuildPart, BuildPlan, BuildTask, RunningBuild};
 pub use lakemark_format::Operation;
 pub use lakemark_index::{Predicate, Reason, RowSet};
 pub use options::{

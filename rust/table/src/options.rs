@@ -52,8 +52,13 @@ pub struct BuildOptions {
     pub cancel: Option<CancelFlag>,
     /// The only index to build; all of them if none is given.
     pub index: Option<String>,
-    /// Whether every segment is compared with the data first, so that damaged ones are built again, and not only missing ones.
-    pub verify: bool,
+    /// How large a share of the segments is compared with the data first, 0 to 1, so that damaged ones are built again, and not only missing
+    /// ones. Less than all of them is another sample every day.
+    pub verify: f64,
+    /// How long segments that are finished wait for a commit at most; 30 seconds if none is given.
+    pub commit_every: Option<Duration>,
+    /// More data files than this that cannot be indexed stop the build, once what is finished is committed; no number does if none is given.
+    pub max_failures: Option<u64>,
 }
 
 /// Gets reports from a build or a migration of how far it is.

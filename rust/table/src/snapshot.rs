@@ -11,6 +11,7 @@ mod lineage;
 mod pin_base;
 mod reader_cache;
 mod relocating_store;
+mod shapes;
 mod snapshot_cache;
 pub(crate) mod spark;
 
@@ -42,10 +43,10 @@ pub use self::buffered_rows::{BufferedRows, BufferedRun};
 pub(crate) use self::buffered_rows::{KeyPages, OpenedRun};
 pub(crate) use self::lineage::{Lineage, application, application_through};
 pub(crate) use self::pin_base::{
-    DeletedPositions, ManifestAndListing, SummaryOfFile, listing_of, newest_listing, newest_manifest, read_shapes,
-    retry_if_moved,
+    DeletedPositions, ManifestAndListing, ReadableSnapshot, listing_of, newest_listing, newest_manifest, retry_if_moved,
 };
 use self::reader_cache::ReaderCache;
+pub(crate) use self::shapes::{ReadableShapes, SummaryOfFile, UnreadableFile, read_shapes, readable_shapes};
 
 /// One data file of a snapshot.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use object_store::ObjectStore;
 
 use crate::error::{Error, Result};
 use crate::indexing::advise::{Advice, QueryUse};
-use crate::indexing::build::{BuildPart, BuildPlan, BuildTask};
+use crate::indexing::build::{BuildPart, BuildPlan, BuildTask, RunningBuild};
 use crate::indexing::{advise, build, compact, verify};
 use crate::options::{BuildOptions, IndexSpec, MigrateOptions, TableOptions, VacuumOptions};
 use crate::report::{
@@ -266,7 +266,12 @@ impl Table {
         })
     }
 
-    /// Builds whatever the declared indexes do not cover yet, and commits it at once.
+    /// Builds whatever the declared indexes do not cover yet, and commits from time to time what is finished. A data file that cannot be
+    /// read is left out: [`BuildReport::failed`] has it with the reason.
+    ///
+    /// # Errors
+    /// The store or the storage of the data does not answer, the disk is full (`Io`), the caller requested a stop (`Cancelled`), or more files
+    /// failed than may. What was finished is committed all the same, and the same build run again goes on from there.
     pub fn build(&self, options: BuildOptions) -> BoxFuture<'_, Result<BuildReport>> {
         updates::build_newest(&self.updates, options)
     }
@@ -292,16 +297,15 @@ impl Table {
         Box::pin(build::run(self.base(), task, options))
     }
 
-    /// The last step, where the plan was made: one commit of a part for each task, in the order of the tasks. After a failure their
-    /// segments are removed, and the table is as it was.
+    /// The last step, where the plan was made: takes what the tasks give, and commits that from time to time.
     ///
     /// # Errors
-    /// Parts that are no results of the tasks (`Corrupt`, `InvalidInput`), segments that are not there (`NotFound`).
-    pub fn finish_build(&self, plan: BuildPlan, parts: Vec<BuildPart>) -> BoxFuture<'_, Result<BuildReport>> {
-        Box::pin(build::finish(self.base(), plan, parts))
+    /// More files cannot be read than [`BuildOptions::max_failures`] allows for (`Io`).
+    pub fn begin_build(&self, plan: BuildPlan, options: &BuildOptions) -> Result<RunningBuild<'_>> {
+        RunningBuild::begin(self.base(), plan, options)
     }
 
-    /// In place of the last step: removes what was written for a build that is given up.
+    /// Removes what tasks wrote that no build takes.
     pub fn abandon_build<'a>(&'a self, parts: &'a [BuildPart]) -> BoxFuture<'a, ()> {
         Box::pin(build::abandon(self.base(), parts))
     }
@@ -311,9 +315,10 @@ impl Table {
     pub fn compact(&self, options: BuildOptions) -> BoxFuture<'_, Result<CompactReport>> {
         Box::pin(async move {
             let progress = options.progress.clone();
-            let compacted =
-                async { compact::compact(self.base(), &updates::pin_to_build(&self.updates).await?, options).await }
-                    .await;
+            let compacted = async {
+                compact::compact(self.base(), &updates::pin_to_build(&self.updates).await?.snapshot, options).await
+            }
+            .await;
             if let Some(progress) = progress {
                 progress.finish();
             }

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use lakemark_format::Key;
@@ -164,6 +165,83 @@ async fn killed_at_any_step_a_build_and_a_compaction_are_done_by_the_next_ones()
         assert!(times > 1, "{point} is never reached");
     }
     println!("{deaths} deaths at {} points", POINTS.len());
+}
+
+/// Files that no index has, each to get a segment of its own.
+async fn declare(folder: &Path) -> Arc<Table> {
+    (0..FILES).for_each(|file| write(folder, file));
+    let table = open(folder).await;
+    let options = [("files_per_segment".to_owned(), "1".to_owned())].into();
+    let spec = IndexSpec { columns: vec!["k".to_owned()], options, ..IndexSpec::default() };
+    table.create_index(IndexSpec { kind: IndexKind::from_name("bitmap"), ..spec }, false).await.unwrap();
+    table
+}
+
+/// A commit for every group that is finished.
+fn at_once() -> BuildOptions {
+    BuildOptions { commit_every: Some(Duration::ZERO), ..options() }
+}
+
+/// A build covers what was not committed, and nothing else.
+async fn check_rest(folder: &Path, at: &str) -> usize {
+    let table = open(folder).await;
+    let snapshot = table.snapshot().await.unwrap();
+    check_answers(&snapshot, at).await;
+    let covered = snapshot.checked_indexes().await.unwrap()[0].files_covered as usize;
+    assert_eq!(table.build(options()).await.unwrap().files as usize, FILES - covered, "{at}");
+    let snapshot = table.snapshot().await.unwrap();
+    assert_eq!(snapshot.checked_indexes().await.unwrap()[0].coverage, 1.0, "{at}");
+    check_answers(&snapshot, at).await;
+    assert!(table.verify().await.unwrap().is_ok(), "{at}");
+    covered
+}
+
+/// On a local disk a manifest gets its name by a link, and nothing else of a build does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_build_that_is_killed_loses_what_was_not_committed_and_no_more() {
+    if let Ok(folder) = std::env::var(FOLDER) {
+        open(Path::new(&folder)).await.build(at_once()).await.unwrap();
+        return;
+    }
+    for (point, before) in [("link", 1), ("linked", 0)] {
+        for commit in 1..=FILES {
+            let folder = tempfile::tempdir().unwrap();
+            declare(folder.path()).await;
+            let at = format!("{point}:{commit}");
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["--exact", "a_build_that_is_killed_loses_what_was_not_committed_and_no_more"]);
+            command.env(FOLDER, folder.path()).env(AT, &at).stdout(Stdio::null()).stderr(Stdio::null());
+            assert!(!command.status().unwrap().success(), "{at} is never reached");
+            assert_eq!(check_rest(folder.path(), &at).await, commit - before, "{at}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_fills_up_stops_a_build_and_what_was_committed_stays() {
+    let (mut at, mut halves) = (1, 0);
+    loop {
+        let folder = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(folder.path()).unwrap();
+        let table = declare(&root).await;
+        watch(&root, InjectedFailure::Full(at), false);
+        let built = table.build(at_once()).await;
+        let met = seen(&root);
+        mend(&root);
+        let text = format!("full at step {at}");
+        match &built {
+            Ok(report) => assert!(report.failed.is_empty(), "{text}: {report:?}"),
+            Err(error) => assert!(error.to_string().contains("again"), "{text}: {error}"),
+        }
+        let covered = check_rest(&root, &text).await;
+        assert!(built.is_err() || covered == FILES, "{text}");
+        halves += usize::from(covered > 0 && covered < FILES);
+        if at > met.steps {
+            break;
+        }
+        at += 3;
+    }
+    assert!(halves > FILES, "{halves}");
 }
 
 /// A failure at the step of this number.

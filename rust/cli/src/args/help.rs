@@ -25,7 +25,7 @@ Examples:
 
 A TABLE is a folder of Parquet files (also Hive-partitioned), a Delta table, one file, a glob in quotes, or a URL.
 Results go to stdout, progress and warnings to stderr.
-Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C.";
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 built but for files that could not be indexed, 130 stopped by Ctrl-C.";
 
 /// Of `sql`, with the statements that are ours.
 pub(super) const SQL_EXAMPLES: &str = "\
@@ -104,6 +104,18 @@ or log can be put back, that is better than either choice.
 
   lakemark repair flights/ --buffered keep         what the store has counts over what the table has of the same keys
   lakemark repair flights/ --buffered discard      the table counts as it is";
+
+/// Of `index build`, with what becomes of a build that does not come to its end.
+pub(super) const BUILD_NOTE: &str = "\
+Finished segments are committed while the build runs. A build that is stopped, by Ctrl-C, a full disk or a crash, loses what was not \
+committed, and the same command goes on with the rest. Files that are damaged, vanish or change meanwhile are named in the report, the \
+others are indexed, and the exit code is 3.
+
+Examples:
+  lakemark index build flights/                    what no index covers yet
+  lakemark index build flights/ --verify           compare every segment with the data first, and build damaged ones again
+  lakemark index build flights/ --verify 1%        a sample of the segments, another one every day (for cron)
+  lakemark index build flights/ --max-failures 10  stop if more files than that cannot be indexed";
 
 /// Of `migrate`.
 pub(super) const MIGRATE_EXAMPLES: &str = "\

@@ -80,6 +80,20 @@ pub(super) fn age(text: &str) -> Result<Duration, String> {
     number.checked_mul(hours * 60 * 60).map(Duration::from_secs).ok_or_else(wrong)
 }
 
+/// A time between two things: 30s, 5m or 1h.
+pub(super) fn interval(text: &str) -> Result<Duration, String> {
+    let wrong = || "write it as a number with s, m or h, e.g. 30s or 5m".to_owned();
+    let text = text.trim();
+    let (digits, seconds) = match text.char_indices().last() {
+        Some((at, 's')) => (text.get(..at), 1),
+        Some((at, 'm')) => (text.get(..at), 60),
+        Some((at, 'h')) => (text.get(..at), 60 * 60),
+        _ => return Err(wrong()),
+    };
+    let number: u64 = digits.and_then(|digits| digits.parse().ok()).ok_or_else(wrong)?;
+    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(wrong)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,6 +115,17 @@ mod tests {
         assert_eq!(age("2w"), Ok(Duration::from_secs(1_209_600)));
         for wrong in ["", "7", "d", "-1d", "1.5h", "1y", "99999999999999999w"] {
             assert!(age(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn intervals_have_a_unit() {
+        assert_eq!(interval("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(interval("5m"), Ok(Duration::from_secs(300)));
+        assert_eq!(interval("1h"), Ok(Duration::from_secs(3600)));
+        assert_eq!(interval("0s"), Ok(Duration::ZERO));
+        for wrong in ["", "30", "s", "-1s", "1.5m", "1d", "9999999999999999999h"] {
+            assert!(interval(wrong).is_err(), "{wrong}");
         }
     }
 

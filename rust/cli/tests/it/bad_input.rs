@@ -153,3 +153,41 @@ fn a_predicate_that_is_no_sql_is_an_error() {
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
     assert!(ran.stderr.starts_with("error: "), "{}", ran.stderr);
 }
+
+#[test]
+fn a_file_that_cannot_be_indexed_is_named_and_the_exit_code_says_that_the_others_are() {
+    let flights = Flights::new(3, 2000);
+    let path = flights.path();
+    ok(with_path(&["index", "create"], &path, &["--on", "carrier", "--name", "c", "--no-build"]));
+    let bytes = std::fs::read(flights.file(1)).unwrap();
+    std::fs::write(flights.file(1), &bytes[..bytes.len() / 2]).unwrap();
+    let build = |options: &[&str]| run(with_path(&["index", "build"], &path, options));
+    let ran = build(&["--max-failures", "0"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
+    assert!(ran.stderr.contains("1 files cannot be indexed, and no more than 0 may fail"), "{}", ran.stderr);
+    let ran = build(&[]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(ran.stdout.starts_with("built c: rows 4,000, files 2, "), "{}", ran.stdout);
+    assert!(ran.stdout.contains("failed: part-1.parquet: "), "{}", ran.stdout);
+    assert!(ran.stderr.contains("error: 1 files could not be indexed, and queries scan them."), "{}", ran.stderr);
+    let ran = build(&["--format", "json"]);
+    let report: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((ran.code, &report["failed"][0]["path"]), (Some(3), &"part-1.parquet".into()));
+    std::fs::write(flights.file(1), bytes).unwrap();
+    assert_eq!(build(&[]).code, Some(0));
+}
+
+#[test]
+fn shares_and_times_of_a_build_are_checked() {
+    let flights = Flights::new(1, 1000);
+    let path = flights.path();
+    ok(with_path(&["index", "create"], &path, &["--on", "carrier"]));
+    for wrong in [["--verify", "2"], ["--verify", "few"], ["--commit-every", "30"], ["--max-failures", "-1"]] {
+        fails(2, with_path(&["index", "build"], &path, &wrong));
+    }
+    for (share, compared) in [("--verify", 1), ("--verify=1%", 1), ("--verify=0.5", 1), ("--quiet", 0)] {
+        let report = ok(with_path(&["index", "build"], &path, &["--format", "json", share]));
+        let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+        assert_eq!(report["verified"], compared, "{share}");
+    }
+}

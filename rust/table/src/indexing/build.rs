@@ -1,7 +1,7 @@
-//! Building what declared indexes do not cover yet: data files to segments, then one commit.
+//! Building what declared indexes do not cover yet: data files to segments, and commits of what is finished.
 //!
 //! ```text
-//! plan ─▶ BuildPlan: tasks ─▶ run each, here or in other processes ─▶ BuildParts ─▶ finish: one commit
+//! plan ─▶ BuildPlan: tasks ─▶ run each, here or in other processes ─▶ BuildParts ─▶ RunningBuild: a commit now and then
 //!           which files, which indexes    one segment per index          files and segments
 //! ```
 //!
@@ -11,37 +11,41 @@
 //!
 //! Touched files whose hashes prove that nothing changed keep their indexes. Of the others, every row group is a unit of work: its columns
 //! are read and sorted by value on all cores. The sorted chunks of a group of files are merged into one segment per index. Chunks beyond
-//! the memory limit wait in a temporary file.
+//! the memory limit wait in a temporary file. A data file that cannot be read is left out of its group and reported. Where the storage does
+//! not answer, or what was built cannot be written, the build stops.
 
 mod adopt;
 pub(crate) mod build_group;
-mod finish;
 pub(crate) mod group;
 mod lost;
 mod part;
 mod plan;
 mod run;
+mod running;
 pub(crate) mod segment;
 pub(crate) mod spill;
 mod task;
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use object_store::ObjectStore;
+use tokio::time::timeout;
 
 use crate::error::{Error, Result};
 use crate::options::{BuildOptions, CancelFlag, Progress};
 use crate::report::BuildReport;
-use crate::snapshot::{BaseTable, Snapshot};
+use crate::snapshot::{BaseTable, ReadableSnapshot};
 use crate::store::Store;
 use crate::table_format::TableFormat;
 
-pub(crate) use finish::{abandon, finish};
 pub use part::BuildPart;
 pub(crate) use part::built_of;
 pub use plan::BuildPlan;
 pub(crate) use plan::{check_manifest, plan, selected_indexes};
 pub(crate) use run::run;
+pub use running::RunningBuild;
+pub(crate) use running::abandon;
 use spill::Budget;
 pub use task::BuildTask;
 
@@ -99,25 +103,41 @@ fn default_memory() -> u64 {
     total.map_or(FALLBACK_MEMORY, |kibibytes| kibibytes * 1024 / 4)
 }
 
-/// Builds in this process, and commits once at the end.
-pub(crate) async fn build(table: &BaseTable, snapshot: &Snapshot, options: BuildOptions) -> Result<BuildReport> {
-    let plan = plan(table, snapshot, &options, 1).await?;
+/// Builds in this process.
+pub(crate) async fn build(
+    table: &BaseTable,
+    readable: &ReadableSnapshot,
+    options: BuildOptions,
+) -> Result<BuildReport> {
+    let plan = plan(table, readable, &options, 1).await?;
     if let Some(progress) = &options.progress {
         progress.start(plan.rows());
     }
-    let mut parts: Vec<BuildPart> = Vec::with_capacity(plan.tasks().len());
-    for task in plan.tasks() {
-        match run(table, task, &options).await {
-            Ok(part) => parts.push(part),
-            Err(error) => {
-                abandon(table, &parts).await;
-                return Err(error);
-            }
+    let mut running = RunningBuild::begin(table, plan, &options)?;
+    for task in 0..running.tasks().len() {
+        if let Err(error) = run_and_commit(&mut running, task, &options).await {
+            return Err(running.stop(error).await);
         }
     }
-    if let Err(error) = check_cancel(options.cancel.as_ref()) {
-        abandon(table, &parts).await;
-        return Err(error);
-    }
-    finish(table, plan, parts).await
+    running.finish().await
+}
+
+/// Runs a task. What other tasks have finished is committed in time, however long this one takes.
+async fn run_and_commit(running: &mut RunningBuild<'_>, number: usize, options: &BuildOptions) -> Result<()> {
+    let Some(task) = running.tasks().get(number).cloned() else { return Err(Error::internal("a task out of range")) };
+    let table = running.table();
+    let mut work = pin!(run(table, &task, options));
+    let part = loop {
+        let Some(wait) = running.due_in() else { break work.await };
+        if let Ok(part) = timeout(wait, &mut work).await {
+            break part;
+        }
+        if let Err(error) = running.commit().await {
+            if let Ok(part) = work.await {
+                abandon(table, &[part]).await;
+            }
+            return Err(error);
+        }
+    };
+    running.add(number, part?).await
 }

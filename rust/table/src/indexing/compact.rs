@@ -26,7 +26,7 @@ use crate::indexing::build::segment::write;
 use crate::indexing::build::spill::ReservedSource;
 use crate::indexing::build::{BuildContext, built_of, selected_indexes};
 use crate::options::BuildOptions;
-use crate::report::CompactReport;
+use crate::report::{CompactReport, Finding};
 use crate::snapshot::{BaseTable, Snapshot};
 use crate::storage::clock::Stopwatch;
 use crate::storage::ids::new_id;
@@ -171,8 +171,15 @@ impl Merge<'_> {
                 for segment in &result.segments {
                     context.store.discard(&segment.path).await;
                 }
-                // A file changed meanwhile: the next build will index it again.
-                outcome.map(|()| None)
+                outcome?;
+                match result.failed.first() {
+                    // A file changed meanwhile: the next build will index it again.
+                    None => Ok(None),
+                    Some(Finding { path, problem }) => Err(Error::corrupt(format!(
+                        "segments of the index {} are not merged, as the data file {path} cannot be read: {problem}",
+                        self.index.name
+                    ))),
+                }
             }
         }
     }

@@ -44,7 +44,7 @@ pub(crate) async fn verify(store: &Arc<Store>, manifest: &Manifest, snapshot: &S
 }
 
 /// Verifies every segment of an index.
-pub(crate) async fn verify_index(
+async fn verify_index(
     snapshot: &Snapshot,
     store: &Arc<Store>,
     manifest: &Manifest,
@@ -52,16 +52,29 @@ pub(crate) async fn verify_index(
 ) -> Result<IndexVerdict> {
     let mut verdict = IndexVerdict { name: index.name.clone(), ..IndexVerdict::default() };
     for segment in manifest.segments.iter().filter(|segment| segment.index_id == index.id) {
-        let sound = verdict.damaged.len();
         verify_segment(snapshot, store, manifest, index, segment, &mut verdict).await?;
-        if verdict.damaged.len() > sound && !store.named_segments().await?.contains(&segment.id) {
-            verdict.damaged.truncate(sound);
-        }
     }
     Ok(verdict)
 }
 
-async fn verify_segment(
+/// Verifies a segment. If others took it out of the newest manifest meanwhile, it is no damage.
+pub(crate) async fn verify_segment(
+    snapshot: &Snapshot,
+    store: &Arc<Store>,
+    manifest: &Manifest,
+    index: &ManifestIndex,
+    segment: &ManifestSegment,
+    verdict: &mut IndexVerdict,
+) -> Result<()> {
+    let sound = verdict.damaged.len();
+    compare_segment(snapshot, store, manifest, index, segment, verdict).await?;
+    if verdict.damaged.len() > sound && !store.named_segments().await?.contains(&segment.id) {
+        verdict.damaged.truncate(sound);
+    }
+    Ok(())
+}
+
+async fn compare_segment(
     snapshot: &Snapshot,
     store: &Arc<Store>,
     manifest: &Manifest,

@@ -19,10 +19,13 @@ pub struct BuildReport {
     pub bytes_written: u64,
     /// Parts that went to disk because of the memory limit.
     pub spilled: u64,
-    /// Files that were left out because they changed while they were read.
-    pub skipped: Vec<String>,
+    /// Files that could not be indexed now, each with the reason: they are damaged, cannot be read, vanished, or changed while they were
+    /// read. The next build tries them again.
+    pub failed: Vec<Finding>,
     /// Touched files whose hashes proved that nothing changed, so that they keep their indexes.
     pub adopted: u64,
+    /// Segments that were compared with the data.
+    pub verified: u64,
     /// Segments that were missing or damaged: their files count as not indexed, and are indexed again.
     pub repaired: u64,
     /// Files whose column an index leaves out for good, each with the reason.
@@ -44,11 +47,16 @@ impl Report for BuildReport {
                 .fact("segments", count(self.segments))
                 .fact("written", bytes(self.bytes_written))
                 .fact("time", time(self.seconds))
+        } else if !self.failed.is_empty() {
+            Description::titled("built nothing: what is not indexed cannot be read now")
         } else if self.repaired > 0 {
             Description::titled("nothing to build: no data file is left of what lost segments covered")
         } else {
             Description::titled(format!("nothing to build: the indexes cover every file{able}"))
         };
+        if self.verified > 0 {
+            said = said.note(format!("compared {} segments with the data", count(self.verified)));
+        }
         if self.repaired > 0 {
             said = said.note(format!(
                 "{} segments were missing or damaged: what they covered counts as not indexed, and is built again",
@@ -59,11 +67,9 @@ impl Report for BuildReport {
             let adopted = count(self.adopted);
             said = said.note(format!("took over {adopted} touched files: their bytes are those that were indexed"));
         }
-        if !self.skipped.is_empty() {
-            let skipped = self.skipped.join(", ");
-            said = said.note(format!("left out, because they changed while they were read: {skipped}"));
-        }
-        said.notes(lines("left out: ", &self.declined)).notes(lines("", &self.false_statistics))
+        said.notes(lines("failed: ", &self.failed))
+            .notes(lines("left out: ", &self.declined))
+            .notes(lines("", &self.false_statistics))
     }
 }
 

@@ -11,11 +11,11 @@ use lakemark_index::RowSet;
 
 use super::reader_cache::ReaderCache;
 use super::relocating_store::followed;
+use super::shapes::{ReadableShapes, SummaryOfFile, UnreadableFile, read_shapes, readable_shapes};
 use super::snapshot_cache::FileListSource;
 use super::{BaseTable, BufferedRows, DataFile, FileIndexState, Lineage, Snapshot, shown_schema};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::delta::DeltaState;
-use crate::files::footer::FileSummary;
 use crate::files::listing::{ListedFile, Listing, listed, under_way};
 use crate::files::trust::FalseStatistics;
 use crate::storage::file_time::{is_young, modified_ns, was_young};
@@ -27,6 +27,12 @@ use crate::values::schema::{self, FileSchema};
 const CONCURRENT_READS: usize = 32;
 /// How often a state is pinned that moves under the reader.
 const ATTEMPTS: usize = 10;
+
+/// A state of the data files that can be read, and the others.
+pub(crate) struct ReadableSnapshot {
+    pub snapshot: Snapshot,
+    pub unreadable: Vec<UnreadableFile>,
+}
 
 /// Rows of a data file that buffered changes delete or replace.
 #[derive(Clone, Debug)]
@@ -95,10 +101,36 @@ impl Snapshot {
         }
     }
 
+    /// The newest state without files whose footers cannot be read, for who can do without them: none of a table whose changes are about
+    /// all of its files, or whose files' columns are listed in a log.
+    pub(crate) async fn pin_readable(table: &BaseTable) -> Result<Option<ReadableSnapshot>> {
+        if table.format != TableFormat::Parquet {
+            return Ok(None);
+        }
+        let ManifestAndListing { manifest, files } = newest_listing(table).await?;
+        if manifest.as_ref().is_some_and(|manifest| manifest.updates.is_some()) {
+            return Ok(None);
+        }
+        let listing = listing_of(table, None, &[], files).await?;
+        let mut unreadable = Vec::new();
+        let snapshot = Self::pin_files(table, manifest, listing, Some(&mut unreadable)).await?;
+        Ok(Some(ReadableSnapshot { snapshot, unreadable }))
+    }
+
     pub(crate) async fn pin_listing(
         table: &BaseTable,
         manifest: Option<Arc<Manifest>>,
         listing: Listing,
+    ) -> Result<Self> {
+        Self::pin_files(table, manifest, listing, None).await
+    }
+
+    /// Pins the files of a listing. Those whose footers cannot be read are left out where somebody takes their names.
+    async fn pin_files(
+        table: &BaseTable,
+        manifest: Option<Arc<Manifest>>,
+        listing: Listing,
+        unreadable: Option<&mut Vec<UnreadableFile>>,
     ) -> Result<Self> {
         let mut files: Vec<DataFile> = listing
             .files
@@ -117,12 +149,24 @@ impl Snapshot {
         let unknown: Vec<usize> = (0..files.len())
             .filter(|file| index_states.get(*file).is_none_or(|index_state| index_state.schema.is_none()))
             .collect();
-        for SummaryOfFile { file, summary } in read_shapes(table, &files, unknown).await? {
+        let shapes = match unreadable {
+            None => read_shapes(table, &files, unknown).await?,
+            Some(unreadable) => {
+                let ReadableShapes { shapes, failed } = readable_shapes(table, &files, unknown).await?;
+                unreadable.extend(failed);
+                shapes
+            }
+        };
+        for SummaryOfFile { file, summary } in shapes {
             if let (Some(index_state), Some(data_file)) = (index_states.get_mut(file), files.get_mut(file)) {
                 index_state.schema = Some(summary.schema);
                 data_file.row_groups = Some(summary.row_groups);
             }
         }
+        // Of the others the schema is not known.
+        let mut states = index_states.iter();
+        files.retain(|_| states.next().is_some_and(|state| state.schema.is_some()));
+        index_states.retain(|state| state.schema.is_some());
         let schemas = index_states.iter().zip(&files).filter_map(|(index_state, file)| {
             Some(FileSchema { file: &file.path, schema: index_state.schema.as_ref()? })
         });
@@ -399,29 +443,4 @@ fn match_manifest(files: &mut [DataFile], manifest: Option<&Manifest>) -> Result
         FileIndexState { ordinal: Some(*ordinal), unverified: false, size_changed: false, schema }
     };
     Ok(files.iter_mut().map(match_file).collect())
-}
-
-/// What the footer of a data file says.
-pub(crate) struct SummaryOfFile {
-    /// The number of the file in the snapshot.
-    pub file: usize,
-    pub summary: FileSummary,
-}
-
-/// Reads the footers of the listed files, some at a time.
-pub(crate) async fn read_shapes(
-    table: &BaseTable,
-    files: &[DataFile],
-    wanted: Vec<usize>,
-) -> Result<Vec<SummaryOfFile>> {
-    let store = &table.location.object_store;
-    stream::iter(wanted.into_iter().filter(|&file| file < files.len()))
-        .map(|file| async move {
-            let Some(data_file) = files.get(file) else { return Err(Error::internal("a file out of range")) };
-            let summary = table.footers.shape(store.as_ref(), &data_file.meta, &data_file.path).await?;
-            Ok(SummaryOfFile { file, summary })
-        })
-        .buffered(CONCURRENT_READS)
-        .try_collect()
-        .await
 }

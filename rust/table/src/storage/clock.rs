@@ -1,8 +1,9 @@
 //! The clock. Nothing else of the crate reads it, which a lint holds (`rust/clippy.toml`), so that tests may set it.
 //!
-//! [`now`] is the time of day, by which files count as old or young. A [`Stopwatch`] says how long something took, for reports alone.
+//! [`now`] is the time of day, by which files count as old or young. A [`Stopwatch`] says how long something took, for reports and for
+//! what is done from time to time.
 
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use chrono::{DateTime, Utc};
 
@@ -32,6 +33,11 @@ impl Stopwatch {
     #[expect(clippy::disallowed_methods, reason = "the one place that measures how long something takes")]
     pub(crate) fn start() -> Self {
         Self(Instant::now())
+    }
+
+    /// What is left of a time that began with it.
+    pub(crate) fn left_of(self, time: Duration) -> Duration {
+        time.saturating_sub(self.0.elapsed())
     }
 
     /// Seconds since its start.

@@ -6,16 +6,21 @@ use futures::future::BoxFuture;
 use super::state::newest::pin_newest;
 use super::state::updatable::UpdatableTable;
 use crate::error::Result;
+use crate::files::unreadable::is_about_the_file;
 use crate::indexing::build;
 use crate::indexing::create_index;
 use crate::options::{BuildOptions, IndexSpec};
 use crate::report::BuildReport;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{ReadableSnapshot, Snapshot};
 
-/// Pins what a build or a compaction is about.
-pub(crate) async fn pin_to_build(table: &UpdatableTable) -> Result<Snapshot> {
+/// Pins what a build or a compaction is about. A data file that cannot be read does not keep the others from being indexed.
+pub(crate) async fn pin_to_build(table: &UpdatableTable) -> Result<ReadableSnapshot> {
     build::check_manifest(&table.base).await?;
-    pin_newest(table).await
+    match pin_newest(table).await {
+        Ok(snapshot) => Ok(ReadableSnapshot { snapshot, unreadable: Vec::new() }),
+        Err(error) if !is_about_the_file(error.kind()) => Err(error),
+        Err(error) => Snapshot::pin_readable(&table.base).await?.ok_or(error),
+    }
 }
 
 /// Builds whatever the declared indexes do not cover yet.

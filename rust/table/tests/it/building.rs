@@ -128,7 +128,9 @@ async fn a_file_that_changes_while_it_is_read_is_left_out() {
     let counter = Arc::new(Counter { replace: Some(path), ..Counter::default() });
     let options = BuildOptions { progress: Some(counter), threads: Some(1), ..BuildOptions::default() };
     let report = table.build(options).await.unwrap();
-    assert_eq!((report.skipped, report.files, report.rows), (vec!["f0001.parquet".to_owned()], 2, 500));
+    assert_eq!(report.failed.iter().map(|finding| finding.path.as_str()).collect::<Vec<_>>(), ["f0001.parquet"]);
+    assert!(report.failed[0].problem.contains("changed"), "{:?}", report.failed);
+    assert_eq!((report.files, report.rows), (2, 500));
     let found = probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await;
     assert_eq!(found.files[1], FileProbe::Unknown);
     assert_eq!(exact_rows(&found.files[2]), rows_of(&k_values(500, 250), 3));

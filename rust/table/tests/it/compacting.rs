@@ -166,7 +166,7 @@ async fn an_index_that_is_dropped_meanwhile_is_left_out_and_not_damaged() {
     for call in ["compact", "verify", "build", "list"] {
         for at in 1.. {
             let (folder, table, log) = dropping(at).await;
-            let verified = BuildOptions { verify: true, threads: Some(1), ..BuildOptions::default() };
+            let verified = BuildOptions { verify: 1.0, threads: Some(1), ..BuildOptions::default() };
             match call {
                 "compact" => drop(table.compact(verified).await.unwrap_or_else(|error| panic!("{at}: {error}"))),
                 "verify" => assert!(table.verify().await.unwrap().is_ok(), "{at}"),

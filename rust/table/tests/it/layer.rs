@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
@@ -42,11 +43,24 @@ pub struct Log {
     pub time: Mutex<Option<DateTime<Utc>>>,
     /// So many of the next listings of Delta logs leave out files whose path has this part, as one that is made while others commit.
     pub gaps: Mutex<(&'static str, u32)>,
+    /// Reads of files whose path has this part fail, as on a disk with a bad sector. What there is of them is said all the same.
+    pub unreadable: Mutex<Option<&'static str>>,
+    /// Reads of files whose path has this part wait until something is so.
+    pub held: OnceLock<Hold>,
     /// Called before each operation.
     pub hook: OnceLock<Hook>,
 }
 
 pub struct Hook(pub Box<dyn Fn() + Send + Sync>);
+
+/// A part of paths, and what their reads wait for.
+pub struct Hold(pub &'static str, pub Box<dyn Fn() -> bool + Send + Sync>);
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Hold {}", self.0)
+    }
+}
 
 impl fmt::Debug for Hook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -80,6 +94,8 @@ impl Log {
             hide_tags: AtomicBool::new(false),
             time: Mutex::default(),
             gaps: Mutex::default(),
+            unreadable: Mutex::default(),
+            held: OnceLock::new(),
             hook: OnceLock::new(),
         })
     }
@@ -121,6 +137,23 @@ impl Log {
         }
         gaps.1 = left.saturating_sub(1);
         (left > 0).then_some(part)
+    }
+
+    /// What becomes of a read: it may have to wait, and fails where the file cannot be read.
+    async fn read(&self, path: &Path) -> Result<()> {
+        if let Some(Hold(part, is_free)) = self.held.get().filter(|Hold(part, _)| path.as_ref().contains(part)) {
+            let start = Instant::now();
+            while !is_free() {
+                assert!(start.elapsed() < Duration::from_secs(60), "{part} is never read");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+        match *self.unreadable.lock().unwrap() {
+            Some(part) if path.as_ref().contains(part) => {
+                Err(Error::Generic { store: "layer", source: "a bad sector".into() })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn shown(&self, meta: ObjectMeta) -> ObjectMeta {
@@ -181,12 +214,16 @@ impl ObjectStore for Layer {
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
         self.log.note(if options.head { "head" } else { "get" }, path.as_ref())?;
+        if !options.head {
+            self.log.read(path).await?;
+        }
         let got = self.inner.get_opts(path, options).await?;
         Ok(GetResult { meta: self.log.shown(got.meta.clone()), ..got })
     }
 
     async fn get_ranges(&self, path: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         self.log.note("get_ranges", path.as_ref())?;
+        self.log.read(path).await?;
         self.inner.get_ranges(path, ranges).await
     }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lakemark_table::{BuildOptions, IndexSpec, Table, TableOptions};
+use lakemark_table::{BuildOptions, ErrorKind, IndexSpec, Table, TableOptions};
 use object_store::ObjectStore;
 
 use crate::fixture::{
@@ -44,7 +44,7 @@ async fn check(table: &Table, files: usize) {
 }
 
 fn verified() -> BuildOptions {
-    BuildOptions { verify: true, ..BuildOptions::default() }
+    BuildOptions { verify: 1.0, ..BuildOptions::default() }
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn a_segment_that_is_gone_or_cut_off_covers_nothing_and_is_built_again() {
         // Nothing is left to do.
         let number = table.snapshot().await.unwrap().manifest_number();
         let report = table.build(verified()).await.unwrap();
-        assert_eq!((report.repaired, report.segments), (0, 0));
+        assert_eq!((report.verified, report.repaired, report.segments), (3, 0, 0));
         assert_eq!(table.snapshot().await.unwrap().manifest_number(), number);
     }
 }
@@ -89,6 +89,30 @@ async fn a_damaged_segment_is_built_again_by_a_build_that_verifies() {
     check(&table, 2).await;
     assert_eq!(table.compact(BuildOptions::default()).await.unwrap().segments_written, 1);
     check(&table, 2).await;
+}
+
+/// Which segments are in the sample is another matter every day: how many there are is not.
+#[tokio::test]
+async fn a_sample_of_the_segments_is_compared_and_its_damaged_ones_are_built_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (table, made) = one_by_one(folder.path(), 5).await;
+    for path in &made {
+        let mut bytes = fs::read(path).unwrap();
+        bytes[90] ^= 1;
+        fs::write(path, bytes).unwrap();
+    }
+    let build = |verify| table.build(BuildOptions { verify, ..BuildOptions::default() });
+    let report = build(0.3).await.unwrap();
+    // They share a segment from now on.
+    assert_eq!((report.verified, report.repaired, report.files, report.segments), (2, 2, 2, 1));
+    assert!(!table.verify().await.unwrap().is_ok());
+    let report = build(1.0).await.unwrap();
+    assert_eq!((report.verified, report.repaired, report.files), (4, 3, 3));
+    check(&table, 5).await;
+    assert_eq!(build(0.01).await.unwrap().verified, 1);
+    for wrong in [-0.1, 1.1, f64::NAN] {
+        assert_eq!(build(wrong).await.unwrap_err().kind(), ErrorKind::InvalidInput, "{wrong}");
+    }
 }
 
 #[tokio::test]

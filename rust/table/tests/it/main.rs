@@ -6,6 +6,7 @@
 mod adopting;
 mod building;
 mod choosing;
+mod committing;
 mod compacting;
 mod composites;
 mod delta;
@@ -15,6 +16,7 @@ mod fixture;
 mod footers;
 mod futures;
 mod group_counts;
+mod isolating;
 mod layer;
 mod listed;
 mod lists;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lakemark_table::{
-    BuildOptions, BuildPart, BuildPlan, BuildTask, CancelFlag, ErrorKind, FileProbe, Table, TableOptions,
+    BuildOptions, BuildPart, BuildPlan, BuildReport, BuildTask, CancelFlag, ErrorKind, FileProbe, Table, TableOptions,
 };
 
 use crate::fixture::{batch, equals, exact_rows, folder, k_values, open, probe, rows_of, spec, spec_with, write};
@@ -41,6 +41,21 @@ async fn run_all(path: &Path, plan: &BuildPlan) -> Vec<BuildPart> {
     parts
 }
 
+/// Hands parts to a build as they come.
+async fn finish(table: &Table, plan: BuildPlan, parts: Vec<BuildPart>) -> lakemark_table::Result<BuildReport> {
+    let mut running = table.begin_build(plan, &BuildOptions::default())?;
+    for (task, part) in parts.into_iter().enumerate() {
+        if let Err(error) = running.add(task, part).await {
+            return Err(running.stop(error).await);
+        }
+    }
+    running.finish().await
+}
+
+fn failed(report: &BuildReport) -> Vec<&str> {
+    report.failed.iter().map(|finding| finding.path.as_str()).collect()
+}
+
 fn segments(path: &Path) -> BTreeSet<String> {
     let entries = fs::read_dir(path.join("_lakemark/indexes")).map(|entries| {
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<BTreeSet<String>>()
@@ -73,12 +88,12 @@ async fn tasks_and_parts_cross_as_bytes_and_give_what_a_build_gives() {
     );
     let parts = run_all(folder.path(), &planned).await;
     assert_eq!(coverage(&table).await, 0.0);
-    let report = table.finish_build(planned, parts).await.unwrap();
+    let report = finish(&table, planned, parts).await.unwrap();
     assert_eq!(
         (report.indexes, report.files, report.rows),
         (vec!["k_bitmap".to_owned(), "s_bitmap".to_owned()], 4, 2000)
     );
-    assert_eq!((report.segments, report.skipped.len()), (3, 0));
+    assert_eq!((report.segments, report.failed.len()), (3, 0));
     let snapshot = table.snapshot().await.unwrap();
     for value in 0..10 {
         let found = probe(&snapshot, &equals("k", value)).await;
@@ -89,7 +104,7 @@ async fn tasks_and_parts_cross_as_bytes_and_give_what_a_build_gives() {
     assert!(table.verify().await.unwrap().is_ok());
     let again = plan(&table).await;
     assert_eq!((again.tasks().len(), again.rows()), (0, 0));
-    assert_eq!(table.finish_build(again, Vec::new()).await.unwrap().segments, 0);
+    assert_eq!(finish(&table, again, Vec::new()).await.unwrap().segments, 0);
 }
 
 #[tokio::test]
@@ -101,8 +116,9 @@ async fn a_file_that_is_replaced_before_its_task_or_before_the_commit_is_left_ou
     let parts = run_all(folder.path(), &planned).await;
     write(&folder.path().join("f0003.parquet"), &batch(5, 130));
     fs::remove_file(folder.path().join("f0002.parquet")).unwrap();
-    let report = table.finish_build(planned, parts).await.unwrap();
-    assert_eq!(report.skipped, ["f0000.parquet", "f0002.parquet", "f0003.parquet"]);
+    let report = finish(&table, planned, parts).await.unwrap();
+    assert_eq!(failed(&report), ["f0000.parquet", "f0002.parquet", "f0003.parquet"]);
+    assert!(report.failed.iter().all(|finding| finding.problem.contains("changed or vanished")), "{report:?}");
     assert_eq!((report.files, report.rows, report.segments), (1, 250, 1));
     // Of the second task nothing stands, so that its segment is removed.
     assert_eq!(segments(folder.path()).len(), 1);
@@ -112,7 +128,7 @@ async fn a_file_that_is_replaced_before_its_task_or_before_the_commit_is_left_ou
     assert_eq!(found.files[2], FileProbe::Unknown);
     let planned = plan(&table).await;
     let parts = run_all(folder.path(), &planned).await;
-    assert_eq!(table.finish_build(planned, parts).await.unwrap().rows, 250);
+    assert_eq!(finish(&table, planned, parts).await.unwrap().rows, 250);
     assert!(table.verify().await.unwrap().is_ok());
 }
 
@@ -124,10 +140,10 @@ async fn a_task_that_runs_twice_counts_once() {
     let twins = run_all(folder.path(), &first).await;
     let parts = run_all(folder.path(), &first).await;
     assert_eq!(segments(folder.path()).len(), 4);
-    assert_eq!(table.finish_build(first, parts.clone()).await.unwrap().segments, 2);
+    assert_eq!(finish(&table, first, parts.clone()).await.unwrap().segments, 2);
     let committed = table.snapshot().await.unwrap().manifest_number();
     // Somebody else planned the same: what is there already stays, whether it is the very same parts or others.
-    table.finish_build(second, parts.clone()).await.unwrap();
+    finish(&table, second, parts.clone()).await.unwrap();
     assert_eq!(table.snapshot().await.unwrap().manifest_number(), committed);
     table.abandon_build(&twins).await;
     table.abandon_build(&parts).await;
@@ -142,20 +158,26 @@ async fn parts_that_are_no_answers_are_refused_and_removed() {
     let table = declared(folder.path()).await;
     let parts = run_all(folder.path(), &plan(&table).await).await;
     let [first, second] = parts.as_slice() else { panic!("{parts:?}") };
-    let missing = table.finish_build(plan(&table).await, vec![first.clone()]).await.unwrap_err();
-    assert_eq!(missing.kind(), ErrorKind::InvalidInput);
-    assert!(missing.to_string().contains("one part for each of its 2 tasks"), "{missing}");
-    assert_eq!(segments(folder.path()).len(), 1);
-    let swapped = table.finish_build(plan(&table).await, vec![second.clone(), first.clone()]).await.unwrap_err();
+    let swapped = finish(&table, plan(&table).await, vec![second.clone(), first.clone()]).await.unwrap_err();
     assert_eq!(swapped.kind(), ErrorKind::Corrupt);
     assert!(swapped.to_string().contains("is about other data files"), "{swapped}");
-    assert_eq!((segments(folder.path()).len(), coverage(&table).await), (0, 0.0));
+    assert_eq!((segments(folder.path()).len(), coverage(&table).await), (1, 0.0));
+    // What another task gave is committed, and nothing of it is removed by who sends it twice.
+    let mut running = table.begin_build(plan(&table).await, &BuildOptions::default()).unwrap();
+    running.add(0, first.clone()).await.unwrap();
+    assert_eq!(running.add(0, first.clone()).await.unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(running.add(7, second.clone()).await.unwrap_err().kind(), ErrorKind::InvalidInput);
+    let missing = running.finish().await.unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::InvalidInput);
+    assert!(missing.to_string().contains("one part for each of its 2 tasks"), "{missing}");
+    assert!(missing.to_string().contains("1 of 2 tasks of the build are committed"), "{missing}");
+    assert_eq!((segments(folder.path()).len(), coverage(&table).await), (1, 0.5));
 
     let bytes = first.to_bytes().unwrap();
     for cut in [0, 7, 8, bytes.len() / 2, bytes.len() - 1] {
         assert_eq!(BuildPart::from_bytes(&bytes[..cut]).unwrap_err().kind(), ErrorKind::Corrupt);
     }
-    for at in 8..bytes.len() {
+    for at in 0..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x10;
         assert_eq!(BuildPart::from_bytes(&damaged).unwrap_err().kind(), ErrorKind::Corrupt, "byte {at}");
@@ -173,7 +195,7 @@ async fn a_segment_that_the_driver_does_not_see_is_an_error_that_names_the_store
     for name in segments(folder.path()) {
         fs::remove_file(folder.path().join("_lakemark/indexes").join(name)).unwrap();
     }
-    let error = table.finish_build(planned, parts).await.unwrap_err();
+    let error = finish(&table, planned, parts).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     let store = folder.path().join("_lakemark");
     assert!(error.to_string().contains(&format!("of the store {}", store.display())), "{error}");

@@ -1,8 +1,8 @@
 //! One group of data files: read, sorted, merged into one segment per index.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::datatypes::FieldRef;
 use futures::future::BoxFuture;
@@ -13,7 +13,7 @@ use lakemark_index::bitmap::{SegmentMeta, SegmentSummary, coarse_memory_bytes};
 use tokio::sync::Semaphore;
 
 use super::BuildContext;
-use super::group::{BuiltFile, Group, GroupFile, GroupResult, is_about_the_file, is_changed};
+use super::group::{BuiltFile, Group, GroupFile, GroupResult, is_changed};
 use super::segment::{disk_error, write};
 use super::spill::{Budget, Reservation, Spill, SpilledChunk};
 use crate::error::{Error, Result};
@@ -40,7 +40,17 @@ struct RowGroupRead {
     /// The place of its file in the group.
     file: usize,
     row_group: usize,
-    columns: Result<Vec<SortedColumn>>,
+    columns: Result<Vec<SortedColumn>, ReadFailure>,
+}
+
+/// Why a row group was not read.
+enum ReadFailure {
+    /// Its file gave this error.
+    File(Error),
+    /// Another row group of its file did.
+    LeftOut,
+    /// What was read cannot be kept, or the build is stopped: no other file would fare better.
+    Build(Error),
 }
 
 /// The sorted columns of one row group.
@@ -66,12 +76,14 @@ pub(crate) async fn build_group(context: &BuildContext, group: &Group, result: &
     // The coarse levels get memory before any chunk: what does not fit beside them is spilled.
     let coarse = reserve(context, group, &readings)?;
     let spill = Arc::new(Spill::new(Arc::clone(&context.budget), context.store.temp_folder()));
-    let ReadGroup { sorted, changed } = read(context, &readings, &group.fields, &spill).await?;
+    let ReadGroup { sorted, left_out } = read(context, &readings, &group.fields, &spill, result).await?;
     let mut kept: Vec<usize> = Vec::new();
     for (place, reading) in readings.iter().enumerate() {
-        if changed.contains(&place) || is_changed(context, reading.file).await? {
-            tracing::warn!(file = reading.file.path, "the data file changed while it was read and is left out");
-            result.skipped.push(reading.file.path.clone());
+        if left_out.contains(&place) {
+            continue;
+        }
+        if is_changed(context, reading.file).await? {
+            result.leave_out_changed(reading.file);
         } else {
             kept.push(place);
         }
@@ -119,11 +131,7 @@ async fn open<'a>(
     for file in &group.files {
         match Footer::read(context.object_store.as_ref(), &file.meta, &file.path).await {
             Ok(footer) => readings.push(OpenGroupFile { file, footer: Arc::new(footer) }),
-            Err(error) if is_changed(context, file).await? => {
-                tracing::warn!(file = file.path, %error, "the data file changed while it was read and is left out");
-                result.skipped.push(file.path.clone());
-            }
-            Err(error) => return Err(error),
+            Err(error) => result.leave_out(context, file, error).await?,
         }
     }
     Ok(readings)
@@ -200,47 +208,54 @@ pub(crate) fn encoding_of(index: &ManifestIndex) -> Result<Encoding> {
 struct ReadGroup {
     /// The sorted columns, in the order of rows.
     sorted: Vec<SortedColumns>,
-    /// The places of files that changed meanwhile.
-    changed: Vec<usize>,
+    /// The places of files that cannot be read, or changed meanwhile.
+    left_out: HashSet<usize>,
 }
 
-/// Reads all row groups, some at a time.
+/// Reads all row groups, some at a time. Of a file that cannot be read nothing is kept.
 async fn read(
     context: &BuildContext,
     readings: &[OpenGroupFile<'_>],
     fields: &[FieldRef],
     spill: &Arc<Spill>,
+    result: &mut GroupResult,
 ) -> Result<ReadGroup> {
     let alone = Semaphore::new(1);
     let alone = &alone;
+    let left_out: Mutex<HashSet<usize>> = Mutex::default();
+    let is_left_out = |file: usize| left_out.lock().unwrap_or_else(PoisonError::into_inner).contains(&file);
+    let is_left_out = &is_left_out;
     let mut tasks: Vec<BoxFuture<'_, RowGroupRead>> = Vec::new();
     for (place, reading) in readings.iter().enumerate() {
         for row_group in 0..reading.footer.row_groups.len() {
             tasks.push(Box::pin(async move {
-                let columns = read_row_group(context, reading, row_group, fields, spill, alone).await;
+                let columns = match is_left_out(place) {
+                    true => Err(ReadFailure::LeftOut),
+                    false => read_row_group(context, reading, row_group, fields, spill, alone).await,
+                };
                 RowGroupRead { file: place, row_group, columns }
             }));
         }
     }
     let mut done = stream::iter(tasks).buffer_unordered(context.threads);
-    let (mut sorted, mut changed) = (Vec::new(), Vec::new());
+    let mut sorted: Vec<SortedColumns> = Vec::new();
     while let Some(RowGroupRead { file, row_group, columns }) = done.next().await {
         match columns {
-            Ok(columns) => sorted.push(SortedColumns { file, row_group, columns }),
-            Err(error) => {
-                let has_changed = match readings.get(file).map(|reading| reading.file) {
-                    Some(file) if is_about_the_file(error.kind()) => is_changed(context, file).await?,
-                    _ => false,
-                };
-                if !has_changed {
-                    return Err(error);
-                }
-                changed.push(file);
+            Ok(columns) if !is_left_out(file) => sorted.push(SortedColumns { file, row_group, columns }),
+            Ok(_) | Err(ReadFailure::LeftOut) => {}
+            Err(ReadFailure::File(_)) if is_left_out(file) => {}
+            Err(ReadFailure::File(error)) => {
+                let Some(reading) = readings.get(file) else { return Err(error) };
+                left_out.lock().unwrap_or_else(PoisonError::into_inner).insert(file);
+                sorted.retain(|sorted| sorted.file != file);
+                result.leave_out(context, reading.file, error).await?;
             }
+            Err(ReadFailure::Build(error)) => return Err(error),
         }
     }
+    drop(done);
     sorted.sort_by_key(|sorted| (sorted.file, sorted.row_group));
-    Ok(ReadGroup { sorted, changed })
+    Ok(ReadGroup { sorted, left_out: left_out.into_inner().unwrap_or_else(PoisonError::into_inner) })
 }
 
 async fn read_row_group(
@@ -250,27 +265,29 @@ async fn read_row_group(
     fields: &[FieldRef],
     spill: &Arc<Spill>,
     alone: &Semaphore,
-) -> Result<Vec<SortedColumn>> {
-    context.check_cancel()?;
+) -> Result<Vec<SortedColumn>, ReadFailure> {
+    context.check_cancel().map_err(ReadFailure::Build)?;
     let (store, file) = (context.object_store.as_ref(), reading.file);
     let bytes = list_bytes(&reading.footer, row_group, fields);
     if bytes > context.budget.limit() {
-        return Err(Error::unsupported(format!(
+        return Err(ReadFailure::File(Error::unsupported(format!(
             "the lists of row group {row_group} of the data file {} have so many elements that sorting them takes {bytes} bytes of memory, \
              and the build may use {}: allow more with --memory, or write the file with smaller row groups",
             file.path,
             context.budget.limit()
-        )));
+        ))));
     }
     // Where there is no room for several columns, they are sorted one at a time.
     let room = Budget::reserve(&context.budget, bytes);
     let _turn = match &room {
         None if bytes > 0 => {
-            Some(alone.acquire().await.map_err(|_| Error::internal("the turns of row groups have ended"))?)
+            let ended = |_| ReadFailure::Build(Error::internal("the turns of row groups have ended"));
+            Some(alone.acquire().await.map_err(ended)?)
         }
         _ => None,
     };
-    let columns = read_columns(store, &file.meta, &file.path, &reading.footer, row_group, fields).await?;
+    let columns = read_columns(store, &file.meta, &file.path, &reading.footer, row_group, fields).await;
+    let columns = columns.map_err(ReadFailure::File)?;
     // From here on only what is kept takes memory.
     drop(room);
     let spill = Arc::clone(spill);
@@ -280,8 +297,8 @@ async fn read_row_group(
             .map(|ColumnChunk { chunk, hash, caught }| Ok(SortedColumn { chunk: spill.push(chunk)?, hash, caught }));
         sorted.collect()
     };
-    let kept =
-        on_a_thread(keep).await.map_err(|error| Error::task(&error))?.map_err(|error| disk_error(context, error))?;
+    let kept = on_a_thread(keep).await.map_err(|error| ReadFailure::Build(Error::task(&error)))?;
+    let kept = kept.map_err(|error| ReadFailure::Build(disk_error(context, error)))?;
     if let Some(progress) = &context.progress {
         progress.advance(reading.footer.row_groups.get(row_group).copied().unwrap_or_default().into());
     }

@@ -4,10 +4,12 @@ use arrow::datatypes::{FieldRef, SchemaRef};
 use chrono::DateTime;
 use lakemark_format::segment::BASE_ALIGNMENT;
 use lakemark_format::{ManifestFile, ManifestIndex, ManifestSegment, column};
-use object_store::{ObjectMeta, ObjectStoreExt};
+use object_store::ObjectMeta;
 
 use super::BuildContext;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
+use crate::files::unreadable::{is_about_the_file, newest_meta};
+use crate::report::Finding;
 use crate::snapshot::{BaseTable, DataFile, Snapshot};
 use crate::storage::file_time::modified_ns;
 use crate::table_format::TableFormat;
@@ -60,8 +62,40 @@ pub(crate) struct GroupResult {
     pub files: Vec<BuiltFile>,
     /// The segments; their `files` count in the list above.
     pub segments: Vec<ManifestSegment>,
-    /// Files that changed under the build.
-    pub skipped: Vec<String>,
+    /// Files that changed under the build, or vanished.
+    pub changed: Vec<String>,
+    /// Files that cannot be read.
+    pub failed: Vec<Finding>,
+}
+
+/// What is wrong with a file that is not the one that was listed any more.
+pub(super) const CHANGED: &str = "it changed or vanished after it was listed; the next build takes it as it is then";
+
+impl GroupResult {
+    /// Leaves out a file that gave this error. Where the file is not to blame, the error comes back.
+    pub(super) async fn leave_out(&mut self, context: &BuildContext, file: &GroupFile, error: Error) -> Result<()> {
+        if !is_about_the_file(error.kind()) {
+            return Err(error);
+        }
+        if is_changed(context, file).await? {
+            self.leave_out_changed(file);
+        } else {
+            tracing::warn!(file = file.path, %error, "the data file cannot be indexed and is left out");
+            self.failed.push(Finding { path: file.path.clone(), problem: error.to_string() });
+        }
+        Ok(())
+    }
+
+    pub(super) fn leave_out_changed(&mut self, file: &GroupFile) {
+        tracing::warn!(file = file.path, "the data file changed while it was read and is left out");
+        self.changed.push(file.path.clone());
+    }
+
+    /// Every file that was left out, with the reason.
+    pub(super) fn left_out(&self) -> impl Iterator<Item = Finding> {
+        let changed = self.changed.iter().map(|path| Finding { path: path.clone(), problem: CHANGED.to_owned() });
+        self.failed.iter().cloned().chain(changed)
+    }
 }
 
 /// Cuts files into groups that fit into a segment's row space.
@@ -109,20 +143,11 @@ pub(super) fn listed(table: &BaseTable, file: &ManifestFile) -> GroupFile {
 
 /// Whether the file is not the one that was listed any more.
 pub(super) async fn is_changed(context: &BuildContext, file: &GroupFile) -> Result<bool> {
-    let now = match context.object_store.head(&file.meta.location).await {
-        Ok(now) => now,
-        Err(object_store::Error::NotFound { .. }) => return Ok(true),
-        Err(error) => return Err(Error::io(format!("the data file {} cannot be read", file.path)).with_source(error)),
-    };
+    let Some(now) = newest_meta(context.object_store.as_ref(), &file.meta).await? else { return Ok(true) };
     let same_time = match (&file.meta.e_tag, &now.e_tag) {
         (Some(was), Some(is)) => was == is,
         _ => modified_ns(&file.meta) == modified_ns(&now),
     };
     // The Delta log has its own times and no entity tags.
     Ok(now.size != file.meta.size || !(context.format == TableFormat::Delta || same_time))
-}
-
-/// Whether a file that changes while it is read can give such an error.
-pub(super) fn is_about_the_file(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::Corrupt | ErrorKind::NotFound | ErrorKind::Io | ErrorKind::Conflict)
 }

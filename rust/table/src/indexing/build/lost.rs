@@ -1,39 +1,153 @@
-//! Segments that the manifest names and the store has no more: the files that they covered are indexed again.
+//! Segments that the manifest names and that are of no use any more: the files that they covered are indexed again.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use lakemark_format::ManifestIndex;
+use lakemark_format::{Manifest, ManifestIndex, ManifestSegment};
 
-use crate::error::Result;
-use crate::indexing::verify::verify_index;
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::unreadable::is_about_the_file;
+use crate::indexing::verify::verify_segment;
+use crate::report::{Finding, IndexVerdict};
 use crate::snapshot::Snapshot;
+use crate::storage::clock;
+use crate::storage::fingerprint::fingerprint;
 use crate::store::Store;
 use crate::store::segments::missing;
 
-/// The segments of these indexes that are of no use: missing ones, and with `verify` those that differ from the data.
-pub(super) async fn lost(
+const DAY_SECONDS: i64 = 24 * 60 * 60;
+
+/// What became of the segments that there were.
+#[derive(Default)]
+pub(super) struct LookedAt {
+    /// The segments that are of no use: missing ones, and those that differ from the data.
+    pub lost: Vec<[u8; 16]>,
+    /// How many were compared with the data.
+    pub verified: u64,
+    /// Segments that cannot be compared, as a data file of theirs cannot be read.
+    pub failed: Vec<Finding>,
+}
+
+/// Looks for the segments of these indexes, and compares so large a share of them with the data.
+pub(super) async fn look_at(
     store: &Arc<Store>,
     snapshot: &Snapshot,
     indexes: &[ManifestIndex],
-    verify: bool,
-) -> Result<Vec<[u8; 16]>> {
-    let Some(manifest) = &snapshot.manifest else { return Ok(Vec::new()) };
+    share: f64,
+) -> Result<LookedAt> {
+    if !(0.0..=1.0).contains(&share) {
+        return Err(Error::invalid(format!("verify is {share}; give the share of segments to compare, 0 to 1")));
+    }
+    let Some(manifest) = &snapshot.manifest else { return Ok(LookedAt::default()) };
     let mut lost: HashSet<[u8; 16]> = HashSet::new();
     for segment in missing(store, manifest, indexes).await? {
         tracing::warn!(segment = segment.path, "a segment is missing or cut off; its files are indexed again");
         lost.insert(segment.id);
     }
-    for index in indexes.iter().filter(|_| verify) {
-        for finding in verify_index(snapshot, store, manifest, index).await?.damaged {
-            tracing::warn!(
-                segment = finding.path,
-                problem = finding.problem,
-                "a segment is damaged; its files are indexed again"
-            );
-            let damaged = manifest.segments.iter().filter(|segment| segment.path == finding.path);
-            lost.extend(damaged.map(|segment| segment.id));
+    let mut seen = LookedAt::default();
+    let day = clock::utc().timestamp().div_euclid(DAY_SECONDS);
+    for (index, segment) in sample(manifest, indexes, &lost, share, day) {
+        let mut verdict = IndexVerdict::default();
+        match verify_segment(snapshot, store, manifest, index, segment, &mut verdict).await {
+            Ok(()) => seen.verified += 1,
+            Err(error) if error.kind() != ErrorKind::Io && is_about_the_file(error.kind()) => {
+                tracing::warn!(segment = segment.path, %error, "a segment cannot be compared with the data");
+                let problem = format!("it cannot be compared with the data: {error}");
+                seen.failed.push(Finding { path: segment.path.clone(), problem });
+            }
+            Err(error) => return Err(error),
+        }
+        for Finding { path, problem } in verdict.damaged {
+            tracing::warn!(segment = path, problem, "a segment is damaged; its files are indexed again");
+            lost.insert(segment.id);
         }
     }
-    Ok(lost.into_iter().collect())
+    seen.lost = lost.into_iter().collect();
+    Ok(seen)
+}
+
+/// So large a share of the segments that are there, and at least one of them. Which ones depends on the day, so that a build that is run
+/// every day comes to all of them.
+fn sample<'a>(
+    manifest: &'a Manifest,
+    indexes: &'a [ManifestIndex],
+    lost: &HashSet<[u8; 16]>,
+    share: f64,
+    day: i64,
+) -> Vec<(&'a ManifestIndex, &'a ManifestSegment)> {
+    let named = manifest.segments.iter().filter(|segment| !lost.contains(&segment.id));
+    let mut all: Vec<(&ManifestIndex, &ManifestSegment)> = named
+        .filter_map(|segment| Some((indexes.iter().find(|index| index.id == segment.index_id)?, segment)))
+        .collect();
+    let count = (all.len() as f64 * share).ceil() as usize;
+    if count < all.len() {
+        all.sort_by_cached_key(|(_, segment)| fingerprint(&[day.to_le_bytes().as_slice(), &segment.id].concat()));
+        all.truncate(count);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use lakemark_format::KeyType;
+
+    use super::*;
+
+    fn manifest(segments: u8) -> Manifest {
+        let index = ManifestIndex {
+            id: [1; 16],
+            name: "i".to_owned(),
+            kind: "bitmap".into(),
+            encoding: "equality".into(),
+            column: "k".to_owned(),
+            field_id: None,
+            key_type: KeyType::Int32,
+            options: Vec::new(),
+        };
+        let segment = |number: u8| ManifestSegment {
+            id: [number; 16],
+            index_id: [1; 16],
+            path: format!("indexes/{number}"),
+            length: 1,
+            files: Vec::new(),
+        };
+        Manifest {
+            store_id: [0; 16],
+            number: 1,
+            created_ms: 0,
+            schemas: Vec::new(),
+            files: Vec::new(),
+            indexes: vec![index],
+            segments: (0..segments).map(segment).collect(),
+            updates: None,
+        }
+    }
+
+    fn sampled(manifest: &Manifest, share: f64, day: i64) -> Vec<u8> {
+        let lost = HashSet::from([[0; 16]]);
+        sample(manifest, &manifest.indexes, &lost, share, day).iter().map(|(_, segment)| segment.id[0]).collect()
+    }
+
+    #[test]
+    fn a_sample_is_the_same_all_day_and_has_at_least_one_segment() {
+        let manifest = manifest(101);
+        assert_eq!(sampled(&manifest, 1.0, 7), (1..101).collect::<Vec<_>>());
+        assert_eq!(sampled(&manifest, 0.0, 7), [0; 0]);
+        assert_eq!(sampled(&manifest, 1e-9, 7).len(), 1);
+        assert_eq!(sampled(&manifest, 0.2, 7).len(), 20);
+        assert_eq!(sampled(&manifest, 0.2, 7), sampled(&manifest, 0.2, 7));
+    }
+
+    #[test]
+    fn samples_of_many_days_come_to_every_segment() {
+        let manifest = manifest(101);
+        let met: HashSet<u8> = (0..60).flat_map(|day| sampled(&manifest, 0.2, day)).collect();
+        assert_eq!(met.len(), 100);
+    }
+
+    #[test]
+    fn another_index_is_left_alone() {
+        let manifest = manifest(9);
+        assert_eq!(sample(&manifest, &[], &HashSet::new(), 1.0, 0).len(), 0);
+    }
 }

@@ -8,17 +8,22 @@ use super::group::{BuiltFile, GroupResult};
 use super::task::BuildTask;
 use crate::error::{Error, Result};
 use crate::files::file_version::FileVersion;
+use crate::report::Finding;
 use crate::storage::fingerprint::fingerprint;
 use crate::store::Store;
 use crate::store::transaction::BuiltSegments;
 use crate::values::schema;
 
-/// What a task gave: the data files that it read and the segments that it wrote. Files that changed meanwhile are not among them.
-/// Its bytes are the number of parts that were spilled, in eight bytes with the least significant first, and those of a manifest of just
-/// these files and segments.
+/// What a task gave: the data files that it read, the segments that it wrote, and the files that it had to leave out.
+///
+/// Its bytes are numbers of eight bytes with the least significant first, a list and a manifest: the fingerprint of all that follows, the
+/// number of parts that were spilled, the length of the list, the list of the files that were left out in JSON, and a manifest of just the
+/// files and segments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BuildPart {
     pub(super) manifest: Manifest,
+    /// Files of the task that were left out, each with the reason.
+    pub(super) failed: Vec<Finding>,
     pub(super) spilled: u64,
 }
 
@@ -27,7 +32,12 @@ impl BuildPart {
         let BuiltSegments { schemas, files, segments, .. } = built_of(result)?;
         let Manifest { store_id, number, indexes, .. } = task.manifest().clone();
         let manifest = Manifest { store_id, number, created_ms: 0, schemas, files, indexes, segments, updates: None };
-        Ok(Self { manifest, spilled })
+        Ok(Self { manifest, failed: result.left_out().collect(), spilled })
+    }
+
+    /// Bytes of its segments.
+    pub(super) fn segment_bytes(&self) -> u64 {
+        self.manifest.segments.iter().map(|segment| segment.length).sum()
     }
 
     /// The part in bytes.
@@ -39,7 +49,11 @@ impl BuildPart {
             Error::unsupported("a part of the build is beyond the limits of the format; use fewer files per segment")
                 .with_source(error)
         })?;
-        Ok([self.spilled.to_le_bytes().as_slice(), &manifest].concat())
+        let failed = serde_json::to_vec(&self.failed)
+            .map_err(|error| Error::internal("a part of the build cannot be written").with_source(error))?;
+        let length = (failed.len() as u64).to_le_bytes();
+        let content = [self.spilled.to_le_bytes().as_slice(), &length, &failed, &manifest].concat();
+        Ok([fingerprint(&content).to_le_bytes().as_slice(), &content].concat())
     }
 
     /// Reads what [`BuildPart::to_bytes`] wrote.
@@ -48,9 +62,21 @@ impl BuildPart {
     /// The bytes are none of a part (`Corrupt`).
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let damaged = || Error::corrupt("what a task of the build sent is damaged; build again");
-        let (spilled, manifest) = bytes.split_first_chunk().ok_or_else(damaged)?;
+        let number = |bytes: &mut &[u8]| -> Result<u64> {
+            let (number, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
+            *bytes = rest;
+            Ok(u64::from_le_bytes(*number))
+        };
+        let mut rest = bytes;
+        if number(&mut rest)? != fingerprint(rest) {
+            return Err(damaged());
+        }
+        let spilled = number(&mut rest)?;
+        let length = usize::try_from(number(&mut rest)?).map_err(|_| damaged())?;
+        let (failed, manifest) = rest.split_at_checked(length).ok_or_else(damaged)?;
+        let failed = serde_json::from_slice(failed).map_err(|error| damaged().with_source(error))?;
         let manifest = Manifest::decode(manifest).map_err(|error| damaged().with_source(error))?;
-        Ok(Self { manifest, spilled: u64::from_le_bytes(*spilled) })
+        Ok(Self { manifest, failed, spilled })
     }
 
     /// Fails if the part is no result of the task: what it says goes into a manifest, and its segments may be deleted.
@@ -59,7 +85,7 @@ impl BuildPart {
         let wrong = |what: &str| {
             let files: Vec<&str> = task.files().take(1).collect();
             Err(Error::corrupt(format!(
-                "what came back from the task of the build about {} and others {what}; nothing was committed, build again",
+                "what came back from the task of the build about {} and others {what}; nothing of it was committed, build again",
                 files.concat()
             )))
         };
@@ -70,6 +96,11 @@ impl BuildPart {
         let requested_files: HashSet<FileVersion> = requested.files.iter().map(FileVersion::of_manifest).collect();
         if !manifest.files.iter().all(|file| requested_files.contains(&FileVersion::of_manifest(file))) {
             return wrong("is about other data files");
+        }
+        let read = manifest.files.iter().map(|file| file.path.as_str());
+        let answered: HashSet<&str> = read.chain(self.failed.iter().map(|finding| finding.path.as_str())).collect();
+        if answered != task.files().collect() || manifest.files.len() + self.failed.len() != answered.len() {
+            return wrong("does not say of each data file once what became of it");
         }
         let filled: HashSet<_> = manifest.segments.iter().map(|segment| segment.index_id).collect();
         let expected = if manifest.files.is_empty() { 0 } else { manifest.indexes.len() };

@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 
+use lakemark_format::segment::BASE_ALIGNMENT;
 use lakemark_format::{ManifestIndex, column};
 
 use super::adopt::adoptable;
 use super::group::{Group, cut};
-use super::lost::lost;
+use super::lost::{LookedAt, look_at};
 use super::task::BuildTask;
 use super::threads;
 use crate::error::{Error, Result};
@@ -14,7 +15,9 @@ use crate::files::footer::FileSummary;
 use crate::index_kind::IndexKind;
 use crate::options::BuildOptions;
 use crate::report::Finding;
-use crate::snapshot::{BaseTable, Snapshot, SummaryOfFile, read_shapes};
+use crate::snapshot::{
+    BaseTable, ReadableShapes, ReadableSnapshot, Snapshot, SummaryOfFile, UnreadableFile, readable_shapes,
+};
 use crate::storage::clock::Stopwatch;
 use crate::storage::file_time::BuildStart;
 use crate::store::kind::files_per_segment;
@@ -38,6 +41,10 @@ pub struct BuildPlan {
     pub(super) rows: u64,
     pub(super) adopted: Vec<Adoption>,
     pub(super) declined: Vec<Finding>,
+    /// Files that cannot be read, and segments that cannot be compared with them.
+    pub(super) failed: Vec<Finding>,
+    /// Segments that were compared with the data.
+    pub(super) verified: u64,
     /// Segments that are of no use any more.
     pub(super) lost: Vec<[u8; 16]>,
     /// The indexes of the request.
@@ -65,19 +72,23 @@ impl BuildPlan {
 /// Plans a build for so many workers.
 pub(crate) async fn plan(
     table: &BaseTable,
-    snapshot: &Snapshot,
+    readable: &ReadableSnapshot,
     options: &BuildOptions,
     workers: usize,
 ) -> Result<BuildPlan> {
     let stopwatch = Stopwatch::start();
+    let ReadableSnapshot { snapshot, unreadable } = readable;
     let store = table.writable_store()?;
     let indexes = selected_indexes(snapshot, options)?;
     let Some(manifest) = &snapshot.manifest else { return Err(none_declared()) };
-    let lost = lost(store, snapshot, &indexes, options.verify).await?;
+    let LookedAt { lost, verified, mut failed } = look_at(store, snapshot, &indexes, options.verify).await?;
+    failed.extend(unreadable.iter().cloned().map(finding));
     let begun = BuildStart::after(snapshot.files().iter().map(|file| &file.meta)).await;
     let adopted = adoptable(snapshot, store, &lost, begun, threads(options)).await;
     let known = KnownCoverage { adopted: adopted.iter().map(|adopted| adopted.file).collect(), lost: &lost };
-    let Lacking { passes, shapes, declined } = lacking(table, snapshot, &indexes, &known, workers > 1).await?;
+    let Lacking { passes, shapes, declined, unreadable } =
+        lacking(table, snapshot, &indexes, &known, workers > 1).await?;
+    failed.extend(unreadable.into_iter().map(finding));
     let work: Vec<f64> = passes.iter().map(|pass| pass.work(&shapes)).collect();
     let (mut tasks, mut rows) = (Vec::new(), 0);
     for ((Pass { files, per_segment, indexes }, workers), work) in
@@ -99,7 +110,24 @@ pub(crate) async fn plan(
     let tasks: Vec<BuildTask> = tasks.into_iter().map(|(_, task)| task).collect();
     let adopted = adopted.into_iter().map(|adopted| adopted.adoption).filter(Adoption::is_news).collect();
     let lock = if tasks.is_empty() { None } else { Some(BuildLock::share(store).await?) };
-    Ok(BuildPlan { tasks, rows, adopted, declined, lost, indexes, stopwatch, build_start: begun, _lock: lock })
+    let build_start = begun;
+    Ok(BuildPlan {
+        tasks,
+        rows,
+        adopted,
+        declined,
+        failed,
+        verified,
+        lost,
+        indexes,
+        stopwatch,
+        build_start,
+        _lock: lock,
+    })
+}
+
+fn finding(UnreadableFile { path, problem }: UnreadableFile) -> Finding {
+    Finding { path, problem }
 }
 
 /// Fails if the newest manifest cannot be read. Readers go on without a damaged manifest. A build must not: it would silently begin a
@@ -153,6 +181,7 @@ struct Lacking {
     passes: Vec<Pass>,
     shapes: Shapes,
     declined: Vec<Finding>,
+    unreadable: Vec<UnreadableFile>,
 }
 
 /// Indexes that lack the same files share one pass over them, unless others could read them at the same time.
@@ -178,12 +207,13 @@ async fn lacking(
     let mut wanted: Vec<usize> = lacking.iter().flat_map(|(_, files)| files.iter().copied()).collect();
     wanted.sort_unstable();
     wanted.dedup();
-    let shapes = Shapes(read_shapes(table, snapshot.files(), wanted).await?);
+    let ReadableShapes { shapes, failed: unreadable } = readable_shapes(table, snapshot.files(), wanted).await?;
+    let shapes = Shapes(shapes);
     let mut declined: Vec<Finding> = Vec::new();
     let mut passes: Vec<Pass> = Vec::new();
     for (index, files) in lacking {
         let mut fit = Vec::with_capacity(files.len());
-        for file in files {
+        for file in files.into_iter().filter(|file| shapes.get(*file).is_some()) {
             match shapes.obstacle(snapshot, file, index) {
                 None => fit.push(file),
                 Some(problem) => {
@@ -203,7 +233,7 @@ async fn lacking(
     }
     declined.sort();
     declined.dedup();
-    Ok(Lacking { passes, shapes, declined })
+    Ok(Lacking { passes, shapes, declined, unreadable })
 }
 
 /// What is known of the files and segments that there are.
@@ -280,6 +310,12 @@ impl Shapes {
     /// Why a file cannot be indexed.
     fn obstacle(&self, snapshot: &Snapshot, file: usize, index: &ManifestIndex) -> Option<String> {
         let shape = self.get(file)?;
+        if self.rows(file).next_multiple_of(u64::from(BASE_ALIGNMENT)) > u64::from(u32::MAX) {
+            return Some(
+                "it has more than 2^32 rows, and no segment does; queries scan the file, write smaller files to index them"
+                    .to_owned(),
+            );
+        }
         let name = snapshot.logical_name(&index.column)?;
         let shown = snapshot.display_name(&name);
         if has_other_calendar(&shape.schema, &index.column) {

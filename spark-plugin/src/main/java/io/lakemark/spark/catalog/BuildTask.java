@@ -12,11 +12,10 @@ import org.apache.spark.SparkContext;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.TaskContext;
 import scala.collection.Iterator;
-import scala.runtime.AbstractFunction2;
+import scala.runtime.AbstractFunction1;
 
 /** What an executor does for a {@link BuildJob}. */
-final class BuildTask extends AbstractFunction2<TaskContext, Iterator<byte[]>, byte[]>
-    implements Serializable {
+final class BuildTask extends AbstractFunction1<Iterator<byte[]>, byte[]> implements Serializable {
   private static final long serialVersionUID = 1L;
 
   /** The share of an executor's memory that unfinished parts of all of its tasks take. */
@@ -55,8 +54,9 @@ final class BuildTask extends AbstractFunction2<TaskContext, Iterator<byte[]>, b
   }
 
   @Override
-  public byte[] apply(TaskContext context, Iterator<byte[]> tasks) {
+  public byte[] apply(Iterator<byte[]> tasks) {
     NativeLibrary.load();
+    TaskContext context = TaskContext.get();
     Map<String, Object> tuning = new HashMap<>();
     tuning.put("threads", threads > 0 ? threads : context.cpus());
     try (TaskMemory taken = new TaskMemory(context)) {

@@ -34,6 +34,7 @@ import org.apache.spark.sql.types.StructType;
  */
 final class LakemarkProcedure implements UnboundProcedure, BoundProcedure {
   private static final String OLDER_THAN = "older_than";
+  private static final String MAX_FAILURES = "max_failures";
 
   /** What arguments are if they are not given. NULL leaves the choice to the native side. */
   private static final Map<String, String> DEFAULTS =
@@ -185,8 +186,10 @@ final class LakemarkProcedure implements UnboundProcedure, BoundProcedure {
   }
 
   private static void put(Map<String, Object> arguments, String name, Object value) {
-    if (value instanceof Long number && number < 1) {
-      throw new LakemarkException.InvalidInput(name + " is " + number + ", it must be 1 or more");
+    long least = name.equals(MAX_FAILURES) ? 0 : 1;
+    if (value instanceof Long number && number < least) {
+      throw new LakemarkException.InvalidInput(
+          name + " is " + number + ", it must be " + least + " or more");
     }
     if (name.equals(OLDER_THAN)) {
       arguments.put("older_than_seconds", seconds(value.toString()));

@@ -44,11 +44,13 @@ public final class Procedures {
     define(
         BUILD,
         "Builds what the declared indexes do not cover yet.",
-        BUILD_ARGUMENTS + ", verify BOOLEAN",
+        BUILD_ARGUMENTS + ", verify DOUBLE, commit_every BIGINT, max_failures BIGINT",
         "indexes ARRAY<STRING>, files BIGINT, rows BIGINT, segments BIGINT, bytes_written BIGINT,"
-            + " spilled BIGINT, skipped ARRAY<STRING>, adopted BIGINT, repaired BIGINT,"
-            + " declined ARRAY<STRING>, false_statistics ARRAY<STRING>, seconds DOUBLE",
-        report -> List.of(withTexts((ObjectNode) report, "declined", "false_statistics")));
+            + " spilled BIGINT, failed ARRAY<STRING>, adopted BIGINT, verified BIGINT,"
+            + " repaired BIGINT, declined ARRAY<STRING>, false_statistics ARRAY<STRING>,"
+            + " seconds DOUBLE",
+        report ->
+            List.of(withTexts((ObjectNode) report, "failed", "declined", "false_statistics")));
     define(
         "compact",
         "Merges segments, so that a search asks few.",
