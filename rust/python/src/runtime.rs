@@ -171,6 +171,9 @@ where
     W: Future<Output = lakemark_table::Result<T>>,
 {
     match wait_for_end(py, work, &mut tick, || cancel.cancel())? {
+        Waited::Ended { outcome: Err(stopped), interrupt: Some(interrupt) } => {
+            Err(with_outcome(py, interrupt, &stopped.to_string()))
+        }
         // A second Ctrl-C does not wait for good order. What was committed stays, the rest is never seen.
         Waited::Dropped(interrupt) | Waited::Ended { interrupt: Some(interrupt), .. } => Err(interrupt),
         Waited::Ended { outcome, interrupt: None } => {

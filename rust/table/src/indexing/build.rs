@@ -16,6 +16,7 @@
 
 mod adopt;
 pub(crate) mod build_group;
+mod coverage;
 pub(crate) mod group;
 mod lost;
 mod part;
@@ -26,6 +27,7 @@ pub(crate) mod segment;
 pub(crate) mod spill;
 mod task;
 
+use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -36,6 +38,7 @@ use crate::error::{Error, Result};
 use crate::options::{BuildOptions, CancelFlag, Progress};
 use crate::report::BuildReport;
 use crate::snapshot::{BaseTable, ReadableSnapshot};
+use crate::storage::ids::new_id;
 use crate::store::Store;
 use crate::table_format::TableFormat;
 
@@ -114,12 +117,30 @@ pub(crate) async fn build(
         progress.start(plan.rows());
     }
     let mut running = RunningBuild::begin(table, plan, &options)?;
-    for task in 0..running.tasks().len() {
-        if let Err(error) = run_and_commit(&mut running, task, &options).await {
-            return Err(running.stop(error).await);
+    match run_all(&mut running, &options).await {
+        Ok(()) => running.finish().await,
+        Err(error) => Err(running.stop(error).await),
+    }
+}
+
+/// Runs the tasks, but for those whose work others commit meanwhile. Whoever meets others goes on at another place, so that they do not do
+/// the same at the same time.
+async fn run_all(running: &mut RunningBuild<'_>, options: &BuildOptions) -> Result<()> {
+    let mut left: VecDeque<usize> = (0..running.tasks().len()).collect();
+    let mut has_met_others = false;
+    while let Some(task) = left.pop_front() {
+        if !running.is_done_by_others(task).await? {
+            run_and_commit(running, task, options).await?;
+            continue;
+        }
+        running.leave_to_others(task);
+        if !has_met_others && !left.is_empty() {
+            has_met_others = true;
+            let place = new_id().as_u128() % left.len() as u128;
+            left.rotate_left(usize::try_from(place).unwrap_or_default());
         }
     }
-    running.finish().await
+    Ok(())
 }
 
 /// Runs a task. What other tasks have finished is committed in time, however long this one takes.

@@ -107,12 +107,12 @@ async fn commits_are_made_in_time_and_the_report_is_about_all_of_them() {
     assert_eq!(reports[0], reports[1]);
 }
 
-/// Says when a build begins to read.
-struct Begins(Arc<AtomicBool>);
+/// Does something when a build begins to read.
+struct Begins(Box<dyn Fn() + Send + Sync>);
 
 impl Progress for Begins {
     fn start(&self, _total_rows: u64) {
-        self.0.store(true, Ordering::SeqCst);
+        (self.0)();
     }
     fn advance(&self, _rows: u64) {}
     fn finish(&self) {}
@@ -135,13 +135,40 @@ async fn what_is_finished_is_committed_while_a_long_group_is_read() {
     let table = Table::open_layered(location, TableOptions::default(), &layer).await.unwrap();
     let options = BuildOptions {
         commit_every: Some(Duration::from_millis(300)),
-        progress: Some(Arc::new(Begins(begun))),
+        progress: Some(Arc::new(Begins(Box::new(move || begun.store(true, Ordering::SeqCst))))),
         ..BuildOptions::default()
     };
     let report = table.build(options).await.unwrap();
     assert_eq!((report.files, report.segments), (FILES as u64, FILES as u64));
     assert!(manifests(folder.path()) - before >= 2);
     check(&*open(folder.path()).await).await;
+}
+
+/// Between the plan and the first file somebody else builds two of the files, or all of them.
+#[tokio::test]
+async fn what_others_commit_meanwhile_is_left_to_them() {
+    for (rows, theirs) in [(600, 2), (u64::MAX, FILES)] {
+        let folder = folder(FILES);
+        let table = declared(folder.path()).await;
+        let path = folder.path().to_owned();
+        let others = move || {
+            let path = path.clone();
+            let build = move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                let flag = CancelFlag::new();
+                let stops = Arc::new(StopsAfter { rows, seen: AtomicU64::new(0), flag: flag.clone() });
+                let options = BuildOptions { progress: Some(stops), cancel: Some(flag), ..at_once() };
+                runtime.block_on(async { open(&path).await.build(options).await.is_ok() })
+            };
+            assert_eq!(std::thread::spawn(build).join().unwrap(), theirs == FILES);
+        };
+        let options = BuildOptions { progress: Some(Arc::new(Begins(Box::new(others)))), ..at_once() };
+        let report = table.build(options).await.unwrap();
+        let ours = (FILES - theirs) as u64;
+        assert_eq!((report.files, report.segments, report.failed), (ours, ours, Vec::new()));
+        assert_eq!(segments(folder.path()).len(), FILES, "nothing was written twice");
+        check(&table).await;
+    }
 }
 
 #[tokio::test]

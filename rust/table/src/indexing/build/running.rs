@@ -16,6 +16,7 @@ use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use lakemark_format::{ManifestFile, ManifestSegment};
 
 use super::BuildContext;
+use super::coverage::Coverage;
 use super::group::{CHANGED, GroupFile, is_changed, listed};
 use super::part::{BuildPart, schema_in};
 use super::plan::BuildPlan;
@@ -55,11 +56,14 @@ pub struct RunningBuild<'a> {
     /// Runs since the last commit.
     since: Stopwatch,
     committed: Committed,
+    /// What the newest manifest covers that was looked at.
+    coverage: Coverage,
 }
 
 /// What was committed, for the report.
 #[derive(Debug, Default)]
 struct Committed {
+    /// Tasks, also those whose work others have committed.
     tasks: usize,
     indexes: HashSet<[u8; 16]>,
     files: HashSet<String>,
@@ -92,6 +96,7 @@ impl<'a> RunningBuild<'a> {
             waiting: BTreeMap::new(),
             since: Stopwatch::start(),
             committed,
+            coverage: Coverage::default(),
         };
         running.check_failures()?;
         Ok(running)
@@ -105,6 +110,25 @@ impl<'a> RunningBuild<'a> {
 
     pub(super) fn table(&self) -> &'a BaseTable {
         self.table
+    }
+
+    /// Whether others have committed what a task would give, since it was planned.
+    pub(super) async fn is_done_by_others(&mut self, task: usize) -> Result<bool> {
+        let Some(task) = self.plan.tasks.get(task).map(BuildTask::manifest) else { return Ok(false) };
+        let Some(newest) = self.table.writable_store()?.newest().await?.manifest? else { return Ok(false) };
+        if newest.number == task.number {
+            return Ok(false);
+        }
+        if newest.number != self.coverage.number {
+            self.coverage = Coverage::of(&newest, &self.plan.lost);
+        }
+        Ok(self.coverage.has(task))
+    }
+
+    /// Does without what a task would give.
+    pub(super) fn leave_to_others(&mut self, task: usize) {
+        self.answered.insert(task);
+        self.committed.tasks += 1;
     }
 
     /// Takes what the task of this number gave, and commits what waits if it is time to.
