@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use lakemark_table::advise::{Advice, Proposal};
-use lakemark_table::{CancelFlag, IndexKind, IndexOption, IndexSpec, Report, Table};
+use lakemark_table::{BuildReport, CancelFlag, IndexKind, IndexOption, IndexSpec, Report, Table};
 
 use crate::args::{AdviseArgs, TextFormat};
 use crate::failure::Failure;
-use crate::maintain::run_build;
+use crate::maintain::{check_failures, run_build};
 use crate::output;
 use crate::progress::CtrlC;
 use crate::queries::open;
@@ -36,8 +36,12 @@ pub(crate) async fn advise(args: AdviseArgs) -> Result<(), Failure> {
     if !args.apply || advice.indexes.is_empty() {
         return Ok(());
     }
-    let report = apply(&table, &advice.indexes, &args, cancel).await?;
-    if is_json { Ok(()) } else { output::text(&report) }
+    let Applied { created, reports } = apply(&table, &advice.indexes, &args, cancel).await?;
+    if !is_json {
+        let said = reports.iter().map(|report| format!("\n{}", report.describe()));
+        output::text(&format!("\ncreated {}{}", created.join(", "), said.collect::<String>()))?;
+    }
+    reports.iter().try_for_each(|report| check_failures(report, &table))
 }
 
 /// The line that says what to do now.
@@ -56,13 +60,20 @@ fn next_step(args: &AdviseArgs, advice: &Advice) -> String {
     }
 }
 
+/// What was made of an advice.
+struct Applied {
+    /// Names of the indexes.
+    created: Vec<String>,
+    reports: Vec<BuildReport>,
+}
+
 /// Declares the indexes and builds them.
 async fn apply(
     table: &Arc<Table>,
     proposals: &[Proposal],
     args: &AdviseArgs,
     cancel: CancelFlag,
-) -> Result<String, Failure> {
+) -> Result<Applied, Failure> {
     // Other indexes are not filled: that may take hours and was not asked for. Where all are, one pass serves the new ones.
     let at_once = table.snapshot().await?.indexes().iter().all(|index| index.files_covered == index.files_total);
     let mut created = Vec::new();
@@ -80,13 +91,13 @@ async fn apply(
         table.create_index(spec, false).await?;
         created.push(format!("{}_{}", proposal.column, proposal.kind.name()));
     }
-    let mut lines = vec![format!("\ncreated {}", created.join(", "))];
+    let mut reports = Vec::new();
     if at_once {
-        lines.push(run_build(table, None, &args.tuning, cancel).await?.describe().to_string());
-        return Ok(lines.join("\n"));
+        reports.push(run_build(table, None, &args.tuning, cancel).await?);
+        return Ok(Applied { created, reports });
     }
-    for name in created {
-        lines.push(run_build(table, Some(name), &args.tuning, cancel.clone()).await?.describe().to_string());
+    for name in &created {
+        reports.push(run_build(table, Some(name.clone()), &args.tuning, cancel.clone()).await?);
     }
-    Ok(lines.join("\n"))
+    Ok(Applied { created, reports })
 }

@@ -74,7 +74,7 @@ pub(crate) async fn build(args: BuildArgs) -> Result<(), Failure> {
 }
 
 /// Fails if a build had to leave out files that it ought to have read.
-fn check_failures(report: &BuildReport, table: &Table) -> Result<(), Failure> {
+pub(crate) fn check_failures(report: &BuildReport, table: &Table) -> Result<(), Failure> {
     if report.failed.is_empty() {
         return Ok(());
     }

@@ -230,7 +230,7 @@ impl<'a> RunningBuild<'a> {
     /// The end of the build: commits what waits, and says what was done.
     ///
     /// # Errors
-    /// A task gave no part (`InvalidInput`), and those of [`RunningBuild::commit`].
+    /// A task gave no part (`InvalidInput`), more files failed than may (`Io`), and those of [`RunningBuild::commit`].
     pub fn finish(mut self) -> BoxFuture<'a, Result<BuildReport>> {
         async move {
             let (parts, tasks) = (self.answered.len(), self.plan.tasks.len());
@@ -238,7 +238,9 @@ impl<'a> RunningBuild<'a> {
                 let text = format!("a build is finished with one part for each of its {tasks} tasks, not with {parts}");
                 return Err(self.stop(Error::invalid(text)).await);
             }
-            match self.commit().await {
+            // Files may have changed since they were read.
+            let ended = self.commit().await.and_then(|()| self.check_failures());
+            match ended {
                 Ok(()) => Ok(self.report()),
                 Err(error) => Err(self.noted(error)),
             }
