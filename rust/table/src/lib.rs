@@ -6,6 +6,7 @@ pub mod error;
 mod files;
 mod index_kind;
 mod indexing;
+pub mod metrics;
 pub mod options;
 mod pin;
 mod probe;
@@ -19,6 +20,7 @@ mod table_format;
 mod updates;
 mod vacuum;
 mod values;
+pub mod watch;
 
 pub use aggregate::{ColumnMinMax, GroupCountRequest, GroupCounts, MinMax, MinMaxRequest, ValueCounts};
 pub use error::{Error, ErrorKind, Result, kind_of_parquet, kind_of_storage};
@@ -41,6 +43,7 @@ pub use report::{
     VacuumReport, VerifyReport, VersionInfo, VersionOperation, Waste, index_rows, version_rows,
 };
 pub use snapshot::{BufferedRows, BufferedRun, DataFile, FileProbe, Probe, Snapshot};
+pub use storage::clock::{Stopwatch, now};
 pub use storage::damage::{Guarded, damaged, guarded, guarded_wait};
 #[cfg(feature = "failpoints")]
 pub use storage::disk::{faults, gate};

@@ -61,6 +61,7 @@ impl Snapshot {
 }
 
 /// Probes a snapshot.
+#[tracing::instrument(level = "debug", skip_all, fields(table = %snapshot.root_url(), files = snapshot.files().len()))]
 pub(crate) async fn probe(snapshot: &Snapshot, predicate: &Predicate, options: &ProbeOptions) -> Result<Probe> {
     let stopwatch = Stopwatch::start();
     if !options.use_index {

@@ -4,7 +4,7 @@
 //!
 //! Invariant: text, notebooks and lists say what the fields say, from one place.
 
-pub use self::description::{Description, Report};
+pub use self::description::{Description, Report, bytes, count};
 pub use self::listing::{index_rows, version_rows};
 pub use self::probe::{AnsweredBy, LeafReport, ProbeReport};
 pub use self::table::{ChosenBy, ColumnInfo, IndexInfo, TableInfo, VersionInfo};

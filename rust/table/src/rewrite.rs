@@ -92,6 +92,7 @@ pub(crate) struct RewriteOutput {
 ///
 /// Row groups are made on all cores, each in memory, and get into the files in their order. As many are in memory as there are cores, and a
 /// few bytes of each new row.
+#[tracing::instrument(level = "debug", name = "rewrite", skip_all, fields(table = %snapshot.root_url(), files = snapshot.files().len()))]
 async fn rewrite_files(
     snapshot: &Snapshot,
     input: &RewriteInput<'_>,

@@ -6,6 +6,7 @@
 
 mod base;
 mod buffered_rows;
+mod coverage;
 pub(crate) mod identity;
 mod lineage;
 mod pin_base;

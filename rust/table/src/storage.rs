@@ -1,12 +1,13 @@
 //! Storage: places, files and objects, as bytes.
 //!
-//! Uses no other room; all that reads or writes goes through this one.
+//! Uses no other room but `metrics`, which counts its requests; all that reads or writes goes through this one.
 //!
 //! Invariant: each write, sync, rename, link and removal of a local file is a step of `disk`, so that a test may stop or fail at it.
 //! The time comes from `clock`, and what is random from `ids`.
 
 pub(crate) mod cache;
 pub(crate) mod clock;
+pub(crate) mod counting_store;
 pub(crate) mod damage;
 pub(crate) mod disk;
 pub(crate) mod failpoint;

@@ -29,6 +29,7 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload, WriteMul
 use uuid::Uuid;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::metrics::Metrics;
 use crate::storage::disk::{self, DiskStep, on_a_thread, sync_folder};
 use crate::storage::ids::new_id;
 use crate::storage::location::{StorePlace, place_of};
@@ -55,6 +56,8 @@ const PART_BYTES: usize = 8 * 1024 * 1024;
 #[derive(Debug)]
 pub(crate) struct Store {
     place: StorePlace,
+    /// The counters of the table whose store it is.
+    pub(crate) metrics: Arc<Metrics>,
     cache: Mutex<Option<CachedManifest>>,
 }
 
@@ -85,8 +88,8 @@ pub(crate) struct ListedStoreFile {
 }
 
 impl Store {
-    pub(crate) fn new(place: StorePlace) -> Self {
-        Self { place, cache: Mutex::default() }
+    pub(crate) fn new(place: StorePlace, metrics: Arc<Metrics>) -> Self {
+        Self { place, metrics, cache: Mutex::default() }
     }
 
     /// Path or URL, for people.

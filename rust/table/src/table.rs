@@ -4,19 +4,25 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use futures::{Future, FutureExt};
 use lakemark_format::Operation;
 use object_store::ObjectStore;
+use tracing::field::Empty;
+use tracing::{Instrument, Span};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::indexing::advise::{Advice, QueryUse};
 use crate::indexing::build::{BuildPart, BuildPlan, BuildTask, RunningBuild};
 use crate::indexing::{advise, build, compact, verify};
+use crate::metrics::{Metrics, RunCounters, RunEnd};
 use crate::options::{BuildOptions, IndexSpec, MigrateOptions, TableOptions, VacuumOptions};
 use crate::report::{
     BuildReport, ChangesBesideFiles, CompactReport, MigrateReport, PublishReport, UpdatesInfo, VacuumReport,
     VerifyReport, VersionInfo,
 };
 use crate::snapshot::{BaseTable, Snapshot};
+use crate::storage::clock::{self, Stopwatch};
+use crate::storage::counting_store::counted;
 use crate::storage::location::{Location, StoreLayer};
 use crate::store::Store;
 use crate::store::transaction::{Edit, commit};
@@ -45,11 +51,14 @@ impl Table {
         layer: StoreLayer<'a>,
     ) -> BoxFuture<'a, Result<Arc<Self>>> {
         Box::pin(async move {
+            let metrics = Arc::<Metrics>::default();
+            let layer = &|store| counted(layer(store), &metrics);
             let location = Location::parse(location, &options.storage_options, layer).await?;
             let format = if location.is_delta().await? { TableFormat::Delta } else { TableFormat::Parquet };
             let place = location.locate_store(options.store.as_deref(), &options.storage_options, layer)?;
-            let store = place.map(|place| Arc::new(Store::new(place)));
-            let updates = UpdatableTable::new(BaseTable::new(location, format, options.version, store));
+            let store = place.map(|place| Arc::new(Store::new(place, Arc::clone(&metrics))));
+            let base = BaseTable::new(location, format, options.version, store, Arc::clone(&metrics));
+            let updates = UpdatableTable::new(base);
             if options.version.is_some() {
                 // A caller that requests a version that is not there learns it now.
                 pin::pin(&updates).await?;
@@ -79,6 +88,12 @@ impl Table {
     #[must_use]
     pub fn store_location(&self) -> Option<&str> {
         self.base().store.as_ref().map(|store| store.text())
+    }
+
+    /// What was done through this handle, and through those that [`Table::at_version`] made of it.
+    #[must_use]
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.base().metrics
     }
 
     /// The version that is read; none for the newest state.
@@ -205,7 +220,15 @@ impl Table {
     /// # Errors
     /// Another migration is running, or others changed the data files again and again (`Conflict`): try later.
     pub fn migrate(self: &Arc<Self>, options: MigrateOptions) -> BoxFuture<'_, Result<MigrateReport>> {
-        Box::pin(async move { updates::migrate(&self.updates, &options).await })
+        let span = tracing::debug_span!("migrate", table = self.location(), files = Empty, rows = Empty, bytes = Empty);
+        let migrated = async move {
+            let report = updates::migrate(&self.updates, &options).await?;
+            record(report.files_written, report.rows, report.bytes_written);
+            self.metrics().migrated_files.add(report.files_written);
+            self.metrics().migrated_bytes.add(report.bytes_written);
+            Ok(report)
+        };
+        recorded(&self.metrics().migrate, migrated).instrument(span).boxed()
     }
 
     /// Waits for the migration that a write of this object began by the option `migration_threshold`, if one is running. A process that
@@ -273,7 +296,13 @@ impl Table {
     /// The store or the storage of the data does not answer, the disk is full (`Io`), the caller requested a stop (`Cancelled`), or more files
     /// failed than may. What was finished is committed all the same, and the same build run again goes on from there.
     pub fn build(&self, options: BuildOptions) -> BoxFuture<'_, Result<BuildReport>> {
-        updates::build_newest(&self.updates, options)
+        let span = tracing::debug_span!("build", table = self.location(), files = Empty, rows = Empty, bytes = Empty);
+        let built = async move {
+            let report = updates::build_newest(&self.updates, options).await?;
+            record(report.files, report.rows, report.bytes_written);
+            Ok(report)
+        };
+        recorded(&self.metrics().build, built).instrument(span).boxed()
     }
 
     /// The first of the three steps of a build that other processes share in: what is to be done, cut into tasks. Where files allow it
@@ -313,7 +342,8 @@ impl Table {
     /// Merges the segments of indexes into as few as their `files_per_segment` allows, so that a search reads few. The old ones stay until
     /// a [vacuum](Table::vacuum), since queries may be reading them.
     pub fn compact(&self, options: BuildOptions) -> BoxFuture<'_, Result<CompactReport>> {
-        Box::pin(async move {
+        let span = tracing::debug_span!("compact", table = self.location(), bytes = Empty);
+        let compacted = async move {
             let progress = options.progress.clone();
             let compacted = async {
                 compact::compact(self.base(), &updates::pin_to_build(&self.updates).await?.snapshot, options).await
@@ -322,8 +352,11 @@ impl Table {
             if let Some(progress) = progress {
                 progress.finish();
             }
-            compacted
-        })
+            compacted.inspect(|report| {
+                Span::current().record("bytes", report.bytes_written);
+            })
+        };
+        recorded(&self.metrics().compact, compacted).instrument(span).boxed()
     }
 
     /// Says which indexes these queries would profit from; without queries, standard predicates over every column. Reads a sample.
@@ -345,4 +378,22 @@ impl Table {
     pub fn vacuum(&self, options: VacuumOptions) -> BoxFuture<'_, Result<VacuumReport>> {
         Box::pin(async move { vacuum::vacuum(self.base(), &options).await })
     }
+}
+
+/// Runs a verb, and counts how it ended.
+async fn recorded<T>(counters: &RunCounters, run: impl Future<Output = Result<T>>) -> Result<T> {
+    let stopwatch = Stopwatch::start();
+    let outcome = run.await;
+    let end = match &outcome {
+        Ok(_) => RunEnd::Done,
+        Err(error) if error.kind() == ErrorKind::Cancelled => RunEnd::Stopped,
+        Err(_) => RunEnd::Failed,
+    };
+    counters.record(end, stopwatch.seconds(), clock::now());
+    outcome
+}
+
+/// Says in the span of a verb what it did.
+fn record(files: u64, rows: u64, bytes: u64) {
+    Span::current().record("files", files).record("rows", rows).record("bytes", bytes);
 }

@@ -54,6 +54,7 @@ pub(crate) struct Listing {
 }
 
 /// Lists the data files of `location`, in any order.
+#[tracing::instrument(level = "debug", name = "listing", skip_all, fields(table = location.text))]
 pub(crate) async fn listed(location: &Location) -> Result<Vec<ListedFile>> {
     match &location.shape {
         FileSet::File(name) => Ok(vec![one_file(location, name).await?]),

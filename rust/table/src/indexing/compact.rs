@@ -86,6 +86,7 @@ pub(crate) async fn compact(table: &BaseTable, snapshot: &Snapshot, options: Bui
             report.segments_merged += before;
             report.segments_written += 1;
             report.bytes_written += length;
+            context.store.metrics.count_segment(length);
         }
         // A build that reads a column once more reports its rows itself.
         if let (Some(progress), true) = (&options.progress, merge.is_exact()) {

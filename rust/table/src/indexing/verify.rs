@@ -195,7 +195,9 @@ async fn derive(
     let segment = ManifestSegment { id, index_id: index.id, path, length, files: Vec::new() };
     // What is derived has single values, whatever is stored.
     let index = ManifestIndex { kind: NameOf::Known(IndexKind::Bitmap), ..index.clone() };
-    let opened = Segment::open_afresh(&Arc::new(Store::new(place)), &segment, &index, &ReadCounter::default()).await;
+    let opened =
+        Segment::open_afresh(&Arc::new(Store::new(place, Arc::default())), &segment, &index, &ReadCounter::default())
+            .await;
     opened.map_err(|damage| {
         Error::internal(format!("the segment that was derived again cannot be read: {}", damage.problem))
     })

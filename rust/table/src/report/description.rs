@@ -60,7 +60,8 @@ pub trait Report: Serialize {
 }
 
 /// A number with commas between thousands.
-pub(super) fn count(number: u64) -> String {
+#[must_use]
+pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (place, digit) in digits.chars().enumerate() {
@@ -73,7 +74,8 @@ pub(super) fn count(number: u64) -> String {
 }
 
 /// A number of bytes in the largest unit that it has one of.
-pub(super) fn bytes(number: u64) -> String {
+#[must_use]
+pub fn bytes(number: u64) -> String {
     let mut size = number as f64;
     let mut units = ["B", "KiB", "MiB", "GiB", "TiB"].into_iter();
     let mut unit = units.next().unwrap_or_default();

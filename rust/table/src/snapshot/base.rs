@@ -8,6 +8,7 @@ use super::snapshot_cache::SnapshotCache;
 use crate::error::{Error, Result};
 use crate::files::delta::{NewestState, VectorCache};
 use crate::files::footer::FooterCache;
+use crate::metrics::Metrics;
 use crate::storage::location::{Location, STORE_FOLDER};
 use crate::store::Store;
 use crate::table_format::TableFormat;
@@ -21,6 +22,8 @@ pub(crate) struct BaseTable {
     pub version: Option<u64>,
     /// None for a glob or a file without a store: such a table can be read, not indexed.
     pub store: Option<Arc<Store>>,
+    /// What this handle did, whatever version it reads.
+    pub metrics: Arc<Metrics>,
     pub log: NewestState,
     pub last: SnapshotCache,
     pub footers: FooterCache,
@@ -34,15 +37,16 @@ impl BaseTable {
         format: TableFormat,
         version: Option<u64>,
         store: Option<Arc<Store>>,
+        metrics: Arc<Metrics>,
     ) -> Self {
         let (footers, vectors) = (FooterCache::default(), VectorCache::default());
         let (log, last) = (NewestState::default(), SnapshotCache::default());
-        Self { location, format, version, store, log, last, footers, vectors }
+        Self { location, format, version, store, metrics, log, last, footers, vectors }
     }
 
     /// The same table at a version.
     pub(crate) fn at_version(&self, version: u64) -> Self {
-        Self::new(self.location.clone(), self.format, Some(version), self.store.clone())
+        Self::new(self.location.clone(), self.format, Some(version), self.store.clone(), Arc::clone(&self.metrics))
     }
 
     /// The location as it was given.

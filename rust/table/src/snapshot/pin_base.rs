@@ -68,6 +68,7 @@ impl Snapshot {
     }
 
     /// The newest state of the data files, without what is buffered.
+    #[tracing::instrument(level = "debug", name = "pin", skip_all, fields(table = table.location()))]
     pub(crate) async fn pin_base(table: &BaseTable) -> Result<Self> {
         match table.format {
             TableFormat::Parquet => {
@@ -307,6 +308,7 @@ pub(crate) async fn newest_listing(table: &BaseTable) -> Result<ManifestAndListi
         None => (newest_manifest(table).await?, true),
     };
     for _ in 0..ATTEMPTS {
+        table.metrics.listings.add(1);
         let files = listed(&table.location).await?;
         if was_newest && before.as_ref().is_none_or(|manifest| manifest.updates.is_none()) {
             return Ok(ManifestAndListing { manifest: before, files });
@@ -332,6 +334,7 @@ async fn newest_delta(table: &BaseTable) -> Result<ManifestAndLog> {
     let migrations = |manifest: &Option<Arc<Manifest>>| Some(manifest.as_ref()?.updates.as_ref()?.migrations);
     let mut manifest = newest_manifest(table).await?;
     for _ in 0..ATTEMPTS {
+        table.metrics.listings.add(1);
         let state = table.log.read(&table.location).await?;
         if manifest.as_ref().is_none_or(|manifest| manifest.updates.is_none()) {
             return Ok(ManifestAndLog { manifest, state });

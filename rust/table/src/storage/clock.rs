@@ -12,7 +12,7 @@ use crate::storage::disk::gate;
 
 /// The time. Tests set it ahead.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the time of day")]
-pub(crate) fn now() -> SystemTime {
+pub fn now() -> SystemTime {
     #[cfg(feature = "failpoints")]
     return SystemTime::now() + gate::ahead();
     #[cfg(not(feature = "failpoints"))]
@@ -26,12 +26,13 @@ pub(crate) fn utc() -> DateTime<Utc> {
 
 /// Runs from its start.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stopwatch(Instant);
+pub struct Stopwatch(Instant);
 
 impl Stopwatch {
     /// Starts it.
+    #[must_use]
     #[expect(clippy::disallowed_methods, reason = "the one place that measures how long something takes")]
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self(Instant::now())
     }
 
@@ -41,7 +42,8 @@ impl Stopwatch {
     }
 
     /// Seconds since its start.
-    pub(crate) fn seconds(self) -> f64 {
+    #[must_use]
+    pub fn seconds(self) -> f64 {
         self.0.elapsed().as_secs_f64()
     }
 }

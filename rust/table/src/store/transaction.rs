@@ -110,6 +110,7 @@ pub(crate) struct Committed {
 ///
 /// No commit names a segment that is not there. Of the segments that the edit built, those are deleted that surely no manifest names, and
 /// never will. After an error nobody else may delete them. Whether the commit was made may be unknown, and a vacuum removes what was not.
+#[tracing::instrument(level = "debug", skip_all, fields(store = store.text()))]
 pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
     if let Err(error) = look_for(store, edit.built()).await {
         abandon(store, edit.built().iter().collect()).await;
@@ -130,10 +131,11 @@ pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
         next.created_ms = clock::utc().timestamp_millis();
         match store.put_manifest(&next).await? {
             PutOutcome::Made => {
+                store.metrics.commits.add(1);
                 discard(store, &committed.unused).await;
                 return Ok(committed);
             }
-            PutOutcome::Taken(_) => {}
+            PutOutcome::Taken(_) => store.metrics.commit_retries.add(1),
             PutOutcome::Refused(cause) => {
                 abandon(store, edit.built().iter().collect()).await;
                 return Err(store.unwritable(cause));

@@ -31,6 +31,7 @@ impl NewestState {
     ///
     /// # Errors
     /// The log cannot be read.
+    #[tracing::instrument(level = "debug", name = "listing", skip_all, fields(table = location.text))]
     pub(crate) async fn read(&self, location: &Location) -> Result<Arc<DeltaState>> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(known) = known

@@ -70,6 +70,7 @@ impl BuildPlan {
 }
 
 /// Plans a build for so many workers.
+#[tracing::instrument(level = "debug", skip_all, fields(table = table.location(), files = readable.snapshot.files().len()))]
 pub(crate) async fn plan(
     table: &BaseTable,
     readable: &ReadableSnapshot,

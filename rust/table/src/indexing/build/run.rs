@@ -10,11 +10,13 @@ use super::group::GroupResult;
 use super::part::BuildPart;
 use super::task::BuildTask;
 use crate::error::{Error, Result};
+use crate::metrics::Metrics;
 use crate::options::BuildOptions;
 use crate::snapshot::BaseTable;
 use crate::store::Store;
 
 /// Writes the segments of a task. After a failure none of them is left.
+#[tracing::instrument(level = "debug", name = "build_task", skip_all, fields(table = table.location(), files = task.files().count()))]
 pub(crate) async fn run(table: &BaseTable, task: &BuildTask, options: &BuildOptions) -> Result<BuildPart> {
     let context = BuildContext::new(table, options)?;
     context.check_cancel()?;
@@ -23,12 +25,22 @@ pub(crate) async fn run(table: &BaseTable, task: &BuildTask, options: &BuildOpti
     let mut result = GroupResult::default();
     let outcome = build_group(&context, &group, &mut result).await.and_then(|()| context.check_cancel());
     let part = outcome.and_then(|()| BuildPart::new(task, &result, context.budget.spilled()));
+    if part.is_ok() {
+        count(&context.store.metrics, &result);
+    }
     if part.is_err() {
         for segment in &result.segments {
             context.store.discard(&segment.path).await;
         }
     }
     part
+}
+
+/// Counts what a task wrote.
+fn count(metrics: &Metrics, result: &GroupResult) {
+    metrics.indexed_files.add(result.files.len() as u64);
+    metrics.indexed_rows.add(result.files.iter().map(|built| built.file.rows()).sum());
+    result.segments.iter().for_each(|segment| metrics.count_segment(segment.length));
 }
 
 /// Fails where the store is not the one that the plan saw: on another machine the same path may be another disk.

@@ -1,0 +1,58 @@
+//! How much of a snapshot the indexes cover, and how long its oldest file has been waiting for one.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::SystemTime;
+
+use super::Snapshot;
+use crate::metrics::{CoverageOfIndex, IndexCoverage};
+use crate::storage::file_time::modified_ns;
+
+impl Snapshot {
+    /// How much the indexes cover. Reads nothing: segments that are lost count until a build has found out.
+    #[must_use]
+    pub fn index_coverage(&self) -> IndexCoverage {
+        let indexes = self.indexes().into_iter().map(|index| CoverageOfIndex {
+            name: index.name,
+            coverage: index.coverage,
+            segments: index.segments,
+            bytes: index.bytes,
+        });
+        let mut coverage =
+            IndexCoverage { files: self.files().len() as u64, indexes: indexes.collect(), ..IndexCoverage::default() };
+        let covered = self.covered_by_each();
+        for (state, file) in self.index_states.iter().zip(self.files()) {
+            let ordinal = state.ordinal.filter(|_| !state.unverified);
+            if covered.iter().all(|of_index| ordinal.is_some_and(|ordinal| of_index.contains(&ordinal))) {
+                continue;
+            }
+            coverage.uncovered_files += 1;
+            let written = SystemTime::from(file.meta.last_modified);
+            coverage.oldest_uncovered = Some(coverage.oldest_uncovered.map_or(written, |oldest| oldest.min(written)));
+        }
+        coverage
+    }
+
+    /// The ordinals of the files that each index covers. An index whose column is gone asks for nothing.
+    fn covered_by_each(&self) -> Vec<HashSet<u32>> {
+        let Some(manifest) = &self.manifest else { return Vec::new() };
+        let usable = manifest.indexes.iter().filter(|index| self.is_usable(index));
+        let covered = usable.map(|index| {
+            let segments = manifest.segments.iter().filter(|segment| segment.index_id == index.id);
+            segments.flat_map(|segment| segment.files.iter().copied()).collect()
+        });
+        covered.collect()
+    }
+
+    /// A number that is another one, as good as surely, once a data file or a declaration of an index is another one: what a build goes by.
+    pub(crate) fn build_state(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for file in self.files() {
+            (&file.path, file.meta.size, modified_ns(&file.meta), &file.meta.e_tag).hash(&mut hasher);
+        }
+        for index in self.manifest.iter().flat_map(|manifest| &manifest.indexes) {
+            (index.id, self.is_usable(index)).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+}
