@@ -10,7 +10,9 @@ use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Subscriber};
+use tracing::subscriber::Interest;
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::{Layer, registry};
 
@@ -23,10 +25,22 @@ static WAITING: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
 
 struct Queue;
 
+fn is_warning_of_ours(metadata: &Metadata<'_>) -> bool {
+    metadata.is_event() && *metadata.level() == Level::WARN && metadata.target().starts_with("lakemark")
+}
+
 impl<S: Subscriber> Layer<S> for Queue {
+    /// Whatever else is traced costs nothing: it is never made.
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if is_warning_of_ours(metadata) { Interest::always() } else { Interest::never() }
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::WARN)
+    }
+
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let metadata = event.metadata();
-        if *metadata.level() != Level::WARN || !metadata.target().starts_with("lakemark") {
+        if !is_warning_of_ours(event.metadata()) {
             return;
         }
         let mut text = Text::default();

@@ -8,6 +8,7 @@
 
 mod inside;
 mod operator;
+mod traced;
 
 use std::collections::HashMap;
 use std::sync::Arc;

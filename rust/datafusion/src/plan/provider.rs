@@ -127,6 +127,7 @@ impl TableProvider for LakemarkTable {
         Ok(filters.iter().map(|filter| pushdown(filter)).collect())
     }
 
+    #[tracing::instrument(level = "debug", name = "plan_scan", skip_all, fields(table = self.table.location()))]
     async fn scan(
         &self,
         state: &dyn Session,

@@ -31,6 +31,7 @@ mod query;
 mod scan;
 mod schemas;
 mod sort_limits;
+mod spans;
 mod sql;
 mod statements;
 mod statistics;

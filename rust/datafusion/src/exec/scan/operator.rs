@@ -26,6 +26,7 @@ use tokio::runtime::Handle;
 
 use super::LakemarkScanExec;
 use super::inside::{in_order, nodes, opened};
+use super::traced::traced;
 use crate::exec::index_only::PartitionOf;
 use crate::expr::projection::{FieldProjection, have_lambdas};
 use crate::read::statistics::share_of;
@@ -135,13 +136,14 @@ impl ExecutionPlan for LakemarkScanExec {
             streams.push(rows.try_flatten().boxed());
         }
         let rows = Box::pin(RecordBatchStreamAdapter::new(schema, stream::iter(streams).flatten()));
-        Ok(match self.parts.fetch {
+        let rows: SendableRecordBatchStream = match self.parts.fetch {
             Some(fetch) => {
                 let unseen = BaselineMetrics::new(&ExecutionPlanMetricsSet::new(), partition);
                 Box::pin(LimitStream::new(rows, 0, Some(fetch), unseen))
             }
             None => rows,
-        })
+        };
+        Ok(traced(rows, &self.parts, partition))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
