@@ -1,6 +1,8 @@
 //! The words of the command line: verbs, options and what `--help` teaches about them.
 
 mod help;
+mod jobs;
+mod updates;
 mod values;
 
 use std::path::PathBuf;
@@ -10,8 +12,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use help::{
     ABOUT, ADVISE_EXAMPLES, BUILD_NOTE, CHANGE_EXAMPLES, EXAMPLES, HISTORY_EXAMPLES, KEY_EXAMPLES, LONG_ABOUT,
-    MIGRATE_EXAMPLES, REPAIR_NOTE, SQL_EXAMPLES,
+    MIGRATE_EXAMPLES, REPAIR_NOTE, SQL_EXAMPLES, WATCH_EXAMPLES,
 };
+pub use jobs::{JobArgs, LogFormat, WatchArgs};
+pub use updates::{ChangeArgs, FlushArgs, KeyArgs, MigrateArgs, RepairArgs};
 pub use values::{KeyValue, RepairChoice};
 use values::{age, interval, key_value, share, size};
 
@@ -75,6 +79,19 @@ pub enum Verb {
     Vacuum(VacuumArgs),
 }
 
+impl Verb {
+    /// What operators want to see of the command, if it is a job.
+    pub(crate) fn job(&self) -> Option<&JobArgs> {
+        match self {
+            Self::Index(IndexVerb::Build(build)) => Some(&build.run.job),
+            Self::Index(IndexVerb::Compact(compact)) => Some(&compact.job),
+            Self::Index(IndexVerb::Watch(watch)) => Some(&watch.job),
+            Self::Migrate(migrate) => Some(&migrate.job),
+            _ => None,
+        }
+    }
+}
+
 /// What to do with indexes.
 #[derive(Debug, Subcommand)]
 pub enum IndexVerb {
@@ -86,6 +103,9 @@ pub enum IndexVerb {
     /// Build whatever is declared and not covered yet; safe to run from cron at any time
     #[command(after_help = BUILD_NOTE)]
     Build(BuildArgs),
+    /// Follow tables: build what is new as it comes, until the command is stopped
+    #[command(after_help = WATCH_EXAMPLES)]
+    Watch(WatchArgs),
     /// Merge the segments of indexes into few, so that a search in many files asks few; the old ones stay until a vacuum
     Compact(CompactArgs),
     /// List the indexes with their coverage and size
@@ -165,7 +185,7 @@ pub struct TuningArgs {
     /// Threads that read and index; one per core if it is left out
     #[arg(long, value_name = "N")]
     pub threads: Option<std::num::NonZeroUsize>,
-    /// No progress bar
+    /// No progress: neither a bar nor lines
     #[arg(long, short)]
     pub quiet: bool,
 }
@@ -223,6 +243,9 @@ pub struct CompactArgs {
     /// How the build runs.
     #[command(flatten)]
     pub tuning: TuningArgs,
+    /// What operators see.
+    #[command(flatten)]
+    pub job: JobArgs,
     /// How the report is printed
     #[arg(long, value_enum, default_value_t = TextFormat::Text)]
     pub format: TextFormat,
@@ -344,91 +367,6 @@ pub struct HistoryArgs {
     /// How the list is printed
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
-}
-
-/// `lakemark key`.
-#[derive(Debug, Args)]
-pub struct KeyArgs {
-    /// The table.
-    #[command(flatten)]
-    pub at: TableArgs,
-    /// Column of the key; several are separated by commas
-    #[arg(long, value_name = "COL[,COL]", value_delimiter = ',', required = true)]
-    pub on: Vec<String>,
-    /// Option of buffered updates; may be given several times
-    #[arg(long = "with", value_name = "KEY=VALUE", value_parser = key_value)]
-    pub options: Vec<KeyValue>,
-    /// How the index is built.
-    #[command(flatten)]
-    pub tuning: TuningArgs,
-}
-
-/// `lakemark insert`, `upsert`, `update` and `delete`.
-#[derive(Debug, Args)]
-pub struct ChangeArgs {
-    /// The table.
-    #[command(flatten)]
-    pub at: TableArgs,
-    /// File with the rows: .parquet, .csv, .json, .ndjson, .arrow, or - for CSV from stdin
-    #[arg(value_name = "FILE")]
-    pub file: String,
-    /// Declare these columns as the key if the table has none yet
-    #[arg(long, value_name = "COL[,COL]", value_delimiter = ',')]
-    pub key: Option<Vec<String>>,
-    /// A name for whoever makes the change, so that it is made once: see --txn-version
-    #[arg(long, value_name = "NAME", requires = "txn_version")]
-    pub txn_app_id: Option<String>,
-    /// The number of the change: if NAME made one with this number, or a higher one, before, nothing is done
-    #[arg(long, value_name = "NUMBER", requires = "txn_app_id")]
-    pub txn_version: Option<u64>,
-    /// No progress bar while a key is declared
-    #[arg(long, short)]
-    pub quiet: bool,
-    /// How the result is printed
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub format: Format,
-}
-
-/// `lakemark flush`.
-#[derive(Debug, Args)]
-pub struct FlushArgs {
-    /// The table.
-    #[command(flatten)]
-    pub at: TableArgs,
-}
-
-/// `lakemark repair`.
-#[derive(Debug, Args)]
-pub struct RepairArgs {
-    /// The table.
-    #[command(flatten)]
-    pub at: TableArgs,
-    /// `keep` lets them count over what the table has of their keys, `discard` forgets them
-    #[arg(long, value_enum)]
-    pub buffered: RepairChoice,
-}
-
-/// `lakemark migrate`.
-#[derive(Debug, Args)]
-pub struct MigrateArgs {
-    /// The table.
-    #[command(flatten)]
-    pub at: TableArgs,
-    /// How much of what is buffered, above 0 up to 1: the rows with the lowest keys first
-    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "1")]
-    pub fraction: f64,
-    /// Do nothing while less of the cache than this is full, such as 50%
-    #[arg(long, value_name = "SHARE", value_parser = share)]
-    pub threshold: Option<f64>,
-    /// Let the new data files of a folder be files of the folder, for every reader; those that they replace go to the store
-    #[arg(long)]
-    pub publish: bool,
-    /// No progress bar
-    #[arg(long, short)]
-    pub quiet: bool,
-    /// How the report is printed
-    #[arg(long, value_enum, default_value_t = TextFormat::Text)]
-    pub format: TextFormat,
 }
 
 /// `lakemark vacuum`.

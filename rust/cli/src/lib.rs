@@ -3,30 +3,32 @@
 mod advise;
 pub mod args;
 mod execute;
+mod exporter;
 pub mod failure;
 mod info;
 mod input;
+mod job;
+mod log;
 mod maintain;
+mod metrics_server;
 pub mod output;
 mod progress;
 mod prompt;
 mod queries;
+mod reached;
 mod shell;
 pub mod statements;
 mod updates;
+mod watch;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 
 use clap::Parser;
 use lakemark_table::Operation;
-use tracing_subscriber::EnvFilter;
 
 use crate::args::{Cli, IndexVerb, Verb};
 use crate::failure::{DONE, FAILED, Failure, WRONG_USAGE};
-
-/// What is logged unless `LAKEMARK_LOG` says otherwise: our warnings, and errors of everything below us.
-const DEFAULT_LOG: &str = "error,lakemark_cli=warn,lakemark_datafusion=warn,lakemark_table=warn,lakemark_index=warn";
+use crate::log::Log;
 
 /// Runs one command line, program name first, and returns its exit code: 0 done, 1 failed, 2 wrong usage, 3 built but for files that could
 /// not be indexed, 130 Ctrl-C.
@@ -39,28 +41,29 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> i32 {
             return if said.print().is_ok() { code } else { FAILED };
         }
     };
-    log_to_stderr();
+    let log = Log::begin(cli.verb.as_ref().and_then(Verb::job));
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return report(&Failure::Error(format!("threads cannot be started: {error}"))),
+        Err(error) => return report(log, &Failure::Error(format!("threads cannot be started: {error}"))),
     };
-    let outcome = runtime.block_on(dispatch(cli));
+    let outcome = runtime.block_on(dispatch(cli, log));
     // A task that still reads must not hold up the exit.
     runtime.shutdown_background();
     match outcome {
         Ok(()) => DONE,
-        Err(failure) => report(&failure),
+        Err(failure) => report(log, &failure),
     }
 }
 
-async fn dispatch(cli: Cli) -> Result<(), Failure> {
+async fn dispatch(cli: Cli, log: Log) -> Result<(), Failure> {
     match cli.verb {
         None => shell::sql(cli.sql).await,
         Some(Verb::Sql(sql)) => shell::sql(sql).await,
         Some(Verb::Index(IndexVerb::Create(create))) => maintain::create(create).await,
         Some(Verb::Index(IndexVerb::Advise(advise))) => advise::advise(advise).await,
-        Some(Verb::Index(IndexVerb::Build(build))) => maintain::build(build).await,
-        Some(Verb::Index(IndexVerb::Compact(compact))) => maintain::compact(compact).await,
+        Some(Verb::Index(IndexVerb::Build(build))) => maintain::build(build, log).await,
+        Some(Verb::Index(IndexVerb::Compact(compact))) => maintain::compact(compact, log).await,
+        Some(Verb::Index(IndexVerb::Watch(watch))) => watch::watch(watch, log).await,
         Some(Verb::Index(IndexVerb::List(list))) => maintain::list(list).await,
         Some(Verb::Index(IndexVerb::Drop(drop))) => maintain::drop_index(drop).await,
         Some(Verb::Index(IndexVerb::Verify(verify))) => maintain::verify(verify).await,
@@ -74,29 +77,14 @@ async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Some(Verb::Delete(change)) => updates::change(Operation::Delete, change).await,
         Some(Verb::Flush(flush)) => updates::flush(flush).await,
         Some(Verb::Repair(repair)) => updates::repair(repair).await,
-        Some(Verb::Migrate(migrate)) => updates::migrate(migrate).await,
+        Some(Verb::Migrate(migrate)) => updates::migrate(migrate, log).await,
         Some(Verb::History(history)) => maintain::history(history).await,
         Some(Verb::Info(info)) => info::info(info).await,
         Some(Verb::Vacuum(vacuum)) => maintain::vacuum(vacuum).await,
     }
 }
 
-fn report(failure: &Failure) -> i32 {
-    let message = failure.to_string();
-    if !message.is_empty() {
-        // Nothing is left to be done if stderr is closed.
-        let _ = writeln!(io::stderr(), "error: {message}");
-    }
+fn report(log: Log, failure: &Failure) -> i32 {
+    log.failure(failure);
     failure.exit_code()
-}
-
-fn log_to_stderr() {
-    let filter = EnvFilter::try_from_env("LAKEMARK_LOG").unwrap_or_else(|_| EnvFilter::new(DEFAULT_LOG));
-    // Fails if this process logs already, as a Python program that embeds us may.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_target(false)
-        .without_time()
-        .try_init();
 }

@@ -1,7 +1,6 @@
 //! `index create|build|compact|list|drop|verify`, `vacuum` and `history`: what keeps a table's indexes.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
@@ -14,8 +13,10 @@ use crate::args::{
     BuildArgs, CompactArgs, CreateArgs, DropArgs, HistoryArgs, KeyValue, ListArgs, TuningArgs, VacuumArgs, VerifyArgs,
 };
 use crate::failure::Failure;
+use crate::job::Job;
+use crate::log::Log;
 use crate::output;
-use crate::progress::{Bar, CtrlC};
+use crate::progress::{CtrlC, shown};
 use crate::queries::open;
 
 pub(crate) async fn create(args: CreateArgs) -> Result<(), Failure> {
@@ -57,18 +58,24 @@ pub(crate) fn options_of(given: Vec<KeyValue>) -> Result<BTreeMap<String, String
     Ok(options)
 }
 
-pub(crate) async fn build(args: BuildArgs) -> Result<(), Failure> {
+pub(crate) async fn build(args: BuildArgs, log: Log) -> Result<(), Failure> {
     let cancel = CancelFlag::new();
     let _listening = CtrlC::sets(cancel.clone())?;
     let BuildArgs { run, verify, commit_every, max_failures } = args;
+    let job = Job::begin(&run.job, log).await?;
     let table = open(&run.at).await?;
+    job.add(&table);
+    let progress = job.progress("build", &table, run.tuning.quiet);
     let options = BuildOptions {
         verify: verify.unwrap_or_default(),
         commit_every: Some(commit_every),
         max_failures,
+        progress,
         ..build_options(run.index, &run.tuning, cancel)
     };
-    let report = run_with(&table, options).await?;
+    let built = table.build(options).await;
+    job.ended("build", &table, &built).await;
+    let report = built.map_err(|error| stopped(&table, error))?;
     output::report(&report, run.format)?;
     check_failures(&report, &table)
 }
@@ -91,36 +98,56 @@ pub(crate) async fn run_build(
     tuning: &TuningArgs,
     cancel: CancelFlag,
 ) -> Result<BuildReport, Failure> {
-    run_with(table, build_options(index, tuning, cancel)).await
+    let options = shown_options("build", table, index, tuning, cancel);
+    table.build(options).await.map_err(|error| stopped(table, error))
 }
 
-async fn run_with(table: &Table, options: BuildOptions) -> Result<BuildReport, Failure> {
-    table.build(options).await.map_err(|error| match Failure::from(error) {
+/// The failure of a build.
+fn stopped(table: &Table, error: lakemark_table::Error) -> Failure {
+    match Failure::from(error) {
         Failure::Interrupted(message) => Failure::Interrupted(format!(
             "{message}\nQueries use what is committed. Run `lakemark index build {}` to go on.",
             table.location()
         )),
         other => other,
-    })
+    }
 }
 
+/// The options of a build that shows how far it is, unless it is to be quiet.
+pub(crate) fn shown_options(
+    verb: &'static str,
+    table: &Table,
+    index: Option<String>,
+    tuning: &TuningArgs,
+    cancel: CancelFlag,
+) -> BuildOptions {
+    let progress = (!tuning.quiet).then(|| shown(verb, table, Log::default()));
+    BuildOptions { progress, ..build_options(index, tuning, cancel) }
+}
+
+/// The options of a build that shows nothing.
 pub(crate) fn build_options(index: Option<String>, tuning: &TuningArgs, cancel: CancelFlag) -> BuildOptions {
     BuildOptions {
         memory_bytes: tuning.memory,
         threads: tuning.threads.map(std::num::NonZeroUsize::get),
-        progress: if tuning.quiet { None } else { Some(Arc::new(Bar::new())) },
+        progress: None,
         cancel: Some(cancel),
         index,
         ..BuildOptions::default()
     }
 }
 
-pub(crate) async fn compact(args: CompactArgs) -> Result<(), Failure> {
+pub(crate) async fn compact(args: CompactArgs, log: Log) -> Result<(), Failure> {
     let cancel = CancelFlag::new();
     let _listening = CtrlC::sets(cancel.clone())?;
+    let job = Job::begin(&args.job, log).await?;
     let table = open(&args.at).await?;
-    let report = table.compact(build_options(args.index, &args.tuning, cancel)).await?;
-    output::report(&report, args.format)
+    job.add(&table);
+    let progress = job.progress("compact", &table, args.tuning.quiet);
+    let options = BuildOptions { progress, ..build_options(args.index, &args.tuning, cancel) };
+    let compacted = table.compact(options).await;
+    job.ended("compact", &table, &compacted).await;
+    output::report(&compacted?, args.format)
 }
 
 pub(crate) async fn list(args: ListArgs) -> Result<(), Failure> {

@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
 use lakemark_table::{
-    BuildOptions, CancelFlag, Change, MigrateOptions, Operation, Progress, RepairAction, Table, Transaction,
-    WriteOptions,
+    BuildOptions, CancelFlag, Change, MigrateOptions, Operation, RepairAction, Table, Transaction, WriteOptions,
 };
 use serde_json::json;
 
 use crate::args::{ChangeArgs, FlushArgs, KeyArgs, MigrateArgs, RepairArgs, RepairChoice, TextFormat, TuningArgs};
 use crate::failure::Failure;
-use crate::progress::{Bar, CtrlC};
+use crate::job::Job;
+use crate::log::Log;
+use crate::progress::CtrlC;
 use crate::queries::open;
 use crate::{input, maintain, output};
 
@@ -35,7 +36,7 @@ async fn declare(
 ) -> Result<bool, Failure> {
     let cancel = CancelFlag::new();
     let _listening = CtrlC::sets(cancel.clone())?;
-    let build: BuildOptions = maintain::build_options(None, tuning, cancel);
+    let build: BuildOptions = maintain::shown_options("key", table, None, tuning, cancel);
     Ok(table.declare_key(columns, options, build).await?)
 }
 
@@ -84,11 +85,15 @@ pub(crate) async fn repair(args: RepairArgs) -> Result<(), Failure> {
     }
 }
 
-pub(crate) async fn migrate(args: MigrateArgs) -> Result<(), Failure> {
+pub(crate) async fn migrate(args: MigrateArgs, log: Log) -> Result<(), Failure> {
+    let job = Job::begin(&args.job, log).await?;
     let table = open(&args.at).await?;
-    let progress = if args.quiet { None } else { Some(Arc::new(Bar::new()) as Arc<dyn Progress>) };
+    job.add(&table);
+    let progress = job.progress("migrate", &table, args.quiet);
     let options = MigrateOptions { fraction: args.fraction, threshold: args.threshold, progress };
-    let report = table.migrate(options).await?;
+    let migrated = table.migrate(options).await;
+    job.ended("migrate", &table, &migrated).await;
+    let report = migrated?;
     let published = if args.publish { Some(table.publish().await?) } else { None };
     if args.format == TextFormat::Json {
         return match published {

@@ -18,6 +18,7 @@ Examples:
   lakemark count flights/ \"carrier = 'UA'\"         answered from the index alone
   lakemark explain flights/ \"carrier = 'UA'\"       what is skipped, and why not more
   lakemark index build flights/                    cover files that were added since (for cron)
+  lakemark index watch flights/                    the same whenever files are added, until it is stopped
   lakemark upsert flights/ late.csv --key flight   add rows, or replace those with the same keys
   lakemark info flights/                           files, rows, buffered updates, indexes
   lakemark vacuum flights/ --dry-run               show which old index files can go
@@ -81,6 +82,23 @@ Examples:
   echo 'flight,delay
   4711,15' | lakemark update flights/ -
   lakemark sql --format csv -c \"SELECT 4711 AS flight\" | lakemark delete flights/ -";
+
+/// Of `index watch`.
+pub(super) const WATCH_EXAMPLES: &str = "\
+Looks at each table every so often, give or take a tenth, and builds what no index covers yet. A look at a table that is as it was \
+costs one listing, or one look at its Delta log. After an error it waits twice as long each time, up to 15 minutes, and goes on. \
+SIGTERM or Ctrl-C ends it with exit code 0; a build that is under way stops, and the last committed state stays.
+
+Several watches, builds of cron and builds of Spark may run beside each other. The indexes have to be declared before, or \
+while it runs: lakemark index create TABLE --on COLUMN --no-build
+
+Operators see lakemark_lag_seconds and lakemark_coverage_ratio by --metrics-port or --metrics-file, and lines by --log-format json.
+
+Examples:
+  lakemark index watch flights/ orders/                            until it is stopped
+  lakemark index watch flights/ --once                             one look, e.g. for cron; exit code 1 if it failed
+  lakemark index watch flights/ --every 5m --metrics-port 9464     curl localhost:9464/metrics
+  lakemark index watch flights/ --log-format json 2>> watch.log    one object a line";
 
 /// Of `index advise`.
 pub(super) const ADVISE_EXAMPLES: &str = "\

@@ -1,10 +1,12 @@
 //! Values of options, read from what was typed.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use lakemark_table::RepairAction;
+use tracing_subscriber::EnvFilter;
 
 /// What becomes of buffered updates: the table's enum, which cannot know of the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +96,38 @@ pub(super) fn interval(text: &str) -> Result<Duration, String> {
     number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(wrong)
 }
 
+/// The time between two looks: an interval that is not nothing.
+pub(super) fn pause(text: &str) -> Result<Duration, String> {
+    let wrong = || "write it as a number with s, m or h, e.g. 30s or 5m; at least 1s".to_owned();
+    interval(text).ok().filter(|pause| !pause.is_zero()).ok_or_else(wrong)
+}
+
+/// Where a port is listened on: a port of this machine alone, or an address with a port.
+pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let text = text.trim();
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
+    }
+    text.parse().map_err(|_| "give a port such as 9464, or an address with a port such as 0.0.0.0:9464".to_owned())
+}
+
+/// What is logged: a level for what is ours, or a filter as `LAKEMARK_LOG` has it.
+pub(super) fn log_filter(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    let filter = match text {
+        "error" | "warn" | "info" | "debug" | "trace" => {
+            let ours = ["cli", "datafusion", "table", "index"].map(|name| format!(",lakemark_{name}={text}"));
+            format!("error{}", ours.concat())
+        }
+        _ => text.to_owned(),
+    };
+    let wrong = |_| "give error, warn, info, debug or trace, or a filter such as lakemark_table=debug".to_owned();
+    if !text.contains('=') && filter == text {
+        return Err(wrong(()));
+    }
+    EnvFilter::try_new(&filter).map(|_| filter).map_err(|_| wrong(()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,6 +160,38 @@ mod tests {
         assert_eq!(interval("0s"), Ok(Duration::ZERO));
         for wrong in ["", "30", "s", "-1s", "1.5m", "1d", "9999999999999999999h"] {
             assert!(interval(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn pauses_have_a_unit_and_are_never_nothing() {
+        assert_eq!(pause("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(pause("5m"), Ok(Duration::from_secs(300)));
+        assert_eq!(pause("1h"), Ok(Duration::from_secs(3600)));
+        for wrong in ["", "30", "s", "0s", "-1s", "1.5m", "1d", "99999999999999999h"] {
+            assert!(pause(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_port_alone_is_one_of_this_machine() {
+        assert_eq!(listen_address("9464").unwrap().to_string(), "127.0.0.1:9464");
+        assert_eq!(listen_address("0.0.0.0:9464").unwrap().to_string(), "0.0.0.0:9464");
+        assert_eq!(listen_address("[::1]:80").unwrap().to_string(), "[::1]:80");
+        for wrong in ["", "65536", "-1", "localhost", "1.2.3.4", "host:9464"] {
+            assert!(listen_address(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_level_is_meant_for_what_is_ours_and_a_filter_is_taken_as_it_is() {
+        assert_eq!(
+            log_filter("debug").unwrap(),
+            "error,lakemark_cli=debug,lakemark_datafusion=debug,lakemark_table=debug,lakemark_index=debug"
+        );
+        assert_eq!(log_filter("lakemark_table=trace").unwrap(), "lakemark_table=trace");
+        for wrong in ["", "loud", "lakemark_table=loud"] {
+            assert!(log_filter(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -1,0 +1,162 @@
+//! `index watch`: looks at tables from time to time and builds what is new, until somebody stops it.
+
+use std::io::{self, Write};
+
+use futures::future::join_all;
+use lakemark_table::watch::{Look, Watch};
+use lakemark_table::{BuildOptions, CancelFlag, ErrorKind, Report};
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+
+use crate::args::{TableArgs, WatchArgs};
+use crate::failure::{Failure, INTERRUPTED};
+use crate::job::{Job, done};
+use crate::log::{Log, object};
+use crate::maintain::build_options;
+use crate::queries::open;
+
+pub(crate) async fn watch(args: WatchArgs, log: Log) -> Result<(), Failure> {
+    check(&args)?;
+    let cancel = CancelFlag::new();
+    let stop = Stop::listen(cancel.clone())?;
+    let job = Job::begin(&args.job, log).await?;
+    let mut watches = Vec::new();
+    for table in &args.tables {
+        let at = TableArgs { table: table.clone(), store: args.store.clone(), storage: args.storage.clone() };
+        let table = open(&at).await?;
+        table.check_open_for_changes()?;
+        job.add(&table);
+        let progress = job.progress("build", &table, args.tuning.quiet);
+        let options = BuildOptions { progress, ..build_options(None, &args.tuning, cancel.clone()) };
+        watches.push(Watch::new(table, options, args.every));
+    }
+    // One build at a time: each of them takes all cores, and the memory that it may.
+    let turn = Semaphore::new(1);
+    let followed = watches.into_iter().map(|watch| follow(watch, args.once, &job, &stop, &turn));
+    let went_well = join_all(followed).await;
+    job.write();
+    if went_well.contains(&false) { Err(Failure::Reported) } else { Ok(()) }
+}
+
+/// Fails where the tables cannot be told apart.
+fn check(args: &WatchArgs) -> Result<(), Failure> {
+    if args.store.is_some() && args.tables.len() > 1 {
+        return Err(Failure::Error(
+            "a store belongs to one table: give --store with one TABLE, and watch the others by a command of their own"
+                .to_owned(),
+        ));
+    }
+    let mut seen = std::collections::HashSet::new();
+    match args.tables.iter().find(|table| !seen.insert(*table)) {
+        Some(twice) => Err(Failure::Error(format!("the table {twice} is given twice; give it once"))),
+        None => Ok(()),
+    }
+}
+
+/// Looks at a table again and again; says whether the last look went well.
+async fn follow(mut watch: Watch, once: bool, job: &Job, stop: &Stop, turn: &Semaphore) -> bool {
+    loop {
+        let looked = {
+            let _turn = turn.acquire().await;
+            if stop.is_requested() {
+                return true;
+            }
+            watch.look().await
+        };
+        let pause = watch.pause();
+        let went_well = match &looked {
+            Ok(look) => {
+                tell(&watch, look, once, job);
+                look.is_whole()
+            }
+            Err(error) if error.kind() == ErrorKind::Cancelled => return true,
+            Err(error) => {
+                let table = watch.table().location();
+                let next = if once { String::new() } else { format!("; looking again in {} s", pause.as_secs()) };
+                let fields = json!({
+                    "verb": "watch",
+                    "table": table,
+                    "message": error.to_string(),
+                    "seconds_to_next": (!once).then_some(pause.as_secs_f64()),
+                });
+                job.line("failed", &format!("error: {table}: {error}{next}"), object(fields));
+                false
+            }
+        };
+        job.write();
+        if once {
+            return went_well;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = stop.requested() => return true,
+        }
+    }
+}
+
+/// Tells what a look did. A look that found nothing to do says nothing, unless it is the only one.
+fn tell(watch: &Watch, look: &Look, once: bool, job: &Job) {
+    let table = watch.table();
+    let lag = look.coverage.lag(lakemark_table::now()).as_secs();
+    let share = (look.coverage.share() * 100.0).floor();
+    match &look.report {
+        Some(report) => {
+            let built = report.describe().to_string().replace('\n', "; ");
+            let text = format!("{}: {built}; covered {share} %, lag {lag} s", table.location());
+            job.line("done", &text, done("watch", table, report));
+        }
+        None if once => {
+            let text = format!("{}: nothing to build; covered {share} %, lag {lag} s", table.location());
+            job.line("done", &text, done("watch", table, &()));
+        }
+        None => {}
+    }
+}
+
+/// Listens for Ctrl-C and SIGTERM as long as it lives. The first one stops the watch, a second Ctrl-C ends the process.
+struct Stop {
+    requested: watch::Receiver<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Stop {
+    /// Sets `flag` at the first signal. Listens from this call on.
+    fn listen(flag: CancelFlag) -> Result<Self, Failure> {
+        let (mut interrupts, mut terms) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let (sender, requested) = watch::channel(false);
+        let task = tokio::spawn(async move {
+            tokio::select! {
+                _ = interrupts.recv() => {}
+                _ = terms.recv() => {}
+            }
+            flag.cancel();
+            sender.send_replace(true);
+            if interrupts.recv().await.is_some() {
+                let _ = writeln!(io::stderr(), "stopped at once");
+                std::process::exit(INTERRUPTED);
+            }
+        });
+        Ok(Self { requested, task })
+    }
+
+    fn is_requested(&self) -> bool {
+        *self.requested.borrow()
+    }
+
+    /// Ends when a stop was requested.
+    async fn requested(&self) {
+        let mut requested = self.requested.clone();
+        // Nobody can request one any more if the other end is gone.
+        if requested.wait_for(|is_requested| *is_requested).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
