@@ -69,6 +69,8 @@ impl Job {
     pub(crate) async fn ended<T: Report>(&self, verb: &str, table: &Table, outcome: &lakemark_table::Result<T>) {
         if self.is_collected
             && let Ok(snapshot) = table.snapshot().await
+            // After a failure the manifest may be one that nobody can read, by which nothing would be missing.
+            && (outcome.is_ok() || snapshot.has_indexes())
         {
             table.metrics().set_coverage(snapshot.index_coverage(), lakemark_table::now());
         }
@@ -81,6 +83,11 @@ impl Job {
     /// Tells something by a line; text for people, fields for programs.
     pub(crate) fn line(&self, event: &str, text: &str, fields: Map<String, Value>) {
         self.log.line(event, text, fields);
+    }
+
+    /// Tells what went wrong, where the command goes on.
+    pub(crate) fn problem(&self, event: &str, text: &str, fields: Map<String, Value>) {
+        self.log.problem(event, text, fields);
     }
 
     /// Writes the file now.

@@ -58,6 +58,14 @@ impl Log {
         }
     }
 
+    /// Writes what went wrong, where the command goes on.
+    pub(crate) fn problem(self, event: &str, text: &str, fields: Map<String, Value>) {
+        match self.format {
+            LogFormat::Text => print(text),
+            LogFormat::Json => print_object("error", event, fields),
+        }
+    }
+
     /// Writes why the command failed.
     pub(crate) fn failure(self, failure: &Failure) {
         let message = failure.to_string();

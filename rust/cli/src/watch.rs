@@ -81,7 +81,7 @@ async fn follow(mut watch: Watch, once: bool, job: &Job, stop: &Stop, turn: &Sem
                     "message": error.to_string(),
                     "seconds_to_next": (!once).then_some(pause.as_secs_f64()),
                 });
-                job.line("failed", &format!("error: {table}: {error}{next}"), object(fields));
+                job.problem("failed", &format!("error: {table}: {error}{next}"), object(fields));
                 false
             }
         };
