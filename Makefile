@@ -53,11 +53,13 @@ PART := .ci/part
 # Environments that only tests and benchmarks beside peers need: DuckDB's generators of TPC-H and TPC-DS, and an older Spark.
 TPC := $(LAKEMARK_CACHE)/venv-tpc
 SPARK35 := $(LAKEMARK_CACHE)/venv-spark-3.5
+# Airflow, whose packages go together with those of nothing else.
+AIRFLOW := $(LAKEMARK_CACHE)/venv-airflow
 # Tools in Rust that only some verbs need.
 TOOLS := $(LAKEMARK_CACHE)/tools
 export LAKEMARK_TPC_PYTHON := $(TPC)/bin/python
 
-.PHONY: help setup fmt lint audit test test-core test-python test-spark bench stress fuzz demo ci
+.PHONY: help setup fmt lint audit test test-core test-python test-spark test-jobs bench stress fuzz demo ci
 .PHONY: style benches-built test-rust rust native native-release jar jar-release wheel
 
 help: ## list the verbs
@@ -106,6 +108,9 @@ test-spark: native jar ## Java unit tests and the Spark tests on the PySpark of 
 	$(MVN) --quiet test
 	LAKEMARK_SPARK_VERSION=$(SPARK_VERSION) $(PY) -m pytest --numprocesses=$(SPARK_SESSIONS) --dist=loadgroup --no-loadscope-reorder tests/spark
 	$(PY) tests/readme/run.py spark
+
+test-jobs: native $(AIRFLOW)/.done ## the DAGs of examples/jobs in the real Airflow; no part of ci, as its environment takes 1 GB
+	LAKEMARK_AIRFLOW_PYTHON=$(AIRFLOW)/bin/python $(PY) -m pytest tests/jobs
 
 demo: native jar ## a real data set, indexed, then queried with and without indexes from the shell and from Spark
 	PYTHONPATH=$(CURDIR)/python $(PY) examples/demo.py
@@ -369,6 +374,11 @@ $(VENV)/.done-$(SPARK_VERSION): pyproject.toml .ci/setup
 $(TPC)/.done: benchmarks/tpc-requirements.txt
 	[ -x $(TPC)/bin/python ] || $(PYTHON) -m venv $(TPC)
 	$(TPC)/bin/pip install --quiet --requirement benchmarks/tpc-requirements.txt
+	touch $@
+
+$(AIRFLOW)/.done: examples/jobs/airflow/requirements.txt
+	[ -x $(AIRFLOW)/bin/python ] || $(PYTHON) -m venv $(AIRFLOW)
+	$(AIRFLOW)/bin/pip install --quiet --requirement examples/jobs/airflow/requirements.txt
 	touch $@
 
 $(SPARK35)/.done: benchmarks/spark35-requirements.txt

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Brings the indexes of one or more tables up to date: for cron, systemd timers and Airflow's BashOperator.
+# Brings the indexes of one or more tables up to date: for cron, and for whatever else runs a command from time to time.
 #
 #   */15 * * * *  /opt/lakemark/scheduled_build.sh /data/lake/flights /data/lake/orders
 #
@@ -7,6 +7,10 @@
 # once do no harm, yet the second would do the first one's work again. So a lock lets it wait for the next turn instead.
 # Until a build has committed, and if it fails, queries answer from the indexes that are there and scan the rest.
 # A build that was stopped is gone on with at the next turn.
+#
+# LAKEMARK              the command (lakemark)
+# LAKEMARK_BUILD_LOCK   the file of the lock (in TMPDIR, one for each user)
+# LAKEMARK_METRICS      a folder for one file of metrics per table, such as that of node_exporter's textfile collector
 #
 # Exit code: 0 all up to date, 1 a build failed or left files out (the others were still done), 2 wrong usage.
 set -uo pipefail
@@ -27,8 +31,14 @@ fi
 
 failed=0
 for table in "$@"; do
+  metrics=()
+  if [ -n "${LAKEMARK_METRICS:-}" ]; then
+    # Of the whole name, as the last parts of two tables may be the same.
+    name=$(printf %s "$table" | sha256sum | cut --characters 1-16)
+    metrics=(--metrics-file "$LAKEMARK_METRICS/lakemark-$name.prom")
+  fi
   started=$(date +%s)
-  "$LAKEMARK" index build "$table"
+  "$LAKEMARK" index build --quiet "${metrics[@]}" "$table"
   case $? in
     0) echo "$(date -u +%FT%TZ) $table: up to date after $(($(date +%s) - started)) s" >&2 ;;
     3)

@@ -9,8 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import lakemark
@@ -67,42 +65,6 @@ def test_notebooks_are_committed_without_outputs(name: str) -> None:
     notebook = json.loads((ROOT / "examples" / name).read_text("utf-8"))
     assert notebook["nbformat"] == 4
     assert [cell for cell in notebook["cells"] if cell.get("outputs")] == []
-
-
-@pytest.fixture
-def command(tmp_path: Path) -> Path:
-    path = tmp_path / "bin" / "lakemark"
-    path.parent.mkdir()
-    path.write_text(f'#!/bin/sh\nexec {sys.executable} -m lakemark "$@"\n')
-    path.chmod(0o755)
-    return path
-
-
-def scheduled_build(command: Path, tmp_path: Path, *tables: Path) -> subprocess.CompletedProcess[str]:
-    script = ROOT / "examples" / "scheduled_build.sh"
-    return run([script, *tables], LAKEMARK=str(command), LAKEMARK_BUILD_LOCK=str(tmp_path / "lock"))
-
-
-def test_scheduled_build_covers_new_files_and_reports_failures(command: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "table"
-    folder.mkdir()
-    pq.write_table(pa.table({"k": [1, 2, 2]}), folder / "a.parquet")
-    table = lakemark.Table(folder)
-    table.create_index("k", using="bitmap", build=False)
-    assert scheduled_build(command, tmp_path, folder).returncode == 0
-    assert lakemark.Table(folder).indexes[0].coverage == 1.0
-    pq.write_table(pa.table({"k": [2]}), folder / "b.parquet")
-    done = scheduled_build(command, tmp_path, tmp_path / "missing", folder)
-    assert done.returncode == 1
-    assert "the build failed" in done.stderr
-    assert lakemark.Table(folder).indexes[0].files_covered == 2
-    assert lakemark.Table(folder).count("k = 2") == 3
-
-
-def test_scheduled_build_without_tables_is_wrong_usage(command: Path, tmp_path: Path) -> None:
-    done = scheduled_build(command, tmp_path)
-    assert done.returncode == 2
-    assert "usage" in done.stderr
 
 
 def test_demo_gives_the_same_rows_with_and_without_indexes(tmp_path: Path) -> None:

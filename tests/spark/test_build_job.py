@@ -312,7 +312,7 @@ def test_python_gets_the_report_and_a_bar_of_the_tasks(
 
 
 def scheduled(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return run([sys.executable, ROOT / "examples" / "scheduled_index_job.py", *arguments])
+    return run([sys.executable, ROOT / "examples" / "jobs" / "spark" / "scheduled_index_job.py", *arguments])
 
 
 def test_the_scheduled_job_declares_builds_merges_and_goes_on_after_a_failure(folder: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ FOLDERS = {
     "rust/cli/tests/it": "The command (`rust/cli`)",
     "tests/python": "Python",
     "tests/spark": "Spark",
+    "tests/jobs": "Scheduled jobs in Airflow (`make test-jobs`)",
     "tests/structure": "The code itself",
 }
 HEAD = """# The tests
@@ -54,6 +55,9 @@ PROMISES = {
     ),
     "an error says what to do, and nothing is lost": (
         "`bad_input.rs`, `unsupported.rs`, `test_exceptions.py`, `test_errors.py`"
+    ),
+    "operators see what a job does, and it does it": (
+        "`counting.rs`, `watching.rs`, `spans.rs`, `test_watch.py`, `test_jobs.py`, `test_metrics.py`"
     ),
     "documents are true": ("`test_examples.py`, `tests/readme`, the examples of each crate's page"),
 }
