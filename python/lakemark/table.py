@@ -151,6 +151,16 @@ class Table:
         """The indexes and how much of the table they cover now."""
         return self.snapshot.indexes
 
+    def metrics(self) -> dict[str, float | dict[str, float]]:
+        """What was done through this object, and how much the indexes cover now.
+
+        Returns:
+            Numbers by the names that docs/operations.md lists, such as `lakemark_lag_seconds`. What is counted by verb,
+            kind of request or index is a dictionary of its own: `metrics()["lakemark_coverage_ratio"]["by_city"]`.
+        """
+        found: dict[str, float | dict[str, float]] = json.loads(self._inner.metrics())
+        return found
+
     def info(self) -> TableInfo:
         """Describes the table: counts its rows, measures its files and indexes."""
         return TableInfo.of(*self._inner.info())

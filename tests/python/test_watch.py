@@ -15,9 +15,11 @@ import urllib.request
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+import lakemark
 from conftest import orders, write_orders
 from test_command import command
 
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Judged
-
-import pyarrow.parquet as pq
 
 # Longer than anything here takes on a machine that is busy.
 PATIENCE = 120
@@ -123,7 +123,9 @@ def test_a_watch_builds_what_comes_tells_it_and_ends_with_sigterm(plain: Judged,
         assert value(samples, "lakemark_lag_seconds") == 0
         assert value(samples, "lakemark_indexed_rows_total") == 4000
         assert value(samples, "lakemark_runs_total", verb="build") == 1
-        pq.write_table(orders(9), plain.folder / "late.parquet")
+        # As a careful writer does it: nobody lists half a file.
+        pq.write_table(orders(9), tmp_path / "late.parquet")
+        (tmp_path / "late.parquet").rename(plain.folder / "late.parquet")
         second = watch.event("done")
         assert (second["report"]["files"], second["report"]["rows"]) == (1, 1000)
         assert second["counters"]["lakemark_indexed_files_total"] == 5
@@ -275,3 +277,22 @@ def test_metrics_that_cannot_be_told_are_an_error_before_anything_is_done(plain:
     assert done.returncode == 1
     assert "--metrics-port" in done.stderr
     assert plain.table.indexes[0].coverage == 0.0
+
+
+def test_a_table_in_python_tells_the_same_numbers(plain: Judged) -> None:
+    plain.table.create_index("city", using="bitmap", name="c", build=False)
+    before = plain.table.metrics()
+    assert (before["lakemark_uncovered_files"], before["lakemark_coverage_ratio"]) == (4, {"c": 0})
+    lag = before["lakemark_lag_seconds"]
+    assert isinstance(lag, float)
+    assert lag >= 0
+    plain.table.build(progress=False)
+    after = plain.table.metrics()
+    assert (after["lakemark_indexed_rows_total"], after["lakemark_coverage_ratio"]) == (4000, {"c": 1})
+    assert (after["lakemark_runs_total"], after["lakemark_lag_seconds"]) == (
+        {"build": 1, "compact": 0, "migrate": 0},
+        0,
+    )
+    # Another object has done nothing yet, and sees the same coverage.
+    other = lakemark.Table(plain.folder).metrics()
+    assert (other["lakemark_indexed_rows_total"], other["lakemark_coverage_ratio"]) == (0, {"c": 1})

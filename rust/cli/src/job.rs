@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lakemark_table::metrics::Metrics;
 use lakemark_table::{Progress, Report, Table};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -117,26 +116,6 @@ pub(crate) fn done<T: Serialize>(verb: &str, table: &Table, report: &T) -> Map<S
         "verb": verb,
         "table": table.location(),
         "report": report,
-        "counters": counters(table.metrics()),
+        "counters": table.metrics().values(lakemark_table::now()),
     }))
-}
-
-/// Counters and state as an object: by name, and where a name has a label, by its value.
-fn counters(metrics: &Metrics) -> Value {
-    let mut all = Map::new();
-    for sample in metrics.samples(lakemark_table::now()) {
-        let name = sample.family.sample_name();
-        match sample.label {
-            None => {
-                all.insert(name, json!(sample.value));
-            }
-            Some(label) => {
-                let by_label = all.entry(name).or_insert_with(|| Value::Object(Map::new()));
-                if let Value::Object(by_label) = by_label {
-                    by_label.insert(label, json!(sample.value));
-                }
-            }
-        }
-    }
-    Value::Object(all)
 }

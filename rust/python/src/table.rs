@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyo3_arrow::PyArray;
 use pyo3_arrow::input::AnyArray;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::changes::{self, ChangeRows};
 use crate::error;
@@ -84,6 +84,16 @@ impl Table {
         wait(py, move || async move {
             let snapshot = table.snapshot().await?;
             Ok(describe(&snapshot, &snapshot.checked_indexes().await?).to_string())
+        })
+    }
+
+    /// Counters of this object, and how much the indexes cover now, as JSON by the names that operators see.
+    fn metrics(&self, py: Python<'_>) -> PyResult<String> {
+        let table = Arc::clone(&self.0);
+        wait(py, move || async move {
+            let (coverage, now) = (table.snapshot().await?.index_coverage(), lakemark_table::now());
+            table.metrics().set_coverage(coverage, now);
+            Ok(Value::Object(table.metrics().values(now)).to_string())
         })
     }
 
@@ -395,7 +405,7 @@ pub(crate) fn to_json(py: Python<'_>, report: &impl serde::Serialize) -> PyResul
     serde_json::to_string(report).map_err(|cause| error::internal(py, cause.to_string()))
 }
 
-fn describe(snapshot: &lakemark_table::Snapshot, indexes: &[IndexInfo]) -> serde_json::Value {
+fn describe(snapshot: &lakemark_table::Snapshot, indexes: &[IndexInfo]) -> Value {
     let files = snapshot.files();
     let rows = files.iter().map(|file| Some(file.row_groups.as_ref()?.iter().map(|n| u64::from(*n)).sum::<u64>()));
     json!({

@@ -22,6 +22,7 @@ use std::time::{Duration, SystemTime};
 
 use families::Family;
 pub use open_metrics::{NamedMetrics, open_metrics};
+use serde_json::{Map, Value};
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -214,6 +215,27 @@ impl Metrics {
             add_coverage(&mut samples, &coverage, at, now);
         }
         samples
+    }
+
+    /// The same as an object: by the names that they are told under, and where a name has a label, by its values.
+    #[must_use]
+    pub fn values(&self, now: SystemTime) -> Map<String, Value> {
+        let mut values = Map::new();
+        for Sample { family, label, value } in self.samples(now) {
+            let name = family.sample_name();
+            match label {
+                None => {
+                    values.insert(name, value.into());
+                }
+                Some(label) => {
+                    let by_label = values.entry(name).or_insert_with(|| Value::Object(Map::new()));
+                    if let Value::Object(by_label) = by_label {
+                        by_label.insert(label, value.into());
+                    }
+                }
+            }
+        }
+        values
     }
 
     fn counted(&self) -> Vec<Sample> {

@@ -79,6 +79,21 @@ fn the_lag_is_the_age_of_the_oldest_uncovered_file_at_the_time_it_is_told() {
 }
 
 #[test]
+fn as_an_object_numbers_are_by_their_names_and_by_their_labels() {
+    let metrics = Metrics::default();
+    metrics.commits.add(2);
+    metrics.build.record(RunEnd::Failed, 0.5, seconds(10));
+    metrics.set_coverage(covered(1, Some(900)), seconds(990));
+    let values = metrics.values(seconds(1000));
+    assert_eq!(values["lakemark_commits_total"], 2.0);
+    assert_eq!(values["lakemark_failures_total"]["build"], 1.0);
+    assert_eq!(values["lakemark_failures_total"]["migrate"], 0.0);
+    assert_eq!(values["lakemark_coverage_ratio"]["a \"b\"\\"], 0.75);
+    assert_eq!(values["lakemark_lag_seconds"], 100.0);
+    assert!(!values.contains_key("lakemark_last_success_timestamp_seconds"), "no run went well yet");
+}
+
+#[test]
 fn families_stand_together_whatever_table_their_numbers_are_of() {
     let (one, other) = (Metrics::default(), Metrics::default());
     one.commits.add(2);
