@@ -209,6 +209,20 @@ def test_looking_once_ends_with_0_or_with_1_and_says_so(plain: Judged, tmp_path:
     assert f"{other}: nothing to build" in done.stderr, "the others are looked at all the same"
 
 
+def test_looking_once_ends_with_3_if_a_file_cannot_be_indexed(plain: Judged) -> None:
+    plain.table.create_index("city", using="bitmap", name="c", build=False)
+    broken = plain.folder / "broken.parquet"
+    broken.write_bytes(b"PAR1 and nothing more PAR1")
+    done = command("index", "watch", plain.folder, "--once")
+    assert done.returncode == 3, done.stderr
+    assert "built c: rows 4,000, files 4" in done.stderr
+    assert "failed: broken.parquet: " in done.stderr
+    assert "covered 80 %" in done.stderr
+    assert "error: some files could not be indexed" in done.stderr
+    broken.unlink()
+    assert command("index", "watch", plain.folder, "--once").returncode == 0
+
+
 def test_a_watch_refuses_what_it_cannot_tell_apart(plain: Judged, tmp_path: Path) -> None:
     twice = command("index", "watch", plain.folder, plain.folder, "--once")
     assert twice.returncode == 1

@@ -35,9 +35,16 @@ pub(crate) async fn watch(args: WatchArgs, log: Log) -> Result<(), Failure> {
     // One build at a time: each of them takes all cores, and the memory that it may.
     let turn = Semaphore::new(1);
     let followed = watches.into_iter().map(|watch| follow(watch, args.once, &job, &stop, &turn));
-    let went_well = join_all(followed).await;
+    let ended = join_all(followed).await;
     job.write();
-    if went_well.contains(&false) { Err(Failure::Reported) } else { Ok(()) }
+    match ended.into_iter().max() {
+        None | Some(Ended::Well) => Ok(()),
+        Some(Ended::Incomplete) => Err(Failure::Incomplete(
+            "some files could not be indexed, and queries scan them. Mend or remove them; the next look tries them again."
+                .to_owned(),
+        )),
+        Some(Ended::Failed) => Err(Failure::Reported),
+    }
 }
 
 /// Fails where the tables cannot be told apart.
@@ -55,23 +62,34 @@ fn check(args: &WatchArgs) -> Result<(), Failure> {
     }
 }
 
-/// Looks at a table again and again; says whether the last look went well.
-async fn follow(mut watch: Watch, once: bool, job: &Job, stop: &Stop, turn: &Semaphore) -> bool {
+/// How the last look ended, the worse the greater.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Ended {
+    /// As it should, or somebody stopped it.
+    Well,
+    /// Some files could not be indexed.
+    Incomplete,
+    /// With an error, which was told.
+    Failed,
+}
+
+/// Looks at a table again and again.
+async fn follow(mut watch: Watch, once: bool, job: &Job, stop: &Stop, turn: &Semaphore) -> Ended {
     loop {
         let looked = {
             let _turn = turn.acquire().await;
             if stop.is_requested() {
-                return true;
+                return Ended::Well;
             }
             watch.look().await
         };
         let pause = watch.pause();
-        let went_well = match &looked {
+        let ended = match &looked {
             Ok(look) => {
                 tell(&watch, look, once, job);
-                look.is_whole()
+                if look.failed() == 0 { Ended::Well } else { Ended::Incomplete }
             }
-            Err(error) if error.kind() == ErrorKind::Cancelled => return true,
+            Err(error) if error.kind() == ErrorKind::Cancelled => return Ended::Well,
             Err(error) => {
                 let table = watch.table().location();
                 let next = if once { String::new() } else { format!("; looking again in {} s", pause.as_secs()) };
@@ -82,16 +100,16 @@ async fn follow(mut watch: Watch, once: bool, job: &Job, stop: &Stop, turn: &Sem
                     "seconds_to_next": (!once).then_some(pause.as_secs_f64()),
                 });
                 job.problem("failed", &format!("error: {table}: {error}{next}"), object(fields));
-                false
+                Ended::Failed
             }
         };
         job.write();
         if once {
-            return went_well;
+            return ended;
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = stop.requested() => return true,
+            () = stop.requested() => return Ended::Well,
         }
     }
 }

@@ -48,10 +48,10 @@ pub struct Look {
 }
 
 impl Look {
-    /// Whether no data file was left out that the next build may take in.
+    /// How many data files could not be indexed; the next look tries them again.
     #[must_use]
-    pub fn is_whole(&self) -> bool {
-        self.report.as_ref().is_none_or(|report| report.failed.is_empty())
+    pub fn failed(&self) -> usize {
+        self.report.as_ref().map_or(0, |report| report.failed.len())
     }
 }
 
@@ -75,16 +75,16 @@ impl Watch {
     /// Those of a snapshot and of a build. The next look tries again.
     pub async fn look(&mut self) -> Result<Look> {
         let outcome = self.look_once().await;
-        self.pauses.count(outcome.as_ref().is_ok_and(Look::is_whole));
+        self.pauses.count(outcome.as_ref().is_ok_and(|look| look.failed() == 0));
         outcome
     }
 
     async fn look_once(&mut self) -> Result<Look> {
-        let snapshot = updates::pin_to_build(&self.table.updates).await?.snapshot;
-        let coverage = snapshot.index_coverage();
+        let readable = updates::pin_to_build(&self.table.updates).await?;
+        let coverage = readable.index_coverage();
         self.table.metrics().set_coverage(coverage.clone(), clock::now());
         // What arrives after this snapshot is another state, which the next look sees, whether the build takes it in or not.
-        let state = snapshot.build_state();
+        let state = readable.build_state();
         let is_due = match self.built {
             None => true,
             Some(built) => built != state && coverage.uncovered_files > 0,
@@ -93,10 +93,10 @@ impl Watch {
             return Ok(Look { coverage, report: None });
         }
         let report = self.table.build(self.options.clone()).await?;
-        let coverage = updates::pin_to_build(&self.table.updates).await?.snapshot.index_coverage();
+        let coverage = updates::pin_to_build(&self.table.updates).await?.index_coverage();
         self.table.metrics().set_coverage(coverage.clone(), clock::now());
         let look = Look { coverage, report: Some(report) };
-        self.built = look.is_whole().then_some(state);
+        self.built = (look.failed() == 0).then_some(state);
         Ok(look)
     }
 

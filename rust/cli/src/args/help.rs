@@ -87,7 +87,7 @@ Examples:
 pub(super) const WATCH_EXAMPLES: &str = "\
 Looks at each table every so often, give or take a tenth, and builds what no index covers yet. A look at a table that is as it was \
 costs one listing, or one look at its Delta log. After an error it waits twice as long each time, up to 15 minutes, and goes on. \
-SIGTERM or Ctrl-C ends it with exit code 0; a build that is under way stops, and the last committed state stays.
+SIGTERM or Ctrl-C ends it with exit code 0; a build that is under way commits what is finished, and stops.
 
 Several watches, builds of cron and builds of Spark may run beside each other. The indexes have to be declared before, or \
 while it runs: lakemark index create TABLE --on COLUMN --no-build
@@ -96,7 +96,7 @@ Operators see lakemark_lag_seconds and lakemark_coverage_ratio by --metrics-port
 
 Examples:
   lakemark index watch flights/ orders/                            until it is stopped
-  lakemark index watch flights/ --once                             one look, e.g. for cron; exit code 1 if it failed
+  lakemark index watch flights/ --once                             one look, e.g. for cron; exit codes as of index build
   lakemark index watch flights/ --every 5m --metrics-port 9464     curl localhost:9464/metrics
   lakemark index watch flights/ --log-format json 2>> watch.log    one object a line";
 

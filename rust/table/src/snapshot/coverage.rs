@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::SystemTime;
 
-use super::Snapshot;
+use super::{ReadableSnapshot, Snapshot};
 use crate::metrics::{CoverageOfIndex, IndexCoverage};
 use crate::storage::file_time::modified_ns;
 
@@ -45,13 +45,42 @@ impl Snapshot {
     }
 
     /// A number that is another one, as good as surely, once a data file or a declaration of an index is another one: what a build goes by.
-    pub(crate) fn build_state(&self) -> u64 {
+    fn build_state(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for file in self.files() {
             (&file.path, file.meta.size, modified_ns(&file.meta), &file.meta.e_tag).hash(&mut hasher);
         }
         for index in self.manifest.iter().flat_map(|manifest| &manifest.indexes) {
             (index.id, self.is_usable(index)).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+}
+
+impl ReadableSnapshot {
+    /// How much the indexes cover, where a file that cannot be read is one that no index covers.
+    pub(crate) fn index_coverage(&self) -> IndexCoverage {
+        let mut coverage = self.snapshot.index_coverage();
+        let readable = coverage.files;
+        coverage.files += self.unreadable.len() as u64;
+        if coverage.indexes.is_empty() || self.unreadable.is_empty() {
+            return coverage;
+        }
+        for index in &mut coverage.indexes {
+            index.coverage *= readable as f64 / coverage.files as f64;
+        }
+        coverage.uncovered_files += self.unreadable.len() as u64;
+        let written = self.unreadable.iter().map(|file| file.written);
+        coverage.oldest_uncovered = coverage.oldest_uncovered.into_iter().chain(written).min();
+        coverage
+    }
+
+    /// As [`Snapshot::build_state`], of files that cannot be read, too.
+    pub(crate) fn build_state(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.snapshot.build_state().hash(&mut hasher);
+        for file in &self.unreadable {
+            (&file.path, file.written).hash(&mut hasher);
         }
         hasher.finish()
     }

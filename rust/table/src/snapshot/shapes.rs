@@ -2,6 +2,8 @@
 //!
 //! Who needs every file fails with the first that cannot be read. Who does not goes on, and is told which those are.
 
+use std::time::SystemTime;
+
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{BaseTable, DataFile};
@@ -24,6 +26,7 @@ pub(crate) struct SummaryOfFile {
 pub(crate) struct UnreadableFile {
     /// Path below the table's root.
     pub path: String,
+    pub written: SystemTime,
     pub problem: String,
 }
 
@@ -76,7 +79,8 @@ pub(crate) async fn readable_shapes(
             return Err(error);
         }
         tracing::warn!(file = data_file.path, %error, "the data file cannot be read and is left out");
-        read.failed.push(UnreadableFile { path: data_file.path.clone(), problem: error.to_string() });
+        let (path, written) = (data_file.path.clone(), SystemTime::from(data_file.meta.last_modified));
+        read.failed.push(UnreadableFile { path, written, problem: error.to_string() });
     }
     Ok(read)
 }

@@ -128,3 +128,26 @@ async fn after_an_error_the_pause_is_longer_and_the_next_look_goes_on() {
     assert_eq!(watch.look().await.unwrap().report.unwrap().files, 1);
     assert!(watch.pause() <= most(1.0));
 }
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_is_waited_for_and_tried_again() {
+    let folder = folder(2);
+    let table = open(folder.path()).await;
+    let mut watch = watched(&table).await;
+    watch.look().await.unwrap();
+    let path = folder.path().join("f0007.parquet");
+    fs::write(&path, b"PAR1 and nothing more PAR1").unwrap();
+    for _ in 0..2 {
+        let (_, builds, look) = cost(&mut watch).await;
+        assert_eq!((builds, look.failed()), (1, 1));
+        assert_eq!((look.coverage.files, look.coverage.uncovered_files), (3, 1));
+        assert_eq!(look.coverage.indexes[0].coverage, 2.0 / 3.0);
+        assert!(look.coverage.oldest_uncovered.is_some());
+    }
+    assert!(watch.pause() > EVERY.mul_f64(2.0));
+    write(&path, &batch(500, 250));
+    let (_, builds, look) = cost(&mut watch).await;
+    assert_eq!((builds, look.report.unwrap().files, look.coverage.share()), (1, 1, 1.0));
+    let (_, builds, _) = cost(&mut watch).await;
+    assert_eq!(builds, 0);
+}

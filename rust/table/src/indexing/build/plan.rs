@@ -127,7 +127,7 @@ pub(crate) async fn plan(
     })
 }
 
-fn finding(UnreadableFile { path, problem }: UnreadableFile) -> Finding {
+fn finding(UnreadableFile { path, problem, .. }: UnreadableFile) -> Finding {
     Finding { path, problem }
 }
 
