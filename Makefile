@@ -132,6 +132,7 @@ bench-zones: ROWS ?= 4194304
 bench-pbfilter: ROWS ?= 7000000
 bench-joins: ROWS ?= 100000000
 bench-spark: ROWS ?= 1000000
+bench-store: FILES ?= 50000
 
 bench-sqb: native-release ### the Set Query Benchmark at ROWS=10000000 beside its peers and T*
 	$(BENCH)/sqb.py --rows $(ROWS)
@@ -174,6 +175,11 @@ bench-joins: native-release ### joins of 10,000 and of 1,000,000 keys with ROWS=
 
 bench-planning: native-release ### plans over 24 tables and over 10,000 files beside DataFusion's own tables
 	$(BENCH)/planning.py
+
+bench-store: native-release ### opening, lookups, changes and commits in FILES=50000 files, and the listing beside a bare loop
+	$(CARGO) bench --package lakemark-table --bench listing -- $(FILES)
+	$(CARGO) bench --package lakemark-table --bench listing -- $(FILES) 1000
+	$(BENCH)/store.py --files $(FILES)
 
 bench-updates: native-release ### scans of ROWS=2000000 with buffered updates, commits, migration, beside delta-rs, Lance and DuckDB
 	$(BENCH)/updates.py --rows $(ROWS)

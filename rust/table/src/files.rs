@@ -10,6 +10,8 @@ pub(crate) mod columns;
 pub(crate) mod delta;
 pub(crate) mod file_version;
 pub(crate) mod footer;
+pub(crate) mod list_folders;
+pub(crate) mod listed_file;
 pub(crate) mod listing;
 pub(crate) mod statistics_check;
 pub(crate) mod trust;

@@ -1,81 +1,43 @@
 //! The data files of a folder, glob or single file, with the values of Hive-style folders (`k=v`).
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, Date32Array, Int64Array, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field};
-use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::{ManifestPublication, ManifestUpdates, MovedFile, ReplacedFile, StoreFile};
-use object_store::local::LocalFileSystem;
-use object_store::path::Path;
-use object_store::{ListResult, ObjectMeta, ObjectStoreExt};
-use percent_encoding::percent_decode_str;
+use object_store::ObjectStoreExt;
 
+use super::listed_file::{FileList, HIVE_NULL, ListedFile};
 use crate::error::{Error, ErrorKind, Result, kind_of_storage};
 use crate::storage::file_time::modified_ns;
-use crate::storage::local::{MOST_LINKED_FOLDERS, too_many};
 use crate::storage::location::{FileSet, Location, STORE_FOLDER};
 use crate::store::Store;
-
-/// The folder name that stands for NULL.
-const HIVE_NULL: &str = "__HIVE_DEFAULT_PARTITION__";
-
-/// Folders that are listed at a time.
-const CONCURRENT_FOLDERS: usize = 16;
-
-/// A data file that was found.
-#[derive(Clone, Debug)]
-pub(crate) struct ListedFile {
-    pub meta: ObjectMeta,
-    /// Path below the root.
-    pub path: String,
-    /// The `k=v` folders on the way.
-    folders: Vec<HiveFolder>,
-}
-
-/// A folder that names a partition column and its value.
-#[derive(Clone, Debug)]
-struct HiveFolder {
-    column: String,
-    /// The raw value; none for NULL.
-    value: Option<String>,
-}
 
 /// What a listing found, by path.
 #[derive(Debug)]
 pub(crate) struct Listing {
-    pub files: Vec<ListedFile>,
+    pub files: Vec<Arc<ListedFile>>,
     pub partition_columns: Vec<Field>,
     /// Per partition column, one value per file.
     columns: Vec<ArrayRef>,
 }
 
-/// Lists the data files of `location`, in any order.
-#[tracing::instrument(level = "debug", name = "listing", skip_all, fields(table = location.text))]
-pub(crate) async fn listed(location: &Location) -> Result<Vec<ListedFile>> {
-    match &location.shape {
-        FileSet::File(name) => Ok(vec![one_file(location, name).await?]),
-        FileSet::Folder | FileSet::Glob(_) => many_files(location).await,
-    }
-}
-
 impl Listing {
     /// The data files of `location` as they were listed; an error if there are none.
-    pub(crate) fn of(location: &Location, files: Vec<ListedFile>) -> Result<Self> {
-        if files.is_empty() {
+    pub(crate) fn of(location: &Location, files: &FileList) -> Result<Self> {
+        if files.0.is_empty() {
             let text = &location.text;
             return Err(Error::not_found(match &location.shape {
                 FileSet::Glob(_) => format!("no file matches {text}; quote the glob and check it"),
                 _ => format!("the folder {text} has no .parquet file; write data first, or give a glob or a file"),
             }));
         }
-        Self::sorted(files)
+        Self::sorted(files.0.clone())
     }
 
-    fn sorted(mut files: Vec<ListedFile>) -> Result<Self> {
+    fn sorted(mut files: Vec<Arc<ListedFile>>) -> Result<Self> {
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let partitions = partitions(&files)?;
         Ok(Self { files, partition_columns: partitions.fields, columns: partitions.values })
@@ -84,11 +46,12 @@ impl Listing {
     /// The data files that were listed. Data files of the store take the place of those that migrations replaced. The files count as they
     /// were before these publications.
     pub(crate) async fn migrated(
-        mut files: Vec<ListedFile>,
+        files: &FileList,
         store: &Store,
         updates: &ManifestUpdates,
         later: &[&ManifestPublication],
     ) -> Result<Self> {
+        let mut files = files.0.clone();
         let published: HashSet<&str> =
             later.iter().flat_map(|later| &later.files).map(|file| file.path.as_str()).collect();
         files.retain(|file| !published.contains(file.path.as_str()));
@@ -114,12 +77,12 @@ impl Listing {
             ));
         }
         for file in &updates.data {
-            files.push(store_file(store, file).await?);
+            files.push(Arc::new(store_file(store, file).await?));
         }
         for file in moved_of(updates, later) {
             // The file is still there while it is being moved.
             if !files.iter().any(|have| have.path == file.path) {
-                files.push(moved_file(store, file).await?);
+                files.push(Arc::new(moved_file(store, file).await?));
             }
         }
         Self::sorted(files)
@@ -150,7 +113,7 @@ async fn store_file(store: &Store, file: &StoreFile) -> Result<ListedFile> {
     if meta.size != file.size {
         return Err(lost());
     }
-    Ok(ListedFile { meta, path: format!("{STORE_FOLDER}/{}", file.path), folders: folders_of(&file.path) })
+    Ok(ListedFile::in_folders_of(&file.path, format!("{STORE_FOLDER}/{}", file.path), meta))
 }
 
 /// The files that counted before these publications and that they moved into the store.
@@ -173,113 +136,10 @@ async fn moved_file(store: &Store, file: &MovedFile) -> Result<ListedFile> {
             store.text()
         )));
     }
-    Ok(ListedFile { meta, path: file.path.clone(), folders: folders_of(&file.path) })
+    Ok(ListedFile::in_folders_of(&file.path, file.path.clone(), meta))
 }
 
-async fn one_file(location: &Location, name: &str) -> Result<ListedFile> {
-    let meta = location.object_store.head(&location.prefix.clone().join(name)).await?;
-    Ok(ListedFile { meta, path: name.to_owned(), folders: Vec::new() })
-}
-
-async fn many_files(location: &Location) -> Result<Vec<ListedFile>> {
-    let mut files = Vec::new();
-    let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
-    for meta in objects(location).await? {
-        let Some(parts) = meta.location.prefix_match(&location.prefix) else { continue };
-        // Object store paths are percent-encoded where a file's name has unusual characters.
-        let parts: Vec<String> = parts.map(|part| part.as_ref().to_owned()).collect();
-        if parts.is_empty() || parts.iter().any(|part| is_hidden(part)) {
-            continue;
-        }
-        let path = parts.join("/");
-        let wanted = match &location.shape {
-            FileSet::Glob(pattern) => pattern.matches_with(&path, options),
-            _ => path.to_ascii_lowercase().ends_with(".parquet"),
-        };
-        if wanted {
-            let folders = folders_of(&path);
-            files.push(ListedFile { meta, path, folders });
-        }
-    }
-    Ok(files)
-}
-
-/// A local folder that is still to be listed.
-struct FolderToList {
-    path: Path,
-    /// Whether a symbolic link is on the way to it.
-    is_linked: bool,
-}
-
-/// A local folder that was listed.
-struct ListedFolder {
-    inside: ListResult,
-    /// Whether the folder is a symbolic link, or one is on the way to it.
-    is_linked: bool,
-}
-
-/// What lies below the root. A local folder is walked without the hidden folders, so that listing costs the same however many indexes lie
-/// beside the data. An object store lists a thousand objects at a request, whatever folders they are in.
-pub(crate) async fn objects(location: &Location) -> Result<Vec<ObjectMeta>> {
-    let store = &location.object_store;
-    if location.local.is_none() {
-        let prefix = (!location.prefix.as_ref().is_empty()).then_some(&location.prefix);
-        return Ok(store.list(prefix).try_collect().await?);
-    }
-    let mut found = Vec::new();
-    let mut level = vec![FolderToList { path: location.prefix.clone(), is_linked: false }];
-    let mut linked = 0;
-    while !level.is_empty() {
-        let listed: Vec<ListedFolder> = stream::iter(level)
-            .map(|FolderToList { path, is_linked }| async move {
-                let is_linked = is_linked || (path != location.prefix && is_link(&path).await);
-                Ok::<_, Error>(ListedFolder { inside: store.list_with_delimiter(Some(&path)).await?, is_linked })
-            })
-            .buffered(CONCURRENT_FOLDERS)
-            .try_collect()
-            .await?;
-        level = Vec::new();
-        for ListedFolder { inside, is_linked } in listed {
-            found.extend(inside.objects);
-            let folders = inside.common_prefixes.into_iter().filter(|path| !path.filename().is_some_and(is_hidden));
-            level.extend(folders.map(|path| FolderToList { path, is_linked }));
-            linked += usize::from(is_linked);
-        }
-        // Each of these links may lead somewhere, and all of them together nowhere.
-        if let Some(folder) = level.first().filter(|_| linked > MOST_LINKED_FOLDERS) {
-            return Err(Error::invalid(too_many(FsPath::new(folder.path.as_ref())).to_string()));
-        }
-    }
-    Ok(found)
-}
-
-/// Whether a local folder is a symbolic link to another.
-async fn is_link(folder: &Path) -> bool {
-    let Ok(path) = LocalFileSystem::new().path_to_filesystem(folder) else { return false };
-    tokio::fs::symlink_metadata(path).await.is_ok_and(|metadata| metadata.is_symlink())
-}
-
-/// Folders with a leading underscore or dot are hidden, as in Spark, but for those of partition columns.
-fn is_hidden(part: &str) -> bool {
-    part.starts_with('.') || (part.starts_with('_') && !part.contains('='))
-}
-
-/// The partitions that a file lies in: its own name is none, whatever it looks like.
-fn folders_of(path: &str) -> Vec<HiveFolder> {
-    path.rsplit_once('/').map_or_else(Vec::new, |(folders, _)| folders.split('/').filter_map(hive_folder).collect())
-}
-
-fn hive_folder(part: &str) -> Option<HiveFolder> {
-    let (column, value) = part.split_once('=')?;
-    if column.is_empty() {
-        return None;
-    }
-    let value = percent_decode_str(value).decode_utf8_lossy().into_owned();
-    let column = percent_decode_str(column).decode_utf8_lossy().into_owned();
-    Some(HiveFolder { column, value: (value != HIVE_NULL).then_some(value) })
-}
-
-/// The name of the folder that a partition has: what [`hive_folder`] reads.
+/// The name of the folder that a partition has: what listings read.
 pub(crate) fn hive_folder_name(column: &str, value: Option<&str>) -> String {
     format!("{}={}", escaped(column), value.map_or_else(|| HIVE_NULL.to_owned(), escaped))
 }
@@ -303,7 +163,7 @@ struct PartitionColumns {
     values: Vec<ArrayRef>,
 }
 
-fn partitions(files: &[ListedFile]) -> Result<PartitionColumns> {
+fn partitions(files: &[Arc<ListedFile>]) -> Result<PartitionColumns> {
     let Some(first) = files.first() else { return Ok(PartitionColumns::default()) };
     let names: Vec<&str> = first.folders.iter().map(|folder| folder.column.as_str()).collect();
     for file in files {

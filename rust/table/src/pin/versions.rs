@@ -18,7 +18,9 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 
 use crate::error::{Error, Result};
 use crate::files::delta::{DeltaLog, DeltaState};
-use crate::files::listing::{ListedFile, moved_of, objects};
+use crate::files::list_folders::locations;
+use crate::files::listed_file::FileList;
+use crate::files::listing::moved_of;
 use crate::snapshot::{BaseTable, ManifestAndListing, Snapshot, listing_of, newest_listing};
 use crate::store::Store;
 use crate::table_format::TableFormat;
@@ -50,7 +52,7 @@ async fn pin_folder(table: &UpdatableTable, version: u64) -> Result<Snapshot> {
     let updates = manifest.updates.clone().unwrap_or_default();
     let later = after(publications, version);
     let indexed = with_indexes_of(newest.as_deref(), manifest);
-    let pinned = pin_listed(table, store, version, indexed, &later, files).await;
+    let pinned = pin_listed(table, store, version, indexed, &later, &files).await;
     // What a vacuum took, before or meanwhile, is searched at the end.
     if let Some(gone) = first_gone(store, &updates, &later).await? {
         let rest = readable(store, &numbered, version, publications).await?;
@@ -66,7 +68,7 @@ async fn pin_listed(
     version: u64,
     indexed: Arc<Manifest>,
     later: &[&ManifestPublication],
-    files: Vec<ListedFile>,
+    files: &FileList,
 ) -> Result<Snapshot> {
     let listing = listing_of(&table.base, indexed.updates.as_ref(), later, files).await?;
     let mut snapshot = Snapshot::pin_listing(&table.base, Some(Arc::clone(&indexed)), listing).await?;
@@ -171,7 +173,7 @@ struct Present {
 
 impl Present {
     async fn list(table: &BaseTable) -> Result<Self> {
-        let listed = objects(&table.location).await?.into_iter().map(|meta| meta.location).collect();
+        let listed = locations(&table.location).await?;
         Ok(Self { object_store: Arc::clone(&table.location.object_store), listed })
     }
 

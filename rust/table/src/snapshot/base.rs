@@ -8,6 +8,7 @@ use super::snapshot_cache::SnapshotCache;
 use crate::error::{Error, Result};
 use crate::files::delta::{NewestState, VectorCache};
 use crate::files::footer::FooterCache;
+use crate::files::list_folders::ListingCache;
 use crate::metrics::Metrics;
 use crate::storage::location::{Location, STORE_FOLDER};
 use crate::store::Store;
@@ -24,6 +25,7 @@ pub(crate) struct BaseTable {
     pub store: Option<Arc<Store>>,
     /// What this handle did, whatever version it reads.
     pub metrics: Arc<Metrics>,
+    pub listing: ListingCache,
     pub log: NewestState,
     pub last: SnapshotCache,
     pub footers: FooterCache,
@@ -40,8 +42,8 @@ impl BaseTable {
         metrics: Arc<Metrics>,
     ) -> Self {
         let (footers, vectors) = (FooterCache::default(), VectorCache::default());
-        let (log, last) = (NewestState::default(), SnapshotCache::default());
-        Self { location, format, version, store, metrics, log, last, footers, vectors }
+        let (listing, log, last) = (ListingCache::default(), NewestState::default(), SnapshotCache::default());
+        Self { location, format, version, store, metrics, listing, log, last, footers, vectors }
     }
 
     /// The same table at a version.

@@ -16,7 +16,8 @@ use super::snapshot_cache::FileListSource;
 use super::{BaseTable, BufferedRows, DataFile, FileIndexState, Lineage, Snapshot, shown_schema};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::delta::DeltaState;
-use crate::files::listing::{ListedFile, Listing, listed, under_way};
+use crate::files::listed_file::FileList;
+use crate::files::listing::{Listing, under_way};
 use crate::files::trust::FalseStatistics;
 use crate::storage::file_time::{is_young, modified_ns, was_young};
 use crate::store::Store;
@@ -80,13 +81,12 @@ impl Snapshot {
                 if let Some(same) = is_plain.then(same).flatten() {
                     return Ok(same);
                 }
-                let listed = FileListSource::Listing(files.iter().map(|file| file.meta.clone()).collect());
                 // The age is read before anything else: what is read later may be of the same tick.
-                let is_young = files.iter().any(|file| is_young(&file.meta));
-                let listing = listing_of(table, updates, &later, files).await?;
+                let is_young = files.0.iter().any(|file| is_young(&file.meta));
+                let listing = listing_of(table, updates, &later, &files).await?;
                 let snapshot = Self::pin_listing(table, manifest, listing).await?;
                 if is_plain && !is_young {
-                    table.last.insert(listed, &snapshot);
+                    table.last.insert(FileListSource::Listing(files), &snapshot);
                 }
                 Ok(snapshot)
             }
@@ -112,7 +112,7 @@ impl Snapshot {
         if manifest.as_ref().is_some_and(|manifest| manifest.updates.is_some()) {
             return Ok(None);
         }
-        let listing = listing_of(table, None, &[], files).await?;
+        let listing = listing_of(table, None, &[], &files).await?;
         let mut unreadable = Vec::new();
         let snapshot = Self::pin_files(table, manifest, listing, Some(&mut unreadable)).await?;
         Ok(Some(ReadableSnapshot { snapshot, unreadable }))
@@ -138,7 +138,7 @@ impl Snapshot {
             .iter()
             .enumerate()
             .map(|(place, file)| DataFile {
-                meta: file.meta.clone(),
+                meta: file.meta.as_ref().clone(),
                 path: file.path.clone(),
                 partition_values: listing.partition_values(place),
                 deleted: None,
@@ -279,7 +279,7 @@ pub(crate) async fn listing_of(
     table: &BaseTable,
     updates: Option<&ManifestUpdates>,
     later: &[&ManifestPublication],
-    files: Vec<ListedFile>,
+    files: &FileList,
 ) -> Result<Listing> {
     match (updates, table.store.as_ref()) {
         (Some(updates), Some(store)) if has_moved(updates) || !later.is_empty() => {
@@ -292,7 +292,7 @@ pub(crate) async fn listing_of(
 /// A manifest and a listing that go together.
 pub(crate) struct ManifestAndListing {
     pub manifest: Option<Arc<Manifest>>,
-    pub files: Vec<ListedFile>,
+    pub files: Arc<FileList>,
 }
 
 /// The newest manifest and a listing that go together: no file of ours was moved into the folder, or out of it, while it was listed.
@@ -309,7 +309,7 @@ pub(crate) async fn newest_listing(table: &BaseTable) -> Result<ManifestAndListi
     };
     for _ in 0..ATTEMPTS {
         table.metrics.listings.add(1);
-        let files = listed(&table.location).await?;
+        let files = table.listing.list(&table.location).await?;
         if was_newest && before.as_ref().is_none_or(|manifest| manifest.updates.is_none()) {
             return Ok(ManifestAndListing { manifest: before, files });
         }

@@ -4,11 +4,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lakemark_format::Manifest;
-use object_store::ObjectMeta;
 
 use super::Snapshot;
 use crate::files::delta::DeltaState;
-use crate::files::listing::ListedFile;
+use crate::files::listed_file::FileList;
 
 /// The last snapshot of a table without what is buffered, and what the snapshot was made of. While that and the manifest are the same, so
 /// is all that follows from them. Files are matched with the manifest once.
@@ -23,14 +22,13 @@ struct CachedSnapshot {
 
 /// What says which data files there are.
 pub(super) enum FileListSource {
-    /// The files in the order of the listing.
-    Listing(Vec<ObjectMeta>),
+    Listing(Arc<FileList>),
     Log(Arc<DeltaState>),
 }
 
 impl FileListSource {
-    pub(super) fn has_listed(&self, files: &[ListedFile]) -> bool {
-        matches!(self, Self::Listing(listed) if files.iter().map(|file| &file.meta).eq(listed))
+    pub(super) fn has_listed(&self, files: &FileList) -> bool {
+        matches!(self, Self::Listing(listed) if listed.is_same(files))
     }
 
     pub(super) fn has_read(&self, state: &Arc<DeltaState>) -> bool {
@@ -41,7 +39,7 @@ impl FileListSource {
 impl fmt::Debug for FileListSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Listing(files) => write!(f, "{} listed files", files.len()),
+            Self::Listing(files) => write!(f, "{} listed files", files.0.len()),
             Self::Log(state) => write!(f, "version {} of the log", state.version),
         }
     }

@@ -15,8 +15,12 @@
 //! file, or leads in a circle, is left alone ([`folder_walk`]): nothing here waits for somebody who never comes.
 
 mod files;
+mod folder_contents;
 mod folder_walk;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod known_folder;
 mod ranges;
+mod relisting;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -37,7 +41,9 @@ use object_store::{
 
 pub use files::of_listed;
 pub(crate) use files::{OpenedFile, changed_ns, is_listed_version, of_any, open, open_with, tag};
+pub(crate) use folder_contents::{FolderInside, KnownFolder};
 pub(crate) use folder_walk::{MOST_LINKED_FOLDERS, too_many};
+pub(crate) use relisting::{Relisted, relisted};
 
 /// Files of a listing that are waited for at a time.
 const LISTED_AT_ONCE: usize = 1024;
@@ -183,7 +189,12 @@ impl ObjectStore for LocalFiles {
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
         let (folder, prefix) = (self.folder_of(prefix)?, prefix.cloned().unwrap_or_default());
-        blocking(move || folder_walk::folder(&prefix, &folder)).await
+        let comparison = relisting::comparison();
+        blocking(move || match comparison {
+            Some(comparison) => comparison.list(&prefix, &folder),
+            None => folder_walk::folder(&prefix, &folder),
+        })
+        .await
     }
 
     async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {

@@ -257,7 +257,9 @@ impl ObjectStore for Layer {
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
         self.log.note("list_with_delimiter", prefix.map_or("", |prefix| prefix.as_ref()))?;
-        self.inner.list_with_delimiter(prefix).await
+        let listed = self.inner.list_with_delimiter(prefix).await?;
+        let objects = listed.objects.into_iter().map(|meta| self.log.shown(meta)).collect();
+        Ok(ListResult { objects, ..listed })
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {

@@ -14,6 +14,7 @@ mod delta;
 mod encodings;
 mod faults;
 mod fixture;
+mod folders;
 mod footers;
 mod futures;
 mod group_counts;

@@ -6,19 +6,64 @@ use std::io::{self, ErrorKind};
 use std::path::Path as FsPath;
 use std::time::SystemTime;
 
+use chrono::{DateTime, Utc};
+
 /// How entity tags of local files begin.
 const TAG_PREFIX: &str = "local-";
 /// What ends the part of a tag that a link or new permissions leave alone.
 const TAG_CHANGE: &str = "-c";
 
-/// The entity tag of a local file: its inode, length, time of modification, and the time at which the system last saw it change.
+/// What distinguishes a version of a local file or folder from another. Times are nanoseconds since 1970-01-01 UTC.
 ///
 /// Whoever rewrites a file can set the time of modification back (`touch -r`, `rsync --inplace -t`), but not the time of the change. New
 /// permissions, names and links change that time, too: such a file is compared with its fingerprints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    inode: u64,
+    /// Bytes.
+    pub size: u64,
+    /// When somebody says to have written it last.
+    pub modified_ns: i128,
+    /// When the system last saw it change.
+    pub changed_ns: i128,
+}
+
+impl Stamp {
+    /// The stamp in a file's metadata.
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        let modified_ns = metadata.modified().map(nanoseconds).unwrap_or_default();
+        Self { inode: inode(metadata), size: metadata.len(), modified_ns, changed_ns: changed(metadata) }
+    }
+
+    /// The same of what a system call says.
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    pub(super) fn of_stat(stat: &rustix::fs::Stat) -> Self {
+        let nanoseconds = |seconds: i64, rest| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
+        Self {
+            inode: stat.st_ino,
+            size: u64::try_from(stat.st_size).unwrap_or_default(),
+            modified_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
+            changed_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+
+    /// The entity tag of a file.
+    pub(super) fn tag(self) -> String {
+        let Self { inode, size, modified_ns, changed_ns } = self;
+        format!("{TAG_PREFIX}{inode:x}-{size:x}-{modified_ns:x}{TAG_CHANGE}{changed_ns:x}")
+    }
+
+    /// The time of modification as listings give it.
+    pub(super) fn last_modified(self) -> DateTime<Utc> {
+        let (seconds, rest) = (self.modified_ns.div_euclid(1_000_000_000), self.modified_ns.rem_euclid(1_000_000_000));
+        let parts = i64::try_from(seconds).ok().zip(u32::try_from(rest).ok());
+        parts.and_then(|(seconds, rest)| DateTime::from_timestamp(seconds, rest)).unwrap_or_default()
+    }
+}
+
+/// The entity tag of a local file: its inode, length, time of modification, and the time at which the system last saw it change.
 pub(crate) fn tag(metadata: &Metadata) -> String {
-    let modified = metadata.modified().map(nanoseconds).unwrap_or_default();
-    let (inode, changed) = (inode(metadata), changed(metadata));
-    format!("{TAG_PREFIX}{inode:x}-{:x}-{modified:x}{TAG_CHANGE}{changed:x}", metadata.len())
+    Stamp::of(metadata).tag()
 }
 
 /// The part of a local file's tag that shows whether somebody wrote into the file or replaced it, unless they set its time back.

@@ -6,20 +6,20 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
-use std::fs::{self, DirEntry, FileType, Metadata};
+use std::fs::{self, FileType, Metadata};
 use std::io::{self, ErrorKind};
 use std::path::{Path as FsPath, PathBuf};
 
 use object_store::path::Path;
 use object_store::{ListResult, ObjectMeta, Result};
 
-use super::files::{tag, what_is};
+use super::files::{Stamp, what_is};
 
 /// Folders behind symbolic links that one walk goes through.
 pub(crate) const MOST_LINKED_FOLDERS: usize = 10_000;
 
 /// Something in a folder that counts.
-enum FolderEntry {
+pub(super) enum FolderEntry {
     File(Metadata),
     Folder {
         is_link: bool,
@@ -41,12 +41,10 @@ pub(super) fn folder(prefix: &Path, folder: &FsPath) -> Result<ListResult> {
     for NamedEntry { path, entry } in entries(folder, None).map_err(|error| unreadable(folder, error))? {
         let location = location(folder, &mut own, &path)?;
         match entry {
-            FolderEntry::Folder { .. } => {
-                // Encoded as the parts of paths are.
-                let name = location.prefix_match(prefix).and_then(|mut parts| parts.next());
-                listed.common_prefixes.extend(name.map(|name| prefix.clone().join(name)));
+            FolderEntry::Folder { .. } => listed.common_prefixes.extend(folder_below(prefix, &location)),
+            FolderEntry::File(metadata) if is_valid(&location) => {
+                listed.objects.push(object(location, Stamp::of(&metadata)));
             }
-            FolderEntry::File(metadata) if is_valid(&location) => listed.objects.push(object(location, &metadata)),
             FolderEntry::File(_) => {}
             FolderEntry::Odd(_, what) => warn(&path, what),
         }
@@ -95,7 +93,9 @@ impl FolderWalk {
                     let location = location(folder, &mut own, &path)?;
                     let is_wanted = self.after.as_ref().is_none_or(|after| location > *after);
                     if is_wanted && is_valid(&location) {
-                        self.found.push_back(object(location, &metadata));
+                        let object = object(location, Stamp::of(&metadata));
+                        let size = if metadata.is_file() { object.size } else { 0 };
+                        self.found.push_back(ObjectMeta { size, ..object });
                     }
                 }
             }
@@ -131,13 +131,13 @@ pub(crate) fn too_many(folder: &FsPath) -> object_store::Error {
     object_store::Error::Generic { store: "LocalFiles", source: text.into() }
 }
 
-fn unreadable(folder: &FsPath, error: io::Error) -> object_store::Error {
+pub(super) fn unreadable(folder: &FsPath, error: io::Error) -> object_store::Error {
     let text = format!("the folder {} cannot be listed: {error}", folder.display());
     object_store::Error::Generic { store: "LocalFiles", source: io::Error::new(error.kind(), text).into() }
 }
 
 /// The place of a file in a folder, whose own place is found at the first file.
-fn location(folder: &FsPath, own: &mut Option<Path>, path: &FsPath) -> Result<Path> {
+pub(super) fn location(folder: &FsPath, own: &mut Option<Path>, path: &FsPath) -> Result<Path> {
     let Some(name) = path.file_name().and_then(OsStr::to_str).filter(|name| is_plain(name)) else {
         // By way of a URL, which takes longer and encodes what has to be.
         return Ok(Path::from_absolute_path(path)?);
@@ -149,14 +149,19 @@ fn location(folder: &FsPath, own: &mut Option<Path>, path: &FsPath) -> Result<Pa
     Ok(own.clone().join(name))
 }
 
-fn object(location: Path, metadata: &Metadata) -> ObjectMeta {
-    let last_modified = metadata.modified().unwrap_or(std::time::UNIX_EPOCH).into();
-    let size = if metadata.is_file() { metadata.len() } else { 0 };
-    ObjectMeta { location, last_modified, size, e_tag: Some(tag(metadata)), version: None }
+/// The place of a folder that lies right in another, encoded as the parts of paths are.
+pub(super) fn folder_below(prefix: &Path, location: &Path) -> Option<Path> {
+    let name = location.prefix_match(prefix).and_then(|mut parts| parts.next())?;
+    Some(prefix.clone().join(name))
+}
+
+pub(super) fn object(location: Path, stamp: Stamp) -> ObjectMeta {
+    let (last_modified, size) = (stamp.last_modified(), stamp.size);
+    ObjectMeta { location, last_modified, size, e_tag: Some(stamp.tag()), version: None }
 }
 
 /// Whether a file counts: files that are named like those that the object store is still writing do not.
-fn is_valid(location: &Path) -> bool {
+pub(super) fn is_valid(location: &Path) -> bool {
     let number = location.filename().and_then(|name| name.split_once('#')).map(|(_, number)| number);
     !number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
@@ -194,7 +199,7 @@ fn entries(folder: &FsPath, after: Option<&Path>) -> io::Result<Vec<NamedEntry>>
         if file_type.is_file() && is_before(&entry.file_name()) {
             continue;
         }
-        match looked_at(folder, &path, &entry, file_type) {
+        match looked_at(folder, &path, file_type, || entry.metadata()) {
             Ok(Some(counts)) => found.push(NamedEntry { path, entry: counts }),
             Ok(None) => {}
             // The entry was there just before.
@@ -205,15 +210,20 @@ fn entries(folder: &FsPath, after: Option<&Path>) -> io::Result<Vec<NamedEntry>>
     Ok(found)
 }
 
-fn looked_at(folder: &FsPath, path: &FsPath, entry: &DirEntry, file_type: FileType) -> io::Result<Option<FolderEntry>> {
+/// What a name of a folder stands for; `own` looks up what is there itself, and not what a link leads to.
+pub(super) fn looked_at(
+    folder: &FsPath,
+    path: &FsPath,
+    file_type: FileType,
+    own: impl FnOnce() -> io::Result<Metadata>,
+) -> io::Result<Option<FolderEntry>> {
     if file_type.is_dir() {
         return Ok(Some(FolderEntry::Folder { is_link: false }));
     }
     let is_link = file_type.is_symlink();
     let odd_link = |what| fs::symlink_metadata(path).map(|metadata| Some(FolderEntry::Odd(metadata, what)));
     // An entry that is no link is looked up in the open folder, which takes less than to walk there. The entry may have become a link.
-    let own =
-        if is_link { None } else { Some(entry.metadata()).filter(|own| !own.as_ref().is_ok_and(Metadata::is_symlink)) };
+    let own = if is_link { None } else { Some(own()).filter(|own| !own.as_ref().is_ok_and(Metadata::is_symlink)) };
     let metadata = match own.unwrap_or_else(|| fs::metadata(path)) {
         Ok(metadata) => metadata,
         Err(error) if is_link && error.kind() == ErrorKind::NotFound => return odd_link("a link to what is not there"),
@@ -234,7 +244,7 @@ fn looked_at(folder: &FsPath, path: &FsPath, entry: &DirEntry, file_type: FileTy
     Ok(Some(FolderEntry::Folder { is_link }))
 }
 
-fn warn(path: &FsPath, what: &str) {
+pub(super) fn warn(path: &FsPath, what: &str) {
     tracing::warn!(path = %path.display(), "it is {what} and is left out: remove it if it is of no use");
 }
 
