@@ -32,7 +32,12 @@ class ArrowTable:
 
 class Table:
     def __init__(
-        self, location: str, store: str | None, storage_options: dict[str, str], version: int | None
+        self,
+        location: str,
+        store: str | None,
+        storage_options: dict[str, str],
+        version: int | None,
+        max_staleness_micros: int,
     ) -> None: ...
     def version(self) -> int | None: ...
     def history(self, limit: int | None) -> str: ...

@@ -66,6 +66,8 @@ class Table:
         storage_options: Options of the object store, such as `aws_region`.
         version: A version to read, and to do nothing else with, in place of the newest state: of a Delta table what
             every reader of Delta calls so, of others the number of a manifest; `history` lists them.
+        max_staleness: How long queries may go by the data files that an earlier one found, without a look at the
+            folder or the Delta log. Files of other programs are seen that late at most; changes by Lakemark at once.
 
     Raises:
         NotFoundError: There is nothing at `path`, or no such version.
@@ -81,12 +83,14 @@ class Table:
         storage_options: Mapping[str, str] | None = None,
         *,
         version: int | None = None,
+        max_staleness: timedelta = timedelta(0),
     ) -> None:
         self._inner = _internal.Table(
             os.fspath(path),
             None if store is None else os.fspath(store),
             dict(storage_options or {}),
             version,
+            max(0, max_staleness // timedelta(microseconds=1)),
         )
         if key is not None and self.key != tuple(_names(key)):
             self.declare_key(key, progress=False)

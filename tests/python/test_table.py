@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -310,3 +311,26 @@ def test_a_precision_that_cannot_be_says_what_there_is(
     with pytest.raises(lakemark.InvalidInputError, match=problem):
         plain.table.create_index(column, using="bitmap", progress=False, **options)
     assert plain.table.indexes == []
+
+
+def test_queries_go_by_an_earlier_listing_for_as_long_as_they_are_told(plain: Judged) -> None:
+    table = lakemark.Table(plain.folder, max_staleness=timedelta(hours=1))
+    session = lakemark.connect()
+    options = "OPTIONS (max_staleness '1h')"
+    session.sql(f"CREATE EXTERNAL TABLE t STORED AS LAKEMARK LOCATION '{plain.folder}' {options}")
+
+    def counts() -> list[int]:
+        counted = session.sql("SELECT count(*) AS n FROM t").to_arrow().column("n").to_pylist()
+        return [table.count(), counted[0], plain.table.count()]
+
+    rows = plain.count("true")
+    assert counts() == [rows, rows, rows]
+    first = next(plain.folder.rglob("*.parquet"))
+    added = pq.read_metadata(first).num_rows
+    shutil.copy(first, first.with_name("added.parquet"))
+    assert counts() == [rows, rows, rows + added]
+    # Whoever builds looks, and later queries of the same table go by that.
+    table.create_index("id", using="bitmap", progress=False)
+    assert counts() == [rows + added, rows, rows + added]
+    with pytest.raises(lakemark.InvalidInputError, match="such as 500ms or 30s"):
+        session.sql(f"CREATE EXTERNAL TABLE u STORED AS LAKEMARK LOCATION '{plain.folder}' OPTIONS (max_staleness '1')")

@@ -175,6 +175,21 @@ def test_indexes_are_switched_off_for_a_query(spark: SparkSession, table: Path) 
     assert off.collect() == [(89,)]
 
 
+def test_queries_go_by_an_earlier_listing_for_as_long_as_they_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "t", files=1)
+    counted = f"SELECT count(*) FROM lm.`{folder}` {{}}"
+    stale = "WITH (max_staleness = '1h')"
+    read = spark.read.format("lakemark").option("max_staleness", "1h")
+    for _ in range(2):
+        assert rows(spark, counted.format(stale)) == [(1000,)]
+        assert read.load(str(folder)).count() == 1000
+        add_file(folder, 1)
+    assert rows(spark, counted.format("")) == [(2000,)]
+    told = refusal(spark, counted.format("WITH (max_staleness = 'soon')"))
+    assert "InvalidInput" in told
+    assert "give a number with ms, s, m or h" in told
+
+
 def test_a_table_of_the_session_catalog(spark: SparkSession, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "t", files=1)
     create_indexes(folder, "k")

@@ -57,7 +57,8 @@ def test_an_option_of_a_read_that_is_not_known_is_no_silent_slip(spark: SparkSes
     for option in ("sotre", "use_indx", "versionAsOf"):
         text = failure(reader.option(option, "1").load(str(folder)).collect)
         assert "LakemarkException$InvalidInput" in text
-        assert f"there is no option {option.lower()} of a read; there are path, store, use_index and version" in text
+        assert f"there is no option {option.lower()} of a read; there are path, store, use_index, version and " in text
+        assert "max_staleness" in text
         reader = spark.read.format("lakemark")
     text = failure(lambda: spark.sql(f"SELECT * FROM lm.`{folder}` WITH (use_indx = 'false')").collect())
     assert "there is no option use_indx of a read" in text

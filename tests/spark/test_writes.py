@@ -276,7 +276,7 @@ def test_data_frames_that_do_not_fit(spark: SparkSession, folder: Path) -> None:
         (
             lambda: save(ours, folder, opertaion="upsert"),
             "InvalidInput",
-            "there are path, store, use_index, version, operation, txn_app_id and txn_version",
+            "there are path, store, use_index, version, max_staleness, operation, txn_app_id and txn_version",
         ),
         (lambda: save(ours, folder, txn_app_id="x"), "InvalidInput", "go together"),
         (lambda: save(ours, folder, txn_app_id="x", txn_version=-1), "InvalidInput", "whole number from 0 on"),

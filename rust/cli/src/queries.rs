@@ -20,7 +20,11 @@ pub(crate) async fn open(at: &TableArgs) -> Result<Arc<Table>, Failure> {
 /// Opens the table at a version, if one is given.
 pub(crate) async fn open_at(at: &TableArgs, version: Option<u64>) -> Result<Arc<Table>, Failure> {
     let storage_options = at.storage.iter().map(|option| (option.key.clone(), option.value.clone())).collect();
-    Ok(Table::open(&at.table, TableOptions { store: at.store.clone(), storage_options, version }).await?)
+    Ok(Table::open(
+        &at.table,
+        TableOptions { store: at.store.clone(), storage_options, version, ..TableOptions::default() },
+    )
+    .await?)
 }
 
 pub(crate) async fn count(args: CountArgs) -> Result<(), Failure> {

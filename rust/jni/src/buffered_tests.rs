@@ -101,7 +101,8 @@ impl Fixture {
 
     fn named(&self, version: Option<u64>) -> TableRef {
         let text = |name: &str| self.folder.path().join(name).to_str().expect("UTF-8").to_owned();
-        TableRef { location: text("table"), store: Some(text("store")), version }
+        let max_staleness = std::time::Duration::ZERO;
+        TableRef { location: text("table"), store: Some(text("store")), version, max_staleness }
     }
 
     async fn pin(&self) -> Pinned {

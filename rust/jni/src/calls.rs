@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::datatypes::Schema;
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
@@ -12,6 +13,7 @@ use arrow::ffi_stream::FFI_ArrowArrayStream;
 use jni::objects::{JByteArray, JClass, JObject, JString};
 use jni::sys::{jboolean, jlong};
 use jni::{Env, EnvUnowned, jni_sig, jni_str};
+use lakemark_table::TableOptions;
 
 use crate::aggregate;
 use crate::build;
@@ -37,7 +39,8 @@ fn optional(env: &Env<'_>, text: &JString<'_>) -> Result<Option<String>> {
 
 /// The newest state of the table at a path.
 fn newest(env: &Env<'_>, path: &JString<'_>, store: &JString<'_>) -> Result<TableRef> {
-    Ok(TableRef { location: path.try_to_string(env)?, store: optional(env, store)?, version: None })
+    let (location, store) = (path.try_to_string(env)?, optional(env, store)?);
+    Ok(TableRef { location, store, version: None, max_staleness: Duration::ZERO })
 }
 
 /// `String version()`: the release of this library.
@@ -49,8 +52,8 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_version<'l>(
     env.with_env(|env| -> Result<JString<'l>> { Ok(env.new_string(env!("CARGO_PKG_VERSION"))?) }).resolve::<Throw>()
 }
 
-/// `long openTable(String path, String storeOrNull, boolean useIndex, long version)`: opens a table and pins its newest state, or a
-/// version that is not negative.
+/// `long openTable(String path, String storeOrNull, boolean useIndex, long version, String maxStalenessOrNull)`: opens a table and pins its
+/// newest state, one whose data files are as old as that, or a version that is not negative.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_openTable<'l>(
     mut env: EnvUnowned<'l>,
@@ -59,10 +62,13 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_openTable<'l>(
     store: JString<'l>,
     use_index: jboolean,
     version: jlong,
+    max_staleness: JString<'l>,
 ) -> jlong {
     env.with_env(|env| -> Result<jlong> {
         let (location, store) = (path.try_to_string(env)?, optional(env, &store)?);
-        let pinned = block_on(pin(TableRef { location, store, version: u64::try_from(version).ok() }, use_index))??;
+        let staleness = optional(env, &max_staleness)?.map(|text| TableOptions::parse_staleness(&text)).transpose()?;
+        let (version, max_staleness) = (u64::try_from(version).ok(), staleness.unwrap_or_default());
+        let pinned = block_on(pin(TableRef { location, store, version, max_staleness }, use_index))??;
         remember_stores(&pinned.location, pinned.store.as_deref(), &pinned.snapshot);
         Ok(handle::give(pinned))
     })

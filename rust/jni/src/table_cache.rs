@@ -2,9 +2,11 @@
 //!
 //! A query opens its table when Spark asks for the columns and again when it plans the scan. An open table remembers footers, deletion
 //! vectors, and above all buffered changes: the log as it was read, and the rows of data files that these changes delete or replace. So the
-//! next snapshot is a listing and a look at the end of the log. A snapshot is pinned anew each time, so that nothing here can be stale.
+//! next snapshot is a listing and a look at the end of the log. A snapshot is pinned anew each time, so that nothing here can be stale, but
+//! for a listing of the age that the reader takes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use lakemark_table::{Table, TableOptions};
 
@@ -32,12 +34,15 @@ pub(crate) struct TableRef {
     pub(crate) store: Option<String>,
     /// The version that is read; the newest state if none is given.
     pub(crate) version: Option<u64>,
+    /// How long a query may go by the data files that an earlier one found.
+    pub(crate) max_staleness: Duration,
 }
 
 impl TableRef {
     /// The table: the one that was opened before, if what is there now would be opened as it was.
     pub(crate) async fn open(&self) -> Result<Arc<Table>> {
-        let newest = TableOptions { store: self.store.clone(), ..TableOptions::default() };
+        let max_staleness = self.max_staleness;
+        let newest = TableOptions { store: self.store.clone(), max_staleness, ..TableOptions::default() };
         let now = Table::open(&self.location, newest.clone()).await?;
         if let Some(known) = taken(self)
             && (known.format(), known.store_location()) == (now.format(), now.store_location())

@@ -53,8 +53,10 @@ impl Table {
         store: Option<String>,
         storage_options: HashMap<String, String>,
         version: Option<u64>,
+        max_staleness_micros: u64,
     ) -> PyResult<Self> {
-        let options = TableOptions { store, storage_options, version };
+        let max_staleness = Duration::from_micros(max_staleness_micros);
+        let options = TableOptions { store, storage_options, version, max_staleness };
         wait(py, move || async move { lakemark_table::Table::open(&location, options).await }).map(Self)
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use arrow::datatypes::DataType;
 
+use crate::error::{Error, Result};
 use crate::index_kind::IndexKind;
 
 /// How a table is opened.
@@ -19,6 +20,35 @@ pub struct TableOptions {
     /// The version that is read, and nothing but read; the newest state if none is given. Of a Delta table it is Delta's, of other tables
     /// the number of a manifest: see [`Table::history`](crate::Table::history).
     pub version: Option<u64>,
+    /// How long a snapshot may go by the data files that an earlier one found, without a look at the folder or the Delta log. Files that
+    /// others added or removed meanwhile are seen that late at most. Changes and migrations by this table are seen at once, and buffered
+    /// changes of anybody. Zero, the default, looks each time.
+    pub max_staleness: Duration,
+}
+
+impl TableOptions {
+    /// A [`max_staleness`](Self::max_staleness) as users write it: a number with `ms`, `s`, `m` or `h`, such as `500ms` or `30s`.
+    ///
+    /// # Errors
+    /// Anything else (`InvalidInput`).
+    pub fn parse_staleness(text: &str) -> Result<Duration> {
+        let unit = text.trim().trim_start_matches(|character: char| character.is_ascii_digit());
+        let number = text.trim().strip_suffix(unit).and_then(|digits| digits.parse::<u64>().ok());
+        let unit_ms = match unit {
+            "ms" => Some(1),
+            "s" => Some(1000),
+            "m" => Some(60 * 1000),
+            "h" => Some(60 * 60 * 1000),
+            _ => None,
+        };
+        number.zip(unit_ms).and_then(|(number, unit)| number.checked_mul(unit)).map(Duration::from_millis).ok_or_else(
+            || {
+                Error::invalid(format!(
+                    "max_staleness is {text:?}; give a number with ms, s, m or h, such as 500ms or 30s"
+                ))
+            },
+        )
+    }
 }
 
 /// An index to declare.
@@ -241,6 +271,22 @@ impl IndexOnlyCost {
             least_share: self.least_share.max(other.least_share),
             index_reads: self.index_reads + other.index_reads,
             index_bytes_read: self.index_bytes_read + other.index_bytes_read,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn staleness_is_a_number_with_a_unit() {
+        for (text, ms) in [("0s", 0), ("500ms", 500), (" 30s ", 30_000), ("5m", 300_000), ("1h", 3_600_000)] {
+            assert_eq!(TableOptions::parse_staleness(text).unwrap(), Duration::from_millis(ms), "{text}");
+        }
+        for wrong in ["", "30", "s", "-1s", "1.5s", "1 s", "1d", "18446744073709551615h", "ä"] {
+            let error = TableOptions::parse_staleness(wrong).unwrap_err().to_string();
+            assert!(error.contains("such as 500ms or 30s"), "{wrong}: {error}");
         }
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod identity;
 mod lineage;
 mod pin_base;
 mod reader_cache;
+mod recent;
 mod relocating_store;
 mod shapes;
 mod snapshot_cache;

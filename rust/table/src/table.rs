@@ -58,7 +58,7 @@ impl Table {
             let place = location.locate_store(options.store.as_deref(), &options.storage_options, layer)?;
             let store = place.map(|place| Arc::new(Store::new(place, Arc::clone(&metrics))));
             let base = BaseTable::new(location, format, options.version, store, Arc::clone(&metrics));
-            let updates = UpdatableTable::new(base);
+            let updates = UpdatableTable::new(BaseTable { max_staleness: options.max_staleness, ..base });
             if options.version.is_some() {
                 // A caller that requests a version that is not there learns it now.
                 pin::pin(&updates).await?;
@@ -129,7 +129,8 @@ impl Table {
         self.base().check_open_for_changes()
     }
 
-    /// Pins the newest state, or the version that the table was opened at. Indexes that cannot be read give a warning and a snapshot
+    /// Pins the newest state, or the version that the table was opened at. Of a table with a [`TableOptions::max_staleness`] the data files
+    /// may be as old as that. Indexes that cannot be read give a warning and a snapshot
     /// without indexes.
     pub fn snapshot(&self) -> BoxFuture<'_, Result<Arc<Snapshot>>> {
         Box::pin(async move { pin::pin(&self.updates).await.map(Arc::new) })
@@ -138,7 +139,15 @@ impl Table {
     /// Pins the newest state of the data files alone: buffered changes delete or replace none of their rows and add none. For readers that
     /// see nothing but the files; [`Table::changes_beside_files`] says what they miss.
     pub fn snapshot_of_files(&self) -> BoxFuture<'_, Result<Arc<Snapshot>>> {
-        Box::pin(async move { Snapshot::pin_base(self.base()).await.map(Arc::new) })
+        Box::pin(async move {
+            let base = self.base();
+            // What was there when somebody looked last may be gone.
+            match Snapshot::pin_base_within(base, base.max_staleness).await {
+                Err(_) if !base.max_staleness.is_zero() => Snapshot::pin_base(base).await,
+                pinned => pinned,
+            }
+            .map(Arc::new)
+        })
     }
 
     /// What programs miss that read the folder's own files. The manifest says so, without a look at a data file or a change.
@@ -370,7 +379,7 @@ impl Table {
             let Some(store) = &self.base().store else { return Ok(VerifyReport::default()) };
             // Unlike a query, a verification fails if there is nothing to verify against.
             let Some(manifest) = store.newest().await?.manifest? else { return Ok(VerifyReport::default()) };
-            verify::verify(store, &manifest, &*self.snapshot().await?).await
+            verify::verify(store, &manifest, &pin::pin_anew(&self.updates).await?).await
         })
     }
 

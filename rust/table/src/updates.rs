@@ -61,7 +61,7 @@ pub(crate) use migration::migrate::migrate;
 pub(crate) use publication::publish::publish;
 pub(crate) use quiesce::quiesce;
 pub(crate) use recovery::repair::repair;
-pub(crate) use state::newest::pin_newest;
+pub(crate) use state::newest::pin_recent;
 pub(crate) use state::updatable::UpdatableTable;
 pub(crate) use turn::flush::flush;
 pub(crate) use turn::write_turn::WriteTurn;

@@ -83,6 +83,8 @@ enum TableOption<'a> {
     Store,
     /// The version that is read.
     Version,
+    /// How long queries may go by the data files that an earlier one found.
+    MaxStaleness,
     /// The columns that tell rows apart.
     Key,
     /// What may stand beside `key`.
@@ -100,6 +102,7 @@ impl<'a> TableOption<'a> {
         match name {
             "store" => Some(Self::Store),
             "version" => Some(Self::Version),
+            "max_staleness" => Some(Self::MaxStaleness),
             "key" => Some(Self::Key),
             _ => UpdateOption::from_name(name)
                 .map(Self::Update)
@@ -113,8 +116,8 @@ fn table_options(given: &HashMap<String, String>) -> Result<Options> {
     for (given, value) in given {
         let option = TableOption::from_name(given).ok_or_else(|| {
             invalid(format!(
-                "unknown option {given:?}; a Lakemark table takes 'lakemark.store', 'lakemark.storage.<key>', 'version', 'key' and, \
-                 beside that, {}",
+                "unknown option {given:?}; a Lakemark table takes 'lakemark.store', 'lakemark.storage.<key>', 'version', 'max_staleness', 'key' \
+                 and, beside that, {}",
                 UpdateOption::ALL.map(|option| format!("'{}'", option.name())).join(", ")
             ))
         })?;
@@ -126,6 +129,7 @@ fn table_options(given: &HashMap<String, String>) -> Result<Options> {
                     invalid(format!("the option 'version' is {value:?}; give the number of a version, as in '12'"))
                 })?);
             }
+            TableOption::MaxStaleness => opening.max_staleness = TableOptions::parse_staleness(value)?,
             TableOption::Key => key.columns = value.split(',').map(|column| column.trim().to_owned()).collect(),
             TableOption::Update(option) => {
                 key.options.insert(option.name().to_owned(), value.clone());
@@ -168,6 +172,15 @@ mod tests {
         assert_eq!(options(&[("format.version", "12")]).unwrap().opening.version, Some(12));
         let error = options(&[("version", "latest")]).unwrap_err();
         assert!(error.message().contains("\"latest\"; give the number of a version"), "{error}");
+    }
+
+    #[test]
+    fn staleness_is_a_time() {
+        let taken = options(&[("format.max_staleness", "30s")]).unwrap().opening;
+        assert_eq!(taken.max_staleness, std::time::Duration::from_secs(30));
+        let error = options(&[("max_staleness", "soon")]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.message().contains("\"soon\"; give a number with ms, s, m or h"), "{error}");
     }
 
     #[test]

@@ -1,14 +1,17 @@
 //! A table without what is buffered: where the table and its store are, and what is remembered of its data files.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use object_store::path::Path;
 
+use super::recent::Recent;
 use super::snapshot_cache::SnapshotCache;
 use crate::error::{Error, Result};
-use crate::files::delta::{NewestState, VectorCache};
+use crate::files::delta::{DeltaState, NewestState, VectorCache};
 use crate::files::footer::FooterCache;
 use crate::files::list_folders::ListingCache;
+use crate::files::listed_file::FileList;
 use crate::metrics::Metrics;
 use crate::storage::location::{Location, STORE_FOLDER};
 use crate::store::Store;
@@ -25,8 +28,12 @@ pub(crate) struct BaseTable {
     pub store: Option<Arc<Store>>,
     /// What this handle did, whatever version it reads.
     pub metrics: Arc<Metrics>,
+    /// How long ago readers may have looked which data files there are. Whoever changes something looks anew.
+    pub max_staleness: Duration,
     pub listing: ListingCache,
+    pub recent_files: Recent<FileList>,
     pub log: NewestState,
+    pub recent_log: Recent<DeltaState>,
     pub last: SnapshotCache,
     pub footers: FooterCache,
     pub vectors: VectorCache,
@@ -42,8 +49,21 @@ impl BaseTable {
         metrics: Arc<Metrics>,
     ) -> Self {
         let (footers, vectors) = (FooterCache::default(), VectorCache::default());
-        let (listing, log, last) = (ListingCache::default(), NewestState::default(), SnapshotCache::default());
-        Self { location, format, version, store, metrics, listing, log, last, footers, vectors }
+        Self {
+            location,
+            format,
+            version,
+            store,
+            metrics,
+            max_staleness: Duration::ZERO,
+            listing: ListingCache::default(),
+            recent_files: Recent::default(),
+            log: NewestState::default(),
+            recent_log: Recent::default(),
+            last: SnapshotCache::default(),
+            footers,
+            vectors,
+        }
     }
 
     /// The same table at a version.

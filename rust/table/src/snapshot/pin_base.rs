@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use futures::{StreamExt, TryFutureExt, TryStreamExt, stream};
@@ -10,6 +11,7 @@ use lakemark_format::{Manifest, ManifestFile, ManifestPublication, ManifestUpdat
 use lakemark_index::RowSet;
 
 use super::reader_cache::ReaderCache;
+use super::recent::{has_same_migrations, has_same_moves};
 use super::relocating_store::followed;
 use super::shapes::{ReadableShapes, SummaryOfFile, UnreadableFile, read_shapes, readable_shapes};
 use super::snapshot_cache::FileListSource;
@@ -19,6 +21,7 @@ use crate::files::delta::DeltaState;
 use crate::files::listed_file::FileList;
 use crate::files::listing::{Listing, under_way};
 use crate::files::trust::FalseStatistics;
+use crate::storage::clock::Moment;
 use crate::storage::file_time::{is_young, modified_ns, was_young};
 use crate::store::Store;
 use crate::table_format::TableFormat;
@@ -69,11 +72,16 @@ impl Snapshot {
     }
 
     /// The newest state of the data files, without what is buffered.
-    #[tracing::instrument(level = "debug", name = "pin", skip_all, fields(table = table.location()))]
     pub(crate) async fn pin_base(table: &BaseTable) -> Result<Self> {
+        Self::pin_base_within(table, Duration::ZERO).await
+    }
+
+    /// A state of the data files that is the newest one or was so less than `within` ago, without what is buffered.
+    #[tracing::instrument(level = "debug", name = "pin", skip_all, fields(table = table.location()))]
+    pub(crate) async fn pin_base_within(table: &BaseTable, within: Duration) -> Result<Self> {
         match table.format {
             TableFormat::Parquet => {
-                let ManifestAndListing { manifest, files } = newest_listing(table).await?;
+                let ManifestAndListing { manifest, files } = listing_within(table, within).await?;
                 let updates = manifest.as_ref().and_then(|manifest| manifest.updates.as_ref());
                 let later: Vec<_> = updates.and_then(under_way).into_iter().collect();
                 let is_plain = later.is_empty() && !updates.is_some_and(has_moved);
@@ -91,7 +99,7 @@ impl Snapshot {
                 Ok(snapshot)
             }
             TableFormat::Delta => {
-                let ManifestAndLog { manifest, state } = newest_delta(table).await?;
+                let ManifestAndLog { manifest, state } = delta_within(table, within).await?;
                 if let Some(same) = table.last.get(manifest.as_ref(), |source| source.has_read(&state)) {
                     return Ok(same);
                 }
@@ -295,6 +303,20 @@ pub(crate) struct ManifestAndListing {
     pub files: Arc<FileList>,
 }
 
+/// A listing that began less than `within` ago, with the newest manifest, if they go together; else the newest of both.
+async fn listing_within(table: &BaseTable, within: Duration) -> Result<ManifestAndListing> {
+    if table.recent_files.is_within(within) {
+        let manifest = newest_manifest(table).await?;
+        if let Some(files) = table.recent_files.get(within, manifest.as_deref(), has_same_moves) {
+            return Ok(ManifestAndListing { manifest, files });
+        }
+    }
+    let since = Moment::now();
+    let newest = newest_listing(table).await?;
+    table.recent_files.insert(since, &newest.files, newest.manifest.as_ref());
+    Ok(newest)
+}
+
 /// The newest manifest and a listing that go together: no file of ours was moved into the folder, or out of it, while it was listed.
 /// Migrations of a folder move nothing, so that any listing goes with them.
 pub(crate) async fn newest_listing(table: &BaseTable) -> Result<ManifestAndListing> {
@@ -326,6 +348,21 @@ pub(crate) async fn newest_listing(table: &BaseTable) -> Result<ManifestAndListi
 struct ManifestAndLog {
     manifest: Option<Arc<Manifest>>,
     state: Arc<DeltaState>,
+}
+
+/// A version of the Delta table that was the newest less than `within` ago, with the newest manifest, if they go together; else the newest
+/// of both.
+async fn delta_within(table: &BaseTable, within: Duration) -> Result<ManifestAndLog> {
+    if table.recent_log.is_within(within) {
+        let manifest = newest_manifest(table).await?;
+        if let Some(state) = table.recent_log.get(within, manifest.as_deref(), has_same_migrations) {
+            return Ok(ManifestAndLog { manifest, state });
+        }
+    }
+    let since = Moment::now();
+    let newest = newest_delta(table).await?;
+    table.recent_log.insert(since, &newest.state, newest.manifest.as_ref());
+    Ok(newest)
 }
 
 /// The newest manifest and a version of the Delta table that go together. No migration began after the manifest was read. So the version

@@ -34,6 +34,7 @@ mod probing;
 mod rewritten;
 mod sharing;
 mod stages;
+mod stale;
 mod sums;
 mod top;
 mod transactions;

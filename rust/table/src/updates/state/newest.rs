@@ -1,5 +1,7 @@
 //! The newest state of a table: its data files merged with what is buffered.
 
+use std::time::Duration;
+
 use super::updatable::UpdatableTable;
 use crate::error::Result;
 use crate::snapshot::{Snapshot, retry_if_moved};
@@ -9,11 +11,22 @@ use crate::updates::view::view_cache::merged_view;
 
 /// Pins the newest state, also of a table that was opened at a version.
 pub(crate) async fn pin_newest(table: &UpdatableTable) -> Result<Snapshot> {
-    retry_if_moved(|| laid_over(table)).await
+    retry_if_moved(|| laid_over(table, Duration::ZERO)).await
 }
 
-async fn laid_over(table: &UpdatableTable) -> Result<Snapshot> {
-    let mut snapshot = Snapshot::pin_base(&table.base).await?;
+/// Pins a state whose data files are the newest or were so less than `within` ago. What is buffered is the newest in any case.
+pub(crate) async fn pin_recent(table: &UpdatableTable, within: Duration) -> Result<Snapshot> {
+    // What was there then may be gone.
+    if !within.is_zero()
+        && let Ok(snapshot) = laid_over(table, within).await
+    {
+        return Ok(snapshot);
+    }
+    pin_newest(table).await
+}
+
+async fn laid_over(table: &UpdatableTable, within: Duration) -> Result<Snapshot> {
+    let mut snapshot = Snapshot::pin_base_within(&table.base, within).await?;
     let (Some(manifest), Some(store)) = (snapshot.manifest.clone(), table.base.store.as_ref()) else {
         return Ok(snapshot);
     };

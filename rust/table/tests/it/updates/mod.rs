@@ -9,7 +9,7 @@ mod migration;
 mod model;
 mod narrowing;
 mod others;
-mod overtaken;
+pub mod overtaken;
 mod publishing;
 mod reading;
 mod repeated;

@@ -16,16 +16,21 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * @param store where the indexes are, or null for {@code _lakemark/} beside the data
  * @param useIndex whether indexes are used at all
  * @param version the version that is read, or {@link #NEWEST}
+ * @param maxStaleness how long a query may go by the data files that an earlier one found, such as
+ *     {@code 30s}, or null to look each time
  */
-public record LakemarkOptions(String path, String store, boolean useIndex, long version)
+public record LakemarkOptions(
+    String path, String store, boolean useIndex, long version, String maxStaleness)
     implements Serializable {
   /** Reads the newest state. */
   public static final long NEWEST = -1;
 
   private static final String USE_INDEX = "use_index";
+  private static final String MAX_STALENESS = "max_staleness";
 
   /** In lower case, as {@link CaseInsensitiveStringMap} has them. Writes take them, too. */
-  public static final List<String> KNOWN = List.of("path", "store", USE_INDEX, "version");
+  public static final List<String> KNOWN =
+      List.of("path", "store", USE_INDEX, "version", MAX_STALENESS);
 
   static LakemarkOptions of(Map<String, String> properties) {
     CaseInsensitiveStringMap options = new CaseInsensitiveStringMap(properties);
@@ -42,7 +47,8 @@ public record LakemarkOptions(String path, String store, boolean useIndex, long 
         path,
         options.get("store"),
         !options.containsKey(USE_INDEX) || parseFlag(USE_INDEX, options.get(USE_INDEX)),
-        options.containsKey("version") ? parseVersion(options.get("version")) : NEWEST);
+        options.containsKey("version") ? parseVersion(options.get("version")) : NEWEST,
+        options.get(MAX_STALENESS));
   }
 
   /** The number of a version, as users write it. */
@@ -61,7 +67,7 @@ public record LakemarkOptions(String path, String store, boolean useIndex, long 
 
   /** The same table as another process finds it, whose working folder is another one. */
   public LakemarkOptions absolute() {
-    return new LakemarkOptions(absolute(path), absolute(store), useIndex, version);
+    return new LakemarkOptions(absolute(path), absolute(store), useIndex, version, maxStaleness);
   }
 
   private static String absolute(String place) {
@@ -71,7 +77,7 @@ public record LakemarkOptions(String path, String store, boolean useIndex, long 
 
   /** The same table at a version. */
   LakemarkOptions atVersion(long wanted) {
-    return new LakemarkOptions(path, store, useIndex, wanted);
+    return new LakemarkOptions(path, store, useIndex, wanted, maxStaleness);
   }
 
   /** The same table with what a query says of its own. */
@@ -79,7 +85,8 @@ public record LakemarkOptions(String path, String store, boolean useIndex, long 
     checkKnown(query);
     boolean asked =
         query.containsKey(USE_INDEX) ? parseFlag(USE_INDEX, query.get(USE_INDEX)) : useIndex;
-    return new LakemarkOptions(path, store, asked, version);
+    String staleness = query.containsKey(MAX_STALENESS) ? query.get(MAX_STALENESS) : maxStaleness;
+    return new LakemarkOptions(path, store, asked, version, staleness);
   }
 
   /**

@@ -95,11 +95,12 @@ public final class NativeLibrary {
   public static native String version();
 
   /**
-   * Pins the newest state of a table, or a version that is not negative. {@code NativeTable} holds
-   * the result, which is the {@code table} of other calls.
+   * Pins the newest state of a table, one whose data files are as old as {@code maxStalenessOrNull}
+   * says, or a version that is not negative. {@code NativeTable} holds the result, which is the
+   * {@code table} of other calls.
    */
   public static native long openTable(
-      String path, String storeOrNull, boolean useIndex, long version);
+      String path, String storeOrNull, boolean useIndex, long version, String maxStalenessOrNull);
 
   /**
    * Fills an Arrow C schema with the columns in Spark's types, for {@code NativeTable}. Its

@@ -45,7 +45,11 @@ public final class NativeTable implements AutoCloseable {
     NativeLibrary.load();
     return new NativeTable(
         NativeLibrary.openTable(
-            options.path(), options.store(), options.useIndex(), options.version()));
+            options.path(),
+            options.store(),
+            options.useIndex(),
+            options.version(),
+            options.maxStaleness()));
   }
 
   /** The table's columns with Spark's types, and with the collations that Spark gave them. */
