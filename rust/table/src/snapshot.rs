@@ -6,10 +6,12 @@
 
 mod base;
 mod buffered_rows;
+mod column_cache;
 mod coverage;
 pub(crate) mod identity;
 mod lineage;
 mod pin_base;
+mod pin_columns;
 mod reader_cache;
 mod recent;
 mod relocating_store;

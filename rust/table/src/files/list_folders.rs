@@ -18,6 +18,8 @@ use object_store::{ListResult, ObjectMeta, ObjectStoreExt};
 
 use super::listed_file::{FileList, ListedFile, files_among, is_hidden};
 use crate::error::{Error, Result};
+use crate::storage::disk::on_a_thread;
+use crate::storage::file_time::{may_change_unseen, now_ns};
 use crate::storage::local::{FolderInside, KnownFolder, MOST_LINKED_FOLDERS, Relisted, relisted, too_many};
 use crate::storage::location::{FileSet, Location};
 
@@ -33,7 +35,14 @@ const MOST_REMEMBERED: usize = 1 << 18;
 
 /// The last listing of a table.
 #[derive(Debug, Default)]
-pub(crate) struct ListingCache(Mutex<Option<Arc<CachedListing>>>);
+pub(crate) struct ListingCache(Mutex<Option<LastListing>>);
+
+#[derive(Clone, Debug)]
+struct LastListing {
+    listing: Arc<CachedListing>,
+    /// When the listing that found it began, in nanoseconds since 1970-01-01 UTC.
+    at_ns: i128,
+}
 
 /// What a listing found.
 #[derive(Debug)]
@@ -78,20 +87,33 @@ impl ListingCache {
             let meta = location.object_store.head(&location.prefix.clone().join(name.as_str())).await?;
             return Ok(Arc::new(FileList(vec![Arc::new(ListedFile::in_folders_of(name, name.clone(), meta))])));
         }
-        let last = self.last();
+        let at_ns = now_ns();
+        let last = self.last().map(|last| last.listing);
         let found = list_all(location, last.as_deref()).await?;
         let listing = match last {
             Some(last) if last.has_found(&found) => last,
             last => Arc::new(CachedListing::of(found, last.as_deref())),
         };
         let files = Arc::clone(&listing.files);
-        let remembered = (files.0.len() <= MOST_REMEMBERED).then_some(listing);
+        let remembered = (files.0.len() <= MOST_REMEMBERED).then_some(LastListing { listing, at_ns });
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = remembered;
         Ok(files)
     }
 
-    fn last(&self) -> Option<Arc<CachedListing>> {
+    fn last(&self) -> Option<LastListing> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether no file came to the folders of this listing since, and none left them, as far as the folders themselves say: a look at each
+    /// of them, and none at a file. False where nobody can tell. Who writes into a file that is there leaves no trace in its folder.
+    pub(crate) async fn has_same_names(&self, files: &Arc<FileList>) -> Result<bool> {
+        let Some(LastListing { listing, at_ns }) = self.last() else { return Ok(false) };
+        if !Arc::ptr_eq(&listing.files, files) {
+            return Ok(false);
+        }
+        on_a_thread(move || listing.folders.values().all(|folder| folder.has_same_names(at_ns)))
+            .await
+            .map_err(|error| Error::task(&error))
     }
 }
 
@@ -111,6 +133,15 @@ impl CachedListing {
     fn has_found(&self, found: &[Found]) -> bool {
         let is_known = |now: &Found| self.folders.get(&now.path).is_some_and(|was| Arc::ptr_eq(was, &now.folder));
         found.len() == self.folders.len() && found.iter().all(is_known)
+    }
+}
+
+impl ListedFolder {
+    fn has_same_names(&self, listed_ns: i128) -> bool {
+        self.known.as_ref().is_some_and(|known| {
+            let was_settled = known.stamp.is_some_and(|stamp| !may_change_unseen(stamp.changed_ns, listed_ns));
+            was_settled && known.has_same_stamp()
+        })
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use object_store::path::Path;
 
+use super::column_cache::ColumnCache;
 use super::recent::Recent;
 use super::snapshot_cache::SnapshotCache;
 use crate::error::{Error, Result};
@@ -35,6 +36,7 @@ pub(crate) struct BaseTable {
     pub log: NewestState,
     pub recent_log: Recent<DeltaState>,
     pub last: SnapshotCache,
+    pub columns: ColumnCache,
     pub footers: FooterCache,
     pub vectors: VectorCache,
 }
@@ -61,6 +63,7 @@ impl BaseTable {
             log: NewestState::default(),
             recent_log: Recent::default(),
             last: SnapshotCache::default(),
+            columns: ColumnCache::default(),
             footers,
             vectors,
         }

@@ -93,6 +93,9 @@ impl Snapshot {
                 let is_young = files.0.iter().any(|file| is_young(&file.meta));
                 let listing = listing_of(table, updates, &later, &files).await?;
                 let snapshot = Self::pin_listing(table, manifest, listing).await?;
+                if !is_young {
+                    table.columns.insert(&files, &snapshot);
+                }
                 if is_plain && !is_young {
                     table.last.insert(FileListSource::Listing(files), &snapshot);
                 }

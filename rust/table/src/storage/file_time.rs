@@ -68,13 +68,23 @@ pub fn is_young(meta: &ObjectMeta) -> bool {
 }
 
 fn is_young_at(now: i128, modified_ns: i64, tag: Option<&str>) -> bool {
-    // A clock that goes before ours by more than that says nothing of now.
-    let is_within_tick =
-        |time: i128| time + FINE.as_nanos().cast_signed() > now && time <= now + COARSE.as_nanos().cast_signed();
+    let is_within_tick = |time: i128| is_within_tick(time, now);
     BuildStart(now).is_young(modified_ns, tag) || tag.and_then(changed_ns).is_some_and(is_within_tick)
 }
 
-fn now_ns() -> i128 {
+/// Whether what the system last saw change at one time could change again at another, and that time would be the same. Both are in
+/// nanoseconds since 1970-01-01 UTC.
+pub(crate) fn may_change_unseen(changed_ns: i128, now: i128) -> bool {
+    is_within_tick(changed_ns, now) || (is_coarse(changed_ns) && changed_ns + COARSE.as_nanos().cast_signed() > now)
+}
+
+fn is_within_tick(time: i128, now: i128) -> bool {
+    // A clock that goes before ours by more than that says nothing of now.
+    time + FINE.as_nanos().cast_signed() > now && time <= now + COARSE.as_nanos().cast_signed()
+}
+
+/// The time in nanoseconds since 1970-01-01 UTC.
+pub(crate) fn now_ns() -> i128 {
     let since = clock::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i128::try_from(since.as_nanos()).unwrap_or(i128::MAX)
 }

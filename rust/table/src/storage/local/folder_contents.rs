@@ -1,6 +1,8 @@
 //! What a local folder had when it was listed, kept for the next listing.
 
 use std::ffi::CString;
+use std::fs;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use object_store::ObjectMeta;
@@ -17,8 +19,17 @@ pub(crate) struct KnownFolder {
     pub objects: Vec<Arc<ObjectMeta>>,
     /// The folders right in it, by path.
     pub folders: Vec<FolderInside>,
+    /// Where it is.
+    pub(super) place: PathBuf,
     /// The folder itself, before its names were read; none of a folder that is not there.
-    pub(super) stamp: Option<Stamp>,
+    pub stamp: Option<Stamp>,
+}
+
+impl KnownFolder {
+    /// Whether the folder itself is what it was: names that come to it or leave it give it another time.
+    pub(crate) fn has_same_stamp(&self) -> bool {
+        self.stamp.is_some_and(|was| fs::metadata(&self.place).is_ok_and(|now| Stamp::of(&now) == was))
+    }
 }
 
 /// A folder right in another.

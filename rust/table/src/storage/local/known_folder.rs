@@ -271,7 +271,7 @@ impl Reading<'_> {
         });
         let mut folders: Vec<FolderInside> = inside.collect();
         folders.sort_by(|a, b| a.path.cmp(&b.path));
-        KnownFolder { entries, objects, folders, stamp: Some(stamp) }
+        KnownFolder { entries, objects, folders, place: self.folder.to_owned(), stamp: Some(stamp) }
     }
 }
 

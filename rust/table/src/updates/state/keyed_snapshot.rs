@@ -1,4 +1,4 @@
-//! The data files and the key of a table, for whoever writes to it.
+//! The columns and the key of a table, for whoever writes to it.
 
 use std::sync::Arc;
 
@@ -9,8 +9,9 @@ use crate::updates::errors::no_key;
 use crate::updates::key::KeyColumns;
 use crate::updates::view::context::{ManifestState, UpdateContext, UpdateScope};
 
-/// The data files of a table, and its key by the columns that they show.
+/// The key of a table by the columns that its data files show, with the manifest that has it.
 pub(crate) struct KeyedSnapshot {
+    /// The columns; it may have no file.
     pub base: Snapshot,
     pub key: Arc<KeyColumns>,
 }
@@ -19,7 +20,7 @@ impl KeyedSnapshot {
     /// The key of a table as writers have it.
     pub(crate) async fn of(table: &UpdatableTable) -> Result<Self> {
         let store = table.base.writable_store()?;
-        let mut base = Snapshot::pin_base(&table.base).await?;
+        let mut base = Snapshot::pin_columns(&table.base).await?;
         let manifest = base.manifest.clone().ok_or_else(|| no_key(&table.base))?;
         let updates = manifest.updates.as_ref().ok_or_else(|| no_key(&table.base))?;
         let state = ManifestState { number: manifest.number, migration_done: base.migration_done() };

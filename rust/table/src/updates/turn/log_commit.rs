@@ -22,6 +22,8 @@ pub(crate) enum Done {
     Appended,
     /// In a run.
     Flushed,
+    /// Nowhere: the columns of the data files are not those that the changes were checked by.
+    Outdated,
 }
 
 /// Checks changes and takes them in.
@@ -55,6 +57,10 @@ pub(crate) async fn commit(mut writing: WriteTurn<'_>) -> Result<Done> {
     let buffered = writing.end - LOG_START + frame.len() as u64;
     let runs = &writing.table.merged_views.files.runs;
     if is_full(&writing.updated(), buffered, &writing.parameters, &writing.base, runs).await? {
+        // A run says what its keys hit in the data files.
+        if !writing.pin_files().await? {
+            return Ok(Done::Outdated);
+        }
         writing.unlogged = frame.len() as u64;
         flush(&mut writing).await?;
         return Ok(Done::Flushed);

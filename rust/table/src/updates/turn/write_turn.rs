@@ -19,9 +19,18 @@ use crate::updates::parameters::Parameters;
 use crate::updates::publication::finish::finish_publication;
 use crate::updates::recovery::repair;
 use crate::updates::state::updatable::UpdatableTable;
-use crate::updates::view::context::{ManifestState, UpdateContext, UpdateScope};
+use crate::updates::view::context::{ManifestState, UpdateContext, UpdateScope, stored_names};
 use crate::updates::view::merged_view::MergedView;
 use crate::updates::view::view_cache::merged_view;
+
+/// What a turn has to know of the data files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FilesNeeded {
+    /// Their columns: changes go to the log, whatever the files have of their keys.
+    Columns,
+    /// Which files there are now.
+    All,
+}
 
 /// A turn of a writer.
 pub(crate) struct WriteTurn<'a> {
@@ -35,8 +44,9 @@ pub(crate) struct WriteTurn<'a> {
     pub(super) key: Arc<KeyColumns>,
     /// The schema of changes.
     pub(super) schema: SchemaRef,
-    /// The data files, without any buffered change.
+    /// The data files, without any buffered change. Of a turn that needs their columns it may have no file.
     pub base: Snapshot,
+    pub(super) needed: FilesNeeded,
     pub tail: LogTail,
     /// Commits that are not on the disk yet.
     pub(super) commits: Vec<LogCommit>,
@@ -51,15 +61,21 @@ pub(crate) struct WriteTurn<'a> {
 }
 
 impl<'a> WriteTurn<'a> {
+    /// Begins a turn that knows the newest data files.
     pub(crate) async fn begin(table: &'a Arc<UpdatableTable>) -> Result<WriteTurn<'a>> {
+        Self::begin_with(table, FilesNeeded::All).await
+    }
+
+    /// Begins a turn that knows as much of the data files as it needs.
+    pub(crate) async fn begin_with(table: &'a Arc<UpdatableTable>, needed: FilesNeeded) -> Result<WriteTurn<'a>> {
         let store = table.base.writable_store()?;
         if !store.is_local() {
             return Err(not_local(store));
         }
         let lock = Arc::new(WriterLock::take(store).await?);
-        let mut base = Snapshot::pin_base(&table.base).await?;
+        let mut base = pin(table, needed).await?;
         if finish_publication(&table.base, &base).await? || repair::take_over_if_empty(&table.base, &base).await? {
-            base = Snapshot::pin_base(&table.base).await?;
+            base = pin(table, needed).await?;
         }
         let manifest = base.manifest.clone().ok_or_else(|| no_key(&table.base))?;
         let updates = manifest.updates.clone().ok_or_else(|| no_key(&table.base))?;
@@ -81,6 +97,7 @@ impl<'a> WriteTurn<'a> {
             key,
             schema,
             base,
+            needed,
             tail,
             commits: Vec::new(),
             unlogged: 0,
@@ -88,6 +105,30 @@ impl<'a> WriteTurn<'a> {
             end,
             before: None,
         })
+    }
+
+    /// Pins the newest data files where the turn has known their columns alone. Says whether these are the same: else what was accepted may
+    /// not fit, and the turn has to begin anew.
+    pub(super) async fn pin_files(&mut self) -> Result<bool> {
+        if self.needed == FilesNeeded::All {
+            return Ok(true);
+        }
+        let mut base = Snapshot::pin_base(&self.table.base).await?;
+        let Some(manifest) = base.manifest.clone() else { return Ok(false) };
+        if manifest.updates.as_ref() != Some(&self.updates) {
+            return Ok(false);
+        }
+        let state = ManifestState { number: manifest.number, migration_done: base.migration_done() };
+        let files = &self.table.merged_views.files;
+        let updated = UpdateContext::of(&mut base, self.store, files, &self.updates, state, UpdateScope::Log).await?;
+        let is_same = updated.schema == self.schema
+            && updated.key.names == self.key.names
+            && updated.migration_done == self.base.migration_done()
+            && stored_names(&base) == stored_names(&self.base);
+        if is_same {
+            (self.base, self.manifest, self.needed) = (base, manifest, FilesNeeded::All);
+        }
+        Ok(is_same)
     }
 
     /// Whether less of the cache is full than this.
@@ -136,9 +177,19 @@ impl<'a> WriteTurn<'a> {
         if let Some(before) = &self.before {
             return Ok(Arc::clone(before));
         }
+        if self.needed != FilesNeeded::All {
+            return Err(Error::internal("a check needs the data files, and its turn has their columns alone"));
+        }
         let before = merged_view(&self.updated(), &self.base, &self.table.merged_views).await?;
         self.before = Some(Arc::clone(&before));
         Ok(before)
+    }
+}
+
+async fn pin(table: &UpdatableTable, needed: FilesNeeded) -> Result<Snapshot> {
+    match needed {
+        FilesNeeded::Columns => Snapshot::pin_columns(&table.base).await,
+        FilesNeeded::All => Snapshot::pin_base(&table.base).await,
     }
 }
 

@@ -6,18 +6,22 @@
 //! ```
 //!
 //! Changes are durable when the frame is synced, or when the manifest names the run that has them.
+//!
+//! Upserts, updates and deletes by key need the table's columns and no data file, so that they list nothing while the folders are as they were.
+//! Where they do not fit these columns, or go to a run, the newest data files are looked at.
 
 use std::sync::Arc;
 
+use lakemark_format::Operation;
 use tokio::sync::oneshot;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::updates::changes::change::{Change, WriteOptions, Written};
 use crate::updates::migration::auto_migrate;
 use crate::updates::state::updatable::UpdatableTable;
 use crate::updates::state::write_queue::QueuedWrite;
 use crate::updates::turn::log_commit::{Done, accept, commit};
-use crate::updates::turn::write_turn::WriteTurn;
+use crate::updates::turn::write_turn::{FilesNeeded, WriteTurn};
 
 /// Writes changes; they are durable, and seen by whoever looks, when this returns.
 pub(crate) async fn write(table: &Arc<UpdatableTable>, changes: Vec<Change>, options: WriteOptions) -> Result<Written> {
@@ -37,29 +41,68 @@ pub(crate) async fn write(table: &Arc<UpdatableTable>, changes: Vec<Change>, opt
 }
 
 async fn write_all(table: &Arc<UpdatableTable>, waiting: Vec<QueuedWrite>) {
-    let mut session = match WriteTurn::begin(table).await {
-        Ok(session) => session,
-        Err(error) => return refuse(waiting, &error),
-    };
-    let migrates_at = session.parameters.migration_threshold;
-    let mut accepted: Vec<(oneshot::Sender<Result<Written>>, Written)> = Vec::new();
-    for QueuedWrite { changes, options, answer } in waiting {
-        match accept(&mut session, &changes, &options).await {
-            Ok(written) => accepted.push((answer, written)),
-            // Nobody may be listening any more.
-            Err(error) => drop(answer.send(Err(error))),
+    let needed = if waiting.iter().all(is_blind) { FilesNeeded::Columns } else { FilesNeeded::All };
+    let tried = match attempt(table, &waiting, needed).await {
+        // Others may have changed the columns, so that a change fits those that are there now.
+        Ok(Attempt { done: Ok(Done::Outdated), .. }) => attempt(table, &waiting, FilesNeeded::All).await,
+        Err(error) if needed == FilesNeeded::Columns && is_about_columns(&error) => {
+            attempt(table, &waiting, FilesNeeded::All).await
         }
+        tried => tried,
+    };
+    match tried {
+        Ok(attempt) => answer(table, waiting, attempt),
+        Err(error) => refuse(waiting, &error),
     }
-    let done = commit(session).await;
+}
+
+/// Whether other columns may be all that is in the way.
+fn is_about_columns(error: &Error) -> bool {
+    use ErrorKind::{InvalidInput, NotFound, SchemaMismatch, Unsupported};
+    matches!(error.kind(), InvalidInput | NotFound | SchemaMismatch | Unsupported)
+}
+
+/// Whether nothing of the data files decides whether these changes can be made, but for their columns.
+fn is_blind(waiting: &QueuedWrite) -> bool {
+    waiting.options.read.is_none() && waiting.changes.iter().all(|change| change.operation != Operation::Insert)
+}
+
+/// What became of changes in one turn.
+struct Attempt {
+    /// Whether each call can be made.
+    accepted: Vec<Result<Written>>,
+    /// Whether those that can be made were.
+    done: Result<Done>,
+    migrates_at: Option<f64>,
+}
+
+/// Makes what can be made of the changes in one turn. In a turn that knows columns alone nothing is made if one of them does not fit these.
+async fn attempt(table: &Arc<UpdatableTable>, waiting: &[QueuedWrite], needed: FilesNeeded) -> Result<Attempt> {
+    let mut session = WriteTurn::begin_with(table, needed).await?;
+    let migrates_at = session.parameters.migration_threshold;
+    let mut accepted = Vec::with_capacity(waiting.len());
+    for QueuedWrite { changes, options, .. } in waiting {
+        let written = accept(&mut session, changes, options).await;
+        if needed == FilesNeeded::Columns && written.as_ref().is_err_and(is_about_columns) {
+            return Ok(Attempt { accepted, done: Ok(Done::Outdated), migrates_at });
+        }
+        accepted.push(written);
+    }
+    Ok(Attempt { accepted, done: commit(session).await, migrates_at })
+}
+
+fn answer(table: &Arc<UpdatableTable>, waiting: Vec<QueuedWrite>, attempt: Attempt) {
+    let Attempt { accepted, done, migrates_at } = attempt;
     if !matches!(done, Ok(Done::Appended)) {
         // A run was made, or there was no room for one.
         auto_migrate::begin(table, migrates_at);
     }
-    for (answer, written) in accepted {
-        let said = match &done {
+    for (QueuedWrite { answer, .. }, written) in waiting.into_iter().zip(accepted) {
+        let said = written.and_then(|written| match &done {
             Ok(_) => Ok(written),
             Err(error) => Err(same(error)),
-        };
+        });
+        // Nobody may be listening any more.
         drop(answer.send(said));
     }
 }

@@ -1,6 +1,7 @@
 //! Buffered updates: what they mean, that they last, and that every error leaves everything as it was.
 
 mod availability;
+mod blind;
 mod during;
 mod filters;
 pub mod lake;

@@ -168,6 +168,25 @@ fn a_folder_that_goes_or_becomes_a_file_is_empty() {
 }
 
 #[test]
+fn names_that_come_and_go_leave_a_trace_in_the_folder() {
+    let place = Place::new();
+    place.write("f.parquet", "x");
+    let known = place.list(None);
+    std::thread::sleep(Duration::from_millis(20));
+    place.write("f.parquet", "other bytes");
+    assert!(known.has_same_stamp(), "whoever writes into a file leaves none");
+    place.write("g.parquet", "x");
+    assert!(!known.has_same_stamp());
+    let known = place.list(None);
+    std::thread::sleep(Duration::from_millis(20));
+    fs::remove_file(place.path().join("g.parquet")).unwrap();
+    assert!(!known.has_same_stamp());
+    let known = place.list(None);
+    fs::remove_dir_all(place.path()).unwrap();
+    assert!(!known.has_same_stamp() && !place.list(None).has_same_stamp());
+}
+
+#[test]
 fn a_folder_that_is_removed_while_it_is_read_ends_there() {
     let place = Place::new();
     let folder = place.path().join("below");
