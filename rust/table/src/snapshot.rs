@@ -206,6 +206,11 @@ impl Snapshot {
         &self.files
     }
 
+    /// The data files, as snapshots of the same files share them.
+    pub(crate) fn shared_files(&self) -> Arc<Vec<DataFile>> {
+        Arc::clone(&self.files)
+    }
+
     /// What a reader found out of the data files and keeps with them, by their places in [`Snapshot::files`]. It must not depend on which
     /// rows are deleted, replaced or buffered by now. Snapshots of the same files share it.
     #[must_use]

@@ -10,7 +10,7 @@ use crate::files::columns::hash_column;
 use crate::files::file_version::FileVersion;
 use crate::files::footer::Footer;
 use crate::snapshot::{DataFile, Snapshot};
-use crate::storage::file_time::is_young;
+use crate::storage::file_time::{is_young, modified_ns};
 
 /// Verdicts that the process remembers.
 const CACHE_ENTRIES: usize = 100_000;
@@ -31,6 +31,12 @@ impl DataFile {
     /// The version of the file, by its path below the table's root.
     pub(crate) fn version(&self) -> FileVersion {
         FileVersion::of_path(self.path.clone(), &self.meta)
+    }
+
+    /// Whether another is the same version of the same file.
+    pub(crate) fn is_same_version(&self, other: &Self) -> bool {
+        let of = |file: &Self| (file.meta.size, modified_ns(&file.meta));
+        self.path == other.path && of(self) == of(other) && self.meta.e_tag == other.meta.e_tag
     }
 }
 

@@ -101,7 +101,10 @@ fn undecidable(error: Error) -> Error {
 fn is_same(then: &Snapshot, now: &Snapshot) -> bool {
     match (then.delta_version(), now.delta_version()) {
         (Some(then), Some(now)) => then == now,
-        _ => then.files().iter().map(DataFile::version).eq(now.files().iter().map(DataFile::version)),
+        _ => {
+            let is_same = |(then, now): (&DataFile, &DataFile)| then.is_same_version(now);
+            then.files().len() == now.files().len() && then.files().iter().zip(now.files()).all(is_same)
+        }
     }
 }
 

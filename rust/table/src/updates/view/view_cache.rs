@@ -10,7 +10,6 @@ use super::merged_view::MergedView;
 use super::run_stack::RunStack;
 use super::update_files::UpdateFiles;
 use crate::error::Result;
-use crate::files::file_version::FileVersion;
 use crate::snapshot::{DataFile, Snapshot};
 use crate::updates::log::log_tail::LogTail;
 use crate::updates::parameters::Parameters;
@@ -30,15 +29,19 @@ struct ViewKey {
     schema: SchemaRef,
     /// The fingerprint of the names that the schema's columns have in files and runs.
     names: u64,
-    files: Vec<ViewedFile>,
+    files: ViewedFiles,
 }
 
-/// A data file that a merged view was made for.
-#[derive(Clone, PartialEq)]
-struct ViewedFile {
-    version: FileVersion,
-    /// Rows that its deletion vector deletes.
-    deleted: Option<Arc<RowSet>>,
+/// The data files that a merged view was made for, with the rows that their deletion vectors delete. Snapshots of the same files share
+/// them, so that nobody looks at each.
+#[derive(Clone)]
+struct ViewedFiles(Arc<Vec<DataFile>>);
+
+impl PartialEq for ViewedFiles {
+    fn eq(&self, other: &Self) -> bool {
+        let is_same = |(one, other): (&DataFile, &DataFile)| one.is_same_version(other) && one.deleted == other.deleted;
+        Arc::ptr_eq(&self.0, &other.0) || (self.0.len() == other.0.len() && self.0.iter().zip(&*other.0).all(is_same))
+    }
 }
 
 /// A merged view that is remembered.
@@ -108,7 +111,7 @@ pub(crate) async fn merged_view(
         migration_done: updated.migration_done,
         schema: Arc::clone(&updated.schema),
         names: stored_names(base),
-        files: base.files().iter().map(viewed).collect(),
+        files: ViewedFiles(base.shared_files()),
     };
     if let Some(known) = &*cache.last.lock().unwrap_or_else(PoisonError::into_inner)
         && known.of == made
@@ -173,9 +176,4 @@ async fn upper(ground: &KeyResolver<'_>, lower: &BaseView, tail: &LogTail) -> Re
     let resolved = FreshChanges { next: tail.next, buffer: resolved };
     *lower.fresh.lock().unwrap_or_else(PoisonError::into_inner) = Some(resolved);
     Ok(stack)
-}
-
-/// A data file as a merged view was made for it.
-fn viewed(file: &DataFile) -> ViewedFile {
-    ViewedFile { version: file.version(), deleted: file.deleted.clone() }
 }
