@@ -29,9 +29,9 @@ pub use writer::ContainerWriter;
 /// The first and the last eight bytes of every file.
 pub const MAGIC: [u8; 8] = *b"LAKEMARK";
 /// The version that this release writes.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 /// The oldest version that this release reads.
-pub const OLDEST_VERSION: u16 = 4;
+pub const OLDEST_VERSION: u16 = 5;
 /// Bytes of a full page in the file.
 pub const PAGE_BYTES: u64 = 4096;
 /// Bytes of the stream in a full page.
@@ -56,12 +56,18 @@ pub const TRAILER_PAGE: u64 = u64::MAX - 1;
 pub enum ContentKind {
     /// A segment of an index (`.lmx`).
     Segment,
-    /// A manifest (`.lmm`).
-    Manifest,
+    /// An edit of a manifest (`.lmm`).
+    Edit,
     /// The position map of a run of updates (`.lmx`).
     PositionMap,
     /// A log of updates (`.lml`), which has the header in common with the other files and no pages.
     Log,
+    /// The root of a checkpoint (`.lmk`).
+    Checkpoint,
+    /// The files of a stretch of numbers, a piece of checkpoints (`.lmp`).
+    FilePart,
+    /// Numbers of files by the hashes of their paths, a piece of checkpoints (`.lmp`).
+    PathPage,
 }
 
 impl ContentKind {
@@ -69,19 +75,25 @@ impl ContentKind {
     pub fn code(self) -> u8 {
         match self {
             Self::Segment => 1,
-            Self::Manifest => 2,
+            Self::Edit => 2,
             Self::PositionMap => 3,
             Self::Log => 4,
+            Self::Checkpoint => 5,
+            Self::FilePart => 6,
+            Self::PathPage => 7,
         }
     }
 
     fn decode(code: u8) -> Result<Self> {
         match code {
             1 => Ok(Self::Segment),
-            2 => Ok(Self::Manifest),
+            2 => Ok(Self::Edit),
             3 => Ok(Self::PositionMap),
             4 => Ok(Self::Log),
-            other => Err(FormatError::invalid("the content kind", other, "1 to 4")),
+            5 => Ok(Self::Checkpoint),
+            6 => Ok(Self::FilePart),
+            7 => Ok(Self::PathPage),
+            other => Err(FormatError::invalid("the content kind", other, "1 to 7")),
         }
     }
 }

@@ -100,6 +100,52 @@ pub enum FormatError {
         /// What was found and what was expected.
         finding: String,
     },
+    /// What was asked for is in a piece of a checkpoint that was not read yet.
+    #[error("the piece {piece} of the manifest was not read: read it from the folder `checkpoint` of the store first")]
+    NotLoaded {
+        /// The name of the piece.
+        piece: String,
+    },
+    /// An edit of one store among those of another.
+    #[error(
+        "the edit {edit} is of the store {got} and not of {expected}: files of two stores were mixed; keep those of one store alone, \
+         or delete the store's folder and run `lakemark index build`, unless it has updates, which are data"
+    )]
+    OtherStore {
+        /// The number of the edit.
+        edit: u64,
+        /// The store's id in the edit.
+        got: String,
+        /// The id of the store.
+        expected: String,
+    },
+    /// An edit that is not the next one.
+    #[error(
+        "the edit {got} stands where {expected} is the next: an edit is missing, and what it changed is lost; restore it from a copy, \
+         or delete the store's folder and run `lakemark index build`, unless it has updates, which are data"
+    )]
+    OutOfTurn {
+        /// The number of the edit.
+        got: u64,
+        /// The number of the next edit.
+        expected: u64,
+    },
+    /// An edit that changes what is not there, or adds what is there.
+    #[error(
+        "the edit {edit} does not fit the state before it: {what}: got {got}, expected {expected}: a faulty writer made it, or files of \
+         the store were mixed up; restore the store from a copy, or delete its folder and run `lakemark index build`, unless it has \
+         updates, which are data"
+    )]
+    DoesNotFit {
+        /// The number of the edit.
+        edit: u64,
+        /// What is changed.
+        what: &'static str,
+        /// The value found.
+        got: String,
+        /// The values allowed.
+        expected: String,
+    },
     /// Updates that do not fit into one frame of the log.
     #[error("{what} has {got} bytes, at most {limit} can be committed at once: commit it in smaller parts")]
     TooLarge {
@@ -139,6 +185,14 @@ impl FormatError {
             Self::Truncated { what, got, expected } => format!("{what} needs {expected} bytes and has {got}"),
             Self::Invalid { what, got, expected } => format!("{what}: got {got}, expected {expected}"),
             Self::DamagedUpdates { finding, .. } => finding,
+            Self::NotLoaded { piece } => format!("the piece {piece} was not read"),
+            Self::OtherStore { edit, got, expected } => {
+                format!("the edit {edit} is of the store {got} and not of {expected}")
+            }
+            Self::OutOfTurn { got, expected } => format!("the edit {got} stands where {expected} is the next"),
+            Self::DoesNotFit { edit, what, got, expected } => {
+                format!("the edit {edit} does not fit: {what}: got {got}, expected {expected}")
+            }
             Self::TooLarge { what, got, limit } => format!("{what} has {got} bytes, at most {limit} are possible"),
         }
     }

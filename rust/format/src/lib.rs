@@ -6,6 +6,7 @@ pub mod codec;
 pub mod column;
 pub mod container;
 pub mod error;
+mod file_numbers;
 pub mod filter;
 pub mod index_kind;
 pub mod key;
@@ -30,6 +31,7 @@ pub use container::{
     ContainerWriter, ContentKind, Header, Opened, Trailer, open_tail, physical_length, physical_range, read_logical,
 };
 pub use error::{FormatError, Result};
+pub use file_numbers::FileNumbers;
 pub use index_kind::IndexKind;
 pub use key::{
     Key, KeyType, MAX_KEY_LENGTH, TimeUnit, i64_of_key, key_of_f16_bits, key_of_f32, key_of_f64, key_of_i64,
@@ -38,9 +40,10 @@ pub use key::{
 pub use key_filter::KeyFilter;
 pub use log::{LogChange, LogCommit, LogRead, LoggedCommit, Operation};
 pub use manifest::{
-    Manifest, ManifestDelta, ManifestFile, ManifestIndex, ManifestLog, ManifestMigration, ManifestPositionMap,
-    ManifestPublication, ManifestRun, ManifestSegment, ManifestTransaction, ManifestUpdates, MovedFile, PublishedFile,
-    ReplacedFile, RunRange, StoreFile, WriteCounters,
+    AddedFiles, AddedSchemas, Checkpoint, Manifest, ManifestChanges, ManifestDelta, ManifestEdit, ManifestFile,
+    ManifestIndex, ManifestLog, ManifestMigration, ManifestPositionMap, ManifestPublication, ManifestRun,
+    ManifestSegment, ManifestTransaction, ManifestUpdates, MovedFile, Piece, PieceId, PublishedFile, ReplacedFile,
+    RunRange, StoreFile, WriteCounters,
 };
 pub use name_of::{HasName, NameOf};
 pub use position_map::{PositionMap, PositionsInFile, PositionsInRun};

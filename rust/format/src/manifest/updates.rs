@@ -197,7 +197,20 @@ impl ManifestUpdates {
         Ok(())
     }
 
-    pub(super) fn decode(input: &mut ByteReader<'_>) -> Result<Self> {
+    /// Reads them from the bytes that are left, and checks them.
+    pub(super) fn decode_rest(input: &mut ByteReader<'_>) -> Result<Self> {
+        let rest = input.bytes(input.remaining())?;
+        let decode = || {
+            let mut input = ByteReader::new("the updates", rest);
+            let updates = Self::decode(&mut input)?;
+            input.finish()?;
+            updates.validate()?;
+            Ok(updates)
+        };
+        decode().map_err(|error: FormatError| error.of_updates("the updates of the manifest"))
+    }
+
+    fn decode(input: &mut ByteReader<'_>) -> Result<Self> {
         let count = input.count("the number of key columns", 1)?;
         let key = (0..count).map(|_| input.string("a column of the key", MAX_NAME_LENGTH)).collect::<Result<_>>()?;
         let count = input.count("the number of options", 2)?;
