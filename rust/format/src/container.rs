@@ -138,7 +138,7 @@ pub(crate) fn check_version(got: u16) -> Result<()> {
     Err(FormatError::UnsupportedVersion { got, oldest: OLDEST_VERSION, newest: VERSION })
 }
 
-fn check_limit(what: &'static str, got: u64, limit: u64) -> Result<()> {
+pub(crate) fn check_limit(what: &'static str, got: u64, limit: u64) -> Result<()> {
     if got <= limit {
         return Ok(());
     }

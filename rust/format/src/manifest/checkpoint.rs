@@ -16,7 +16,7 @@ use super::{
     unique,
 };
 use crate::codec::{ByteReader, ByteWriter};
-use crate::container::{ContainerWriter, ContentKind, WholeFile, open_whole};
+use crate::container::{ContainerWriter, ContentKind, WholeFile, check_limit, open_whole};
 use crate::error::{FormatError, Result};
 
 /// A checkpoint that is to be written: the pieces first, and the root when they are all there.
@@ -133,30 +133,34 @@ impl Manifest {
     fn decode_files(&mut self, input: &mut ByteReader<'_>) -> Result<()> {
         self.next_file = input.varint_u32("the number of the next file")?;
         let count = self.next_file.div_ceil(PART_FILES);
-        check_count("the number of parts", u64::from(count), input)?;
+        check_limit("the number of parts", u64::from(count), input.remaining() as u64)?;
+        let none = Arc::new(FilePart::default());
         self.parts = Vec::with_capacity(count as usize);
         for part in 0..count {
             let live = Live::decode(slots_of(part, self.next_file), input)?;
             self.file_count += u64::from(live.len());
-            let stored = match live.len() {
-                0 => None,
-                _ => Some(Arc::new(StoredFiles::new(PieceId(input.array()?), part, live))),
-            };
-            self.parts.push(Arc::new(FilePart::of_stored(stored)));
+            self.parts.push(match live.len() {
+                0 => Arc::clone(&none),
+                _ => Arc::new(FilePart::of_stored(StoredFiles::new(PieceId(input.array()?), part, live))),
+            });
         }
+        self.decode_pages(input)
+    }
+
+    fn decode_pages(&mut self, input: &mut ByteReader<'_>) -> Result<()> {
         let bits = PagePlace::bits_for(self.file_count);
-        check_count("the number of pages", 1 << bits, input)?;
+        check_limit("the number of pages", 1 << bits, input.remaining() as u64)?;
+        let none = Arc::new(PathPage::default());
         self.pages = Vec::with_capacity(1 << bits);
         let mut entries = 0u64;
         for page in 0..1 << bits {
             let count = input.varint_u32("the number of entries of a page")?;
             entries += u64::from(count);
             let place = PagePlace { bits, page };
-            let stored = match count {
-                0 => None,
-                _ => Some(Arc::new(StoredPaths::new(PieceId(input.array()?), place, count))),
-            };
-            self.pages.push(Arc::new(PathPage::of_stored(stored)));
+            self.pages.push(match count {
+                0 => Arc::clone(&none),
+                _ => Arc::new(PathPage::of_stored(StoredPaths::new(PieceId(input.array()?), place, count))),
+            });
         }
         if entries != self.file_count {
             return Err(FormatError::invalid("the entries of all pages", entries, self.file_count));
@@ -223,10 +227,4 @@ impl Manifest {
 /// How many numbers a part has.
 fn slots_of(part: u32, next_file: u32) -> u32 {
     next_file.saturating_sub(first_of(part)).min(PART_FILES)
-}
-
-/// Checks a count of which each takes a byte at least.
-fn check_count(what: &'static str, count: u64, input: &ByteReader<'_>) -> Result<()> {
-    let limit = input.remaining() as u64;
-    if count <= limit { Ok(()) } else { Err(FormatError::TooLong { what, got: count, limit }) }
 }

@@ -9,10 +9,16 @@ use std::sync::{Arc, OnceLock};
 use super::PART_FILES;
 use super::file::ManifestFile;
 use super::live::Live;
-use super::piece::{Piece, PieceContent, PieceId, encode_piece, open_piece};
+use super::piece::{Piece, PieceId, check_piece, encode_piece, open_piece};
 use crate::codec::{ByteReader, ByteWriter};
-use crate::container::ContentKind;
+use crate::container::{ContentKind, check_limit};
 use crate::error::{FormatError, Result};
+
+/// The last part that there can be.
+const LAST_PART: u32 = u32::MAX / PART_FILES;
+
+/// An entry for each number of a part.
+type Slots = Vec<Option<Arc<ManifestFile>>>;
 
 /// A stretch of numbers and their files.
 #[derive(Debug, Clone, Default)]
@@ -34,13 +40,12 @@ pub(super) struct StoredFiles {
     /// The numbers that have a file in it.
     pub live: Live,
     /// One entry for each number, once the piece was read.
-    files: OnceLock<Vec<Option<Arc<ManifestFile>>>>,
+    files: OnceLock<Slots>,
 }
 
 impl FilePart {
-    pub(super) fn of_stored(stored: Option<Arc<StoredFiles>>) -> Self {
-        let live = stored.as_ref().map_or_else(Live::default, |stored| stored.live);
-        Self { live, stored, changed: BTreeMap::new() }
+    pub(super) fn of_stored(stored: StoredFiles) -> Self {
+        Self { live: stored.live, stored: Some(Arc::new(stored)), changed: BTreeMap::new() }
     }
 
     /// The file at a place; none if there is none.
@@ -82,7 +87,7 @@ impl FilePart {
     /// The stored piece, if there is one that was not read.
     pub(super) fn missing(&self) -> Option<Piece> {
         let stored = self.stored.as_ref().filter(|stored| !stored.is_loaded())?;
-        Some(Piece(PieceContent::Files(Arc::clone(stored))))
+        Some(Piece::of_files(stored))
     }
 
     /// The stored files that left since then.
@@ -100,30 +105,21 @@ impl FilePart {
 
     /// The part as it is now, stored: the piece's bytes if they are not those of the last checkpoint.
     pub(super) fn store(&self, part: u32) -> Result<(Self, Option<(PieceId, Vec<u8>)>)> {
-        if self.is_stored() {
-            return Ok((self.clone(), None));
+        if self.live.len() == 0 {
+            return Ok((Self::default(), None));
         }
-        let (mut files, mut out) = (vec![None; PART_FILES as usize], ByteWriter::new());
-        out.varint(u64::from(part));
-        out.varint(u64::from(self.live.len()));
-        let (mut before, mut next) = ("", 0);
+        let mut files = empty_slots();
         for entry in self.files() {
             let (slot, file) = entry?;
             self.check_path_kept(slot, file)?;
-            out.varint(u64::from(slot - next));
-            file.encode(before, &mut out)?;
-            (before, next) = (file.path.as_str(), slot + 1);
             if let Some(place) = files.get_mut(slot as usize) {
                 *place = Some(Arc::clone(file));
             }
         }
-        if self.live.len() == 0 {
-            return Ok((Self::default(), None));
-        }
-        let (id, bytes) = encode_piece(ContentKind::FilePart, out.as_slice())?;
+        let (id, bytes) = encode_files(part, &files)?;
         let stored = StoredFiles { id, part, live: self.live, files: OnceLock::from(files) };
         let is_new = self.stored.as_ref().is_none_or(|stored| stored.id != id);
-        Ok((Self::of_stored(Some(Arc::new(stored))), is_new.then_some((id, bytes))))
+        Ok((Self::of_stored(stored), is_new.then_some((id, bytes))))
     }
 
     /// A file that changed has the path that was stored: the pages of paths rely on it.
@@ -150,46 +146,76 @@ impl StoredFiles {
         self.files.get().is_some()
     }
 
+    fn files(&self) -> Result<&Slots> {
+        self.files.get().ok_or_else(|| FormatError::NotLoaded { piece: self.id.to_string() })
+    }
+
     fn file(&self, slot: u32) -> Result<Option<&Arc<ManifestFile>>> {
-        match self.files.get() {
-            Some(files) => Ok(files.get(slot as usize).and_then(Option::as_ref)),
-            None => Err(FormatError::NotLoaded { piece: self.id.to_string() }),
-        }
+        Ok(self.files()?.get(slot as usize).and_then(Option::as_ref))
     }
 
     pub(super) fn supply(&self, bytes: &[u8]) -> Result<()> {
-        let files = self.decode(open_piece(bytes, ContentKind::FilePart, self.id)?)?;
-        // Whoever was faster has read the same bytes.
-        let _ = self.files.set(files);
+        let read = Self::read(bytes)?;
+        check_piece(read.id, self.id)?;
+        if (read.part, read.live) != (self.part, self.live) {
+            let expected = format_args!("part {}", self.part).to_string();
+            return Err(FormatError::invalid("the numbers of a part", "others", expected));
+        }
+        if let Some(files) = read.files.into_inner() {
+            // Whoever was faster has read the same bytes.
+            let _ = self.files.set(files);
+        }
         Ok(())
     }
 
-    fn decode(&self, directory: &[u8]) -> Result<Vec<Option<Arc<ManifestFile>>>> {
+    pub(super) fn encode(&self) -> Result<Vec<u8>> {
+        encode_files(self.part, self.files()?).map(|(_, bytes)| bytes)
+    }
+
+    /// Reads a part for itself.
+    pub(super) fn read(bytes: &[u8]) -> Result<Self> {
+        let (id, directory) = open_piece(bytes, ContentKind::FilePart)?;
         let mut input = ByteReader::new("a part of a checkpoint", directory);
         let part = input.varint_u32("the number of a part")?;
-        if part != self.part {
-            return Err(FormatError::invalid("the number of a part", part, self.part));
-        }
+        check_limit("the number of a part", part.into(), LAST_PART.into())?;
         let count = input.count("the number of files of a part", 1 + ManifestFile::MIN_BYTES)?;
-        let mut files: Vec<Option<Arc<ManifestFile>>> = vec![None; PART_FILES as usize];
+        if count == 0 {
+            return Err(FormatError::invalid("the number of files of a part", count, "at least one"));
+        }
+        let mut files = empty_slots();
         let (mut live, mut before, mut next) = (Live::default(), String::new(), 0u64);
         for _ in 0..count {
             let slot = next.saturating_add(input.varint()?);
-            let Some(place) = usize::try_from(slot).ok().and_then(|slot| files.get_mut(slot)) else {
-                let (what, limit) = ("the place of a file in its part", u64::from(PART_FILES) - 1);
-                return Err(FormatError::TooLong { what, got: slot, limit });
-            };
+            check_limit("the place of a file in its part", slot, u64::from(PART_FILES) - 1)?;
             let file = ManifestFile::decode(&before, &mut input)?;
             file.validate()?;
             before.clone_from(&file.path);
             live.set(slot as u32, true);
             next = slot + 1;
-            *place = Some(Arc::new(file));
+            if let Some(place) = files.get_mut(slot as usize) {
+                *place = Some(Arc::new(file));
+            }
         }
         input.finish()?;
-        if live != self.live {
-            return Err(FormatError::invalid("the numbers of a part", "others", "those that the checkpoint names"));
-        }
-        Ok(files)
+        Ok(Self { id, part, live, files: OnceLock::from(files) })
     }
+}
+
+fn empty_slots() -> Slots {
+    vec![None; PART_FILES as usize]
+}
+
+/// The name and the file of a part.
+fn encode_files(part: u32, files: &Slots) -> Result<(PieceId, Vec<u8>)> {
+    let there = || (0u64..).zip(files).filter_map(|(slot, file)| Some((slot, file.as_ref()?)));
+    let mut out = ByteWriter::new();
+    out.varint(u64::from(part));
+    out.length(there().count());
+    let (mut before, mut next) = ("", 0);
+    for (slot, file) in there() {
+        out.varint(slot - next);
+        file.encode(before, &mut out)?;
+        (before, next) = (file.path.as_str(), slot + 1);
+    }
+    encode_piece(ContentKind::FilePart, out.as_slice())
 }

@@ -3,17 +3,21 @@
 //! The hash of a path picks its page by its first bits, and a page has the hashes and numbers of its files. The number of pages is a matter
 //! of the number of files alone, so that pages divide as files come and join as files leave.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use super::PAGE_FILES;
-use super::piece::{Piece, PieceContent, PieceId, encode_piece, open_piece};
+use super::piece::{Piece, PieceId, check_piece, encode_piece, open_piece};
 use crate::codec::{ByteReader, ByteWriter};
-use crate::container::ContentKind;
+use crate::container::{ContentKind, check_limit};
 use crate::error::{FormatError, Result};
 
 /// The hash of a path, and the number of a file that has it.
 pub(super) type PathEntry = (u64, u32);
+
+/// The bits of the number of pages for all numbers that there can be.
+const MAX_PAGE_BITS: u32 = 22;
 
 /// The place of a page among 2^bits pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,10 +46,24 @@ impl PagePlace {
         u64::from(self.page).checked_shl(64 - self.bits).unwrap_or_default()
     }
 
+    fn decode(input: &mut ByteReader<'_>) -> Result<Self> {
+        let bits = u32::from(input.u8()?);
+        check_limit("the bits of the number of pages", bits.into(), MAX_PAGE_BITS.into())?;
+        let page = input.varint_u32("the number of a page")?;
+        check_limit("the number of a page", page.into(), (1 << bits) - 1)?;
+        Ok(Self { bits, page })
+    }
+
     /// Whether the pages have a hash in common.
     fn overlaps(self, other: Self) -> bool {
         let (wide, narrow) = if self.bits <= other.bits { (self, other) } else { (other, self) };
         narrow.page >> (narrow.bits - wide.bits) == wide.page
+    }
+}
+
+impl fmt::Display for PagePlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "page {} of 2^{}", self.page, self.bits)
     }
 }
 
@@ -70,8 +88,8 @@ pub(super) struct StoredPaths {
 }
 
 impl PathPage {
-    pub(super) fn of_stored(stored: Option<Arc<StoredPaths>>) -> Self {
-        Self { stored: stored.into_iter().collect(), added: Vec::new() }
+    pub(super) fn of_stored(stored: StoredPaths) -> Self {
+        Self { stored: vec![Arc::new(stored)], added: Vec::new() }
     }
 
     /// The stored pages.
@@ -102,7 +120,7 @@ impl PathPage {
     pub(super) fn missing(&self, hash: Option<u64>) -> impl Iterator<Item = Piece> + '_ {
         let of_hash = move |stored: &&Arc<StoredPaths>| hash.is_none_or(|hash| stored.place.contains(hash));
         let missing = self.stored.iter().filter(of_hash).filter(|stored| !stored.is_loaded());
-        missing.map(|stored| Piece(PieceContent::Paths(Arc::clone(stored))))
+        missing.map(Piece::of_paths)
     }
 
     /// Whether it is what the last checkpoint stored at this place, as long as no stored file left.
@@ -166,20 +184,10 @@ impl PathPage {
         if entries.is_empty() {
             return Ok((Self::default(), None));
         }
-        let mut out = ByteWriter::new();
-        out.u8(place.bits as u8);
-        out.varint(u64::from(place.page));
-        out.length(entries.len());
-        let mut before = place.start();
-        for (hash, number) in &entries {
-            out.varint(hash - before);
-            out.varint(u64::from(*number));
-            before = *hash;
-        }
-        let (id, bytes) = encode_piece(ContentKind::PathPage, out.as_slice())?;
+        let (id, bytes) = encode_entries(place, &entries)?;
         let is_new = !self.stored.iter().any(|stored| stored.id == id);
         let stored = StoredPaths { id, place, count: entries.len() as u32, entries: OnceLock::from(entries) };
-        Ok((Self::of_stored(Some(Arc::new(stored))), is_new.then_some((id, bytes))))
+        Ok((Self::of_stored(stored), is_new.then_some((id, bytes))))
     }
 }
 
@@ -198,22 +206,31 @@ impl StoredPaths {
     }
 
     pub(super) fn supply(&self, bytes: &[u8]) -> Result<()> {
-        let entries = self.decode(open_piece(bytes, ContentKind::PathPage, self.id)?)?;
-        // Whoever was faster has read the same bytes.
-        let _ = self.entries.set(entries);
+        let read = Self::read(bytes)?;
+        check_piece(read.id, self.id)?;
+        if (read.place, read.count) != (self.place, self.count) {
+            let of = |page: &Self| format_args!("{} of {}", page.count, page.place).to_string();
+            return Err(FormatError::invalid("the entries of a page", of(&read), of(self)));
+        }
+        if let Some(entries) = read.entries.into_inner() {
+            // Whoever was faster has read the same bytes.
+            let _ = self.entries.set(entries);
+        }
         Ok(())
     }
 
-    fn decode(&self, directory: &[u8]) -> Result<Vec<PathEntry>> {
+    pub(super) fn encode(&self) -> Result<Vec<u8>> {
+        encode_entries(self.place, self.entries()?).map(|(_, bytes)| bytes)
+    }
+
+    /// Reads a page for itself.
+    pub(super) fn read(bytes: &[u8]) -> Result<Self> {
+        let (id, directory) = open_piece(bytes, ContentKind::PathPage)?;
         let mut input = ByteReader::new("a page of paths", directory);
-        let place = PagePlace { bits: input.u8()?.into(), page: input.varint_u32("the number of a page")? };
-        if place != self.place {
-            let page = |place: PagePlace| format_args!("{} of 2^{}", place.page, place.bits).to_string();
-            return Err(FormatError::invalid("the number of a page", page(place), page(self.place)));
-        }
+        let place = PagePlace::decode(&mut input)?;
         let count = input.count("the number of entries of a page", 2)?;
-        if count != self.count as usize {
-            return Err(FormatError::invalid("the number of entries of a page", count, self.count));
+        if count == 0 {
+            return Err(FormatError::invalid("the number of entries of a page", count, "at least one"));
         }
         let mut entries: Vec<PathEntry> = Vec::with_capacity(count);
         let mut before = place.start();
@@ -222,8 +239,8 @@ impl StoredPaths {
             let Some(hash) = hash else {
                 return Err(FormatError::invalid(
                     "the hash of a path",
-                    "beyond its page",
-                    "one that begins as the page's",
+                    "behind its page",
+                    "one that begins as the page",
                 ));
             };
             let entry = (hash, input.varint_u32("the number of a data file")?);
@@ -234,8 +251,23 @@ impl StoredPaths {
             before = hash;
         }
         input.finish()?;
-        Ok(entries)
+        Ok(Self { id, place, count: entries.len() as u32, entries: OnceLock::from(entries) })
     }
+}
+
+/// The name and the file of a page.
+fn encode_entries(place: PagePlace, entries: &[PathEntry]) -> Result<(PieceId, Vec<u8>)> {
+    let mut out = ByteWriter::new();
+    out.u8(place.bits as u8);
+    out.varint(u64::from(place.page));
+    out.length(entries.len());
+    let mut before = place.start();
+    for (hash, number) in entries {
+        out.varint(hash - before);
+        out.varint(u64::from(*number));
+        before = *hash;
+    }
+    encode_piece(ContentKind::PathPage, out.as_slice())
 }
 
 /// The numbers of the entries with this hash.

@@ -8,7 +8,7 @@ use twox_hash::XxHash64;
 
 use super::file_part::StoredFiles;
 use super::path_page::StoredPaths;
-use crate::container::{ContainerWriter, ContentKind, WholeFile, open_whole};
+use crate::container::{ContainerWriter, ContentKind, WholeFile, open_tail, open_whole};
 use crate::error::{FormatError, Result};
 
 /// The name of a piece: the hash of what is in it, so that equal pieces are one file. Its text has 32 hexadecimal digits.
@@ -16,12 +16,13 @@ use crate::error::{FormatError, Result};
 pub struct PieceId(pub [u8; 16]);
 
 impl PieceId {
-    /// The name of the piece with this directory: its XXH64 with the seed 0 and with the seed 1.
-    pub(super) fn of(directory: &[u8]) -> Self {
+    /// The name of the piece of this kind with this directory: two XXH64, whose seeds the kind gives.
+    pub(super) fn of(kind: ContentKind, directory: &[u8]) -> Self {
+        let seed = u64::from(kind.code());
         let mut id = [0; 16];
         let (first, second) = id.split_at_mut(8);
-        first.copy_from_slice(&XxHash64::oneshot(0, directory).to_le_bytes());
-        second.copy_from_slice(&XxHash64::oneshot(1, directory).to_le_bytes());
+        first.copy_from_slice(&XxHash64::oneshot(seed, directory).to_le_bytes());
+        second.copy_from_slice(&XxHash64::oneshot(seed + 256, directory).to_le_bytes());
         Self(id)
     }
 }
@@ -53,16 +54,40 @@ impl FromStr for PieceId {
 
 /// A piece that a manifest refers to. Its bytes are read when they are needed: whoever does the I/O gives them to [`Self::supply`].
 #[derive(Debug, Clone)]
-pub struct Piece(pub(super) PieceContent);
+pub struct Piece(PieceContent);
 
 /// What is in a piece.
 #[derive(Debug, Clone)]
-pub(super) enum PieceContent {
+enum PieceContent {
     Files(Arc<StoredFiles>),
     Paths(Arc<StoredPaths>),
 }
 
 impl Piece {
+    pub(super) fn of_files(files: &Arc<StoredFiles>) -> Self {
+        Self(PieceContent::Files(Arc::clone(files)))
+    }
+
+    pub(super) fn of_paths(paths: &Arc<StoredPaths>) -> Self {
+        Self(PieceContent::Paths(Arc::clone(paths)))
+    }
+
+    /// Reads a piece for itself, from its bytes.
+    pub fn read(bytes: &[u8]) -> Result<Self> {
+        match open_tail(bytes, bytes.len() as u64)?.trailer.kind {
+            ContentKind::PathPage => Ok(Self(PieceContent::Paths(Arc::new(StoredPaths::read(bytes)?)))),
+            _ => Ok(Self(PieceContent::Files(Arc::new(StoredFiles::read(bytes)?)))),
+        }
+    }
+
+    /// The piece's bytes, if they were supplied.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        match &self.0 {
+            PieceContent::Files(files) => files.encode(),
+            PieceContent::Paths(paths) => paths.encode(),
+        }
+    }
+
     /// The piece's name.
     pub fn id(&self) -> PieceId {
         match &self.0 {
@@ -88,18 +113,36 @@ impl Piece {
     }
 }
 
-/// The name and the file of a piece with this directory.
+/// The name of a piece of this kind with this directory, and its file.
 pub(super) fn encode_piece(kind: ContentKind, directory: &[u8]) -> Result<(PieceId, Vec<u8>)> {
-    let id = PieceId::of(directory);
+    let id = PieceId::of(kind, directory);
     Ok((id, ContainerWriter::new(kind, id.0).finish(directory)?))
 }
 
-/// The checked directory of the piece of this name.
-pub(super) fn open_piece(bytes: &[u8], kind: ContentKind, id: PieceId) -> Result<&[u8]> {
-    let WholeFile { id: found, directory } = open_whole(bytes, kind)?;
-    if found != id.0 {
-        return Err(FormatError::invalid("the id of a piece", PieceId(found), id));
+/// The name of the piece of this kind that a file is, and its checked directory.
+pub(super) fn open_piece(bytes: &[u8], kind: ContentKind) -> Result<(PieceId, &[u8])> {
+    let WholeFile { id, directory } = open_whole(bytes, kind)?;
+    let (id, content) = (PieceId(id), PieceId::of(kind, directory));
+    if id == content { Ok((id, directory)) } else { Err(FormatError::invalid("the id of a piece", id, content)) }
+}
+
+/// Checks that a piece is the one that was asked for.
+pub(super) fn check_piece(got: PieceId, expected: PieceId) -> Result<()> {
+    if got == expected { Ok(()) } else { Err(FormatError::invalid("the piece", got, expected)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_read_from_its_text_and_from_no_other() {
+        let id = PieceId::of(ContentKind::FilePart, b"directory");
+        assert_eq!(id.to_string().parse(), Ok(id));
+        assert_ne!(id, PieceId::of(ContentKind::PathPage, b"directory"));
+        let text = PieceId([0xab; 16]).to_string();
+        for wrong in [text.to_uppercase(), text[1..].to_owned(), format!("+{}", &text[1..]), format!("{text}0")] {
+            assert!(wrong.parse::<PieceId>().is_err(), "{wrong}");
+        }
     }
-    let hash = PieceId::of(directory);
-    if hash == id { Ok(directory) } else { Err(FormatError::invalid("the content of a piece", hash, id)) }
 }
