@@ -4,6 +4,7 @@
 use lakemark_format::container::{CHECKSUM_BYTES, DIRECTORY_PAGE, PAGE_BYTES, TRAILER_BYTES};
 use lakemark_format::log::{LOG_START, log_header};
 use lakemark_format::{ContainerWriter, ContentKind, Trailer};
+use twox_hash::XxHash64;
 
 /// Visits the bytes as they are, with checksums and lengths put right, and as the body of a file of this kind.
 pub fn each_form(bytes: &[u8], kind: ContentKind, visit: impl Fn(&[u8])) {
@@ -24,8 +25,11 @@ pub fn repair(bytes: &[u8]) -> Option<Vec<u8>> {
     let id: [u8; 16] = *tail[32..].first_chunk()?;
     let directory_length = u32::from_le_bytes(*tail[24..].first_chunk()?);
     let kind = match tail[48] {
-        2 => ContentKind::Manifest,
+        2 => ContentKind::Edit,
         3 => ContentKind::PositionMap,
+        5 => ContentKind::Checkpoint,
+        6 => ContentKind::FilePart,
+        7 => ContentKind::PathPage,
         _ => ContentKind::Segment,
     };
     let split = front.len() - (directory_length as usize).min(front.len());
@@ -49,6 +53,23 @@ pub fn repair(bytes: &[u8]) -> Option<Vec<u8>> {
     };
     out.extend_from_slice(&trailer.encode());
     Some(out)
+}
+
+/// The piece of a checkpoint with this directory, under its name.
+pub fn piece(directory: &[u8], kind: ContentKind) -> Vec<u8> {
+    let seed = u64::from(kind.code());
+    let hash = |seed| XxHash64::oneshot(seed, directory).to_le_bytes();
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&hash(seed));
+    id[8..].copy_from_slice(&hash(seed + 256));
+    ContainerWriter::new(kind, id).finish(directory).expect("an input is shorter than the longest directory")
+}
+
+/// The bytes before the trailer that are as long as the trailer says a directory is.
+pub fn directory(bytes: &[u8]) -> Option<&[u8]> {
+    let (front, tail) = bytes.split_last_chunk::<{ TRAILER_BYTES as usize }>()?;
+    let length = u32::from_le_bytes(*tail[24..].first_chunk()?);
+    front.get(front.len().checked_sub(length as usize)?..)
 }
 
 /// A log with the frames that stand behind the first 68 bytes, as far as their lengths lead, with good checksums.

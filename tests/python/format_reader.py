@@ -6,10 +6,11 @@ import itertools
 import struct
 from dataclasses import dataclass, field
 
-from format_updates import Log, LogReader, PositionMap, Updates, read_position_map_body, read_updates
+from format_updates import Log, LogReader, PositionMap, read_position_map_body
 from format_zones import Zone, read_zones
 
 MAGIC = b"LAKEMARK"
+VERSION = 5
 BYTE_TYPES = (19, 20, 21, 22)
 LIST = 23
 DECIMAL = 13
@@ -102,7 +103,7 @@ def open_container(data: bytes) -> tuple[int, bytes, bytes]:
     trailer = data[-64:]
     fields = struct.unpack("<QQQII16sBBHI8s", trailer)
     stream_length, offset, file_length, length, directory_crc, file_id, kind, reserved, version, crc, magic = fields
-    assert (magic, version, reserved, file_length) == (MAGIC, 4, 0, len(data))
+    assert (magic, version, reserved, file_length) == (MAGIC, VERSION, 0, len(data))
     assert crc == crc32c(file_id + struct.pack("<Q", 2**64 - 2) + trailer[:52])
     assert offset == stream_length + 4 * -(-stream_length // 4092)
     assert file_length == offset + length + 64
@@ -113,7 +114,7 @@ def open_container(data: bytes) -> tuple[int, bytes, bytes]:
         stream += page[:-4]
     directory = data[offset : offset + length]
     assert directory_crc == crc32c(file_id + b"\xff" * 8 + directory)
-    assert stream[:64] == MAGIC + bytes([4, 0, kind]) + bytes(5) + file_id + bytes(32)
+    assert stream[:64] == MAGIC + bytes([VERSION, 0, kind]) + bytes(5) + file_id + bytes(32)
     return kind, stream, directory
 
 
@@ -526,71 +527,6 @@ def read_levels(
         values = [(entry[0], rows) for entry, rows in zip(found, bins, strict=True)]
         assert [len(rows) for rows in bins] == [entry[1] for entry in found]
     return encoding, values
-
-
-@dataclass
-class Manifest:
-    """All that a manifest says, but for options and schemas."""
-
-    number: int
-    files: list[tuple[str, int, list[int]]]
-    indexes: list[tuple[str, str]]
-    segments: list[tuple[str, int, list[int]]]
-    updates: Updates | None = None
-
-
-def read_manifest(data: bytes) -> Manifest:
-    kind, stream, directory = open_container(data)
-    assert (kind, len(stream)) == (2, 64)
-    cursor = Cursor(directory)
-    number, _created = cursor.number(8), cursor.signed(8)
-    schemas = [cursor.blob() for _ in range(cursor.varint())]
-    files = []
-    for _ in range(cursor.varint()):
-        path, size, _modified = cursor.string(), cursor.varint(), cursor.signed(8)
-        if cursor.number(1):
-            cursor.string()
-        cursor.take(8)
-        assert cursor.varint() < len(schemas)
-        files.append((path, size, cursor.varints()))
-    indexes = []
-    for _ in range(cursor.varint()):
-        cursor.take(16)
-        name, _kind, _encoding, column = (cursor.string() for _ in range(4))
-        if cursor.number(1):
-            cursor.signed(4)
-        cursor.key_type()
-        for _ in range(cursor.varint()):
-            cursor.string()
-            cursor.string()
-        indexes.append((name, column))
-    segments = []
-    for _ in range(cursor.varint()):
-        cursor.take(32)
-        path, length = cursor.string(), cursor.varint()
-        ordinals: list[int] = []
-        for _ in range(cursor.varint()):
-            ordinals.append((ordinals[-1] + 1 if ordinals else 0) + cursor.varint())
-        segments.append((path, length, ordinals))
-    if cursor.at < len(directory) and directory[cursor.at] == 3:
-        check_false_statistics(cursor, len(files))
-    updates = read_updates(cursor) if cursor.at < len(directory) else None
-    cursor.end()
-    return Manifest(number, files, indexes, segments, updates)
-
-
-def check_false_statistics(cursor: Cursor, files: int) -> None:
-    """The part of columns whose statistics are false, from the tag on."""
-    assert cursor.number(1) == 3
-    ordinals = []
-    for _ in range(cursor.varint()):
-        ordinals.append(cursor.varint())
-        columns = [cursor.varint() for _ in range(cursor.varint())]
-        assert columns
-        assert columns == sorted(set(columns))
-    assert ordinals
-    assert ordinals == sorted(set(ordinals))
-    assert ordinals[-1] < files
 
 
 def read_log(data: bytes, log_id: bytes, first: int) -> Log:

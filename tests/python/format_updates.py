@@ -1,4 +1,4 @@
-"""Updates in the second reader, made from section 13 of docs/format.md alone: manifests' part, logs, position maps."""
+"""Updates in the second reader, made from section 13 of docs/format.md alone: their part, logs, position maps."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Publication:
 
 @dataclass
 class Updates:
-    """The part of a manifest about updates."""
+    """The part of an edit or of a root about updates."""
 
     key: list[str]
     options: list[tuple[str, str]]
@@ -136,8 +136,7 @@ def read_migration(cursor: Fields, runs: list[Run]) -> tuple[int, list[tuple[int
 
 
 def read_updates(cursor: Fields) -> Updates:
-    """The rest of a manifest, from the tag on."""
-    assert cursor.number(1) == 1
+    """The rest of an edit or of a root."""
     key = [cursor.string() for _ in range(cursor.varint())]
     assert 1 <= len(key) <= 64
     unique(key)
@@ -227,7 +226,7 @@ class LogReader:
         return header is not None and header[0] <= MAX_FRAME and number <= header[1] <= number + place - at
 
     def read(self) -> Log:
-        header = b"LAKEMARK" + bytes([4, 0, 4]) + bytes(5) + self.id + bytes(32)
+        header = b"LAKEMARK" + bytes([5, 0, 4]) + bytes(5) + self.id + bytes(32)
         assert self.data[:64] == header
         assert self.data[64:68] == struct.pack("<I", self.checksum(0, header))
         commits: list[Commit] = []

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Any, get_args
 import pyarrow.parquet as pq
 import pytest
 
-from format_reader import ENCODINGS, ZONED, Segment, read_log, read_manifest, read_position_map, read_segment
+from format_manifests import (
+    Edit,
+    File,
+    Root,
+    expanded,
+    open_checkpoint,
+    open_store,
+    read_edit,
+    read_piece,
+    read_root,
+)
+from format_reader import ENCODINGS, ZONED, Segment, read_log, read_position_map, read_segment
 from format_updates import Publication, Resolved, Run
 from lakemark.reports import Encoding
 
@@ -19,7 +30,7 @@ if TYPE_CHECKING:
 
     from conftest import Judged
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "v4"
+GOLDEN = Path(__file__).parents[1] / "golden" / "v5"
 BAD = Path(__file__).parents[1] / "bad"
 SIGN = 1 << 63
 
@@ -112,21 +123,76 @@ def test_golden_zones_are_read_by_the_second_reader() -> None:
     assert sum(map(len, missing)) < 20
 
 
-def test_golden_manifests_are_read_by_the_second_reader() -> None:
-    empty = read_manifest((GOLDEN / "empty.lmm").read_bytes())
-    assert (empty.number, empty.files, empty.indexes, empty.segments) == (0, [], [], [])
-    table = read_manifest((GOLDEN / "table.lmm").read_bytes())
-    assert table.files[1] == ("year=2025/größe.parquet", 0, [])
-    assert table.indexes == [("by_city", "city"), ("by_time", "time")]
-    assert table.segments == [("indexes/5e5e.lmx", 4321, [0, 1])]
-    assert (empty.updates, table.updates) == (None, None)
+def test_golden_edits_are_read_by_the_second_reader() -> None:
+    empty = read_edit((GOLDEN / "empty.lmm").read_bytes())
+    assert empty == Edit(b"store-0123456789", 1, 0)
+    edit = read_edit((GOLDEN / "every-change.lmm").read_bytes())
+    assert (edit.number, edit.checkpoint) == (42, 39)
+    assert edit.files_removed == [(2, 5), (9, 10), (1 << 20, (1 << 20) + 1)]
+    assert (edit.schemas_removed, edit.schemas_added) == ([1, 5], (6, [b"schema of 2024", b""]))
+    assert [(number, file.path, file.schema) for number, file in edit.files_changed] == [
+        (7, "a.parquet", 0),
+        (300, "b/c.parquet", 6),
+    ]
+    first, files = edit.files_added
+    assert first == 70_000
+    assert files == [
+        File(
+            "year=2024/part-0.parquet",
+            1_234_567,
+            1_700_000_000_000_000_001,
+            '"abc"',
+            0x0123_4567_89AB_CDEF,
+            1,
+            [100_000, 100_000, 7],
+            [0, 3, 300],
+        ),
+        File("year=2025/größe.parquet", 0, -1, None, 2**64 - 1, 0, [], []),
+    ]
+    assert (edit.segments_removed, edit.indexes_removed) == ([b"\1" * 16, b"\2" * 16], [b"\3" * 16])
+    assert [(index.name, index.column, index.options) for index in edit.indexes_added] == [
+        ("by_city", "city", [("precision", "2")]),
+        ("by_time", "time", []),
+    ]
+    assert [(segment.path, segment.length, segment.files) for segment in edit.segments_added] == [
+        ("indexes/5e5e.lmx", 4321, [(70_000, 70_002)]),
+        ("indexes/5f5f.lmx", 4321, [(0, 1), (7, 8), (300, 302)]),
+    ]
+    assert edit.updates is not None
+
+
+def test_the_golden_checkpoint_is_read_by_the_second_reader() -> None:
+    empty = read_root((GOLDEN / "empty.lmk").read_bytes())
+    assert empty == Root(pages=[(0, None)])
+    pieces = {path.read_bytes()[-32:-16]: path.read_bytes() for path in GOLDEN.glob("*.lmp")}
+    root = read_root((GOLDEN / "table.lmk").read_bytes())
+    state = open_checkpoint(root, pieces.__getitem__)
+    assert (len(pieces), state.number, state.next_file, state.next_schema) == (3, 2, 1032, 3)
+    assert state.schemas == {0: b"schema", 2: b"newer schema"}
+    live = [0, 1, 2, 3, 1023, 1024, 1029, 1030, 1031]
+    assert [live for live, _ in root.parts] == [live[:5], live[5:]]
+    paths = {number: f"day={number // 10}/part-{number}.parquet" for number in live}
+    paths |= {1030: "day=0/part-7.parquet", 1031: "day=200/part-2000.parquet"}
+    assert {number: file.path for number, file in state.files.items()} == paths
+    touched, newer = state.files[1], state.files[1030]
+    assert (touched.tag, touched.modified) == ('"tag"', 5)
+    assert (newer.schema, newer.false_statistics) == (2, [4])
+    assert [(index.name, index.column) for index in root.indexes] == [("by_city", "city"), ("by_time", "time")]
+    assert [(segment.path, segment.files) for segment in root.segments] == [("indexes/5e5e.lmx", [(0, 1030)])]
+    assert state.updates is not None
+
+
+def test_the_second_reader_refuses_a_checkpoint_whose_pieces_are_others() -> None:
+    root = read_root((GOLDEN / "table.lmk").read_bytes())
+    page = (GOLDEN / "table-page.lmp").read_bytes()
+    with pytest.raises(AssertionError):
+        open_checkpoint(root, lambda _: page)
 
 
 def test_golden_updates_are_read_by_the_second_reader() -> None:
-    buffered = read_manifest((GOLDEN / "updates.lmm").read_bytes())
-    assert buffered.segments == [("indexes/5e5e.lmx", 4321, [0, 1])]
-    updates = buffered.updates
+    updates = read_edit((GOLDEN / "every-change.lmm").read_bytes()).updates
     assert updates is not None
+    assert updates == read_root((GOLDEN / "table.lmk").read_bytes()).updates
     assert (updates.key, updates.options) == (["country", "straße"], [("buffer", "1GiB"), ("alpha", "")])
     assert updates.log == (LOG, "updates/3c3c.lml", FIRST)
     most = 2**32 - 1
@@ -140,12 +206,12 @@ def test_golden_updates_are_read_by_the_second_reader() -> None:
     assert updates.replaced == [("year=2024/part-0.parquet", 1_234_567, -2)]
     assert updates.data == [("data/d1.parquet", 4321), ("data/größe.parquet", 0)]
     assert updates.written == [1, 200, 30_000, 4_000_000, 2**64 - 1]
-    idle = read_manifest((GOLDEN / "key-only.lmm").read_bytes()).updates
+    idle = read_edit((GOLDEN / "key-only.lmm").read_bytes()).updates
     assert idle is not None
     assert (idle.key, idle.log, idle.runs, idle.migration) == (["id"], (bytes(16), "l", 0), [], None)
     assert (idle.options, idle.migrations, idle.replaced, idle.data, idle.written) == ([], 0, [], [], [0] * 5)
     assert (updates.transactions, updates.publications, idle.publications) == ([], [], [])
-    extras = read_manifest((GOLDEN / "extras.lmm").read_bytes()).updates
+    extras = read_edit((GOLDEN / "extras.lmm").read_bytes()).updates
     assert extras is not None
     assert extras.transactions == [("größe of loads", 2**64 - 1, 40), ("b", 0, 0)]
     year = "year=2024"
@@ -215,22 +281,26 @@ def test_a_flipped_bit_of_the_golden_log_is_an_error_or_a_torn_tail() -> None:
             assert (log.commits, log.torn) == (COMMITS[:2], True)
 
 
-def bad_updates() -> list[str]:
-    """Bad files of what updates write."""
+READERS: dict[str, Callable[[bytes], object]] = {
+    ".lml": lambda data: read_log(data, LOG, FIRST),
+    ".lmm": read_edit,
+    ".lmk": read_root,
+    ".lmp": read_piece,
+    ".lmx": read_position_map,
+}
+
+
+def bad_files() -> list[str]:
+    """Bad files of manifests and of what updates write."""
     rows = [line.split("|") for line in (BAD / "README.md").read_text().splitlines() if line.startswith("| `")]
-    names = [(name.strip(" `"), error.strip()) for _, name, error, *_ in rows]
-    return [name for name, error in names if error == "DamagedUpdates" or name.startswith("position-map-")]
+    names = [name.strip(" `") for _, name, *_ in rows]
+    return [name for name in names if not name.endswith(".lmx") or name.startswith("position-map-")]
 
 
-@pytest.mark.parametrize("name", bad_updates())
-def test_bad_updates_are_refused_by_the_second_reader(name: str) -> None:
-    readers: dict[str, Callable[[bytes], object]] = {
-        ".lml": lambda data: read_log(data, LOG, FIRST),
-        ".lmm": read_manifest,
-        ".lmx": read_position_map,
-    }
+@pytest.mark.parametrize("name", bad_files())
+def test_bad_manifests_and_updates_are_refused_by_the_second_reader(name: str) -> None:
     with pytest.raises((AssertionError, IndexError, KeyError, UnicodeDecodeError)):
-        readers[Path(name).suffix]((BAD / name).read_bytes())
+        READERS[Path(name).suffix]((BAD / name).read_bytes())
 
 
 def test_the_encodings_that_the_package_names_are_those_of_the_format() -> None:
@@ -256,14 +326,15 @@ def test_a_built_segment_holds_the_values_of_the_data(plain: Judged, column: str
     plain.table.create_index(column, progress=False, **options.get(encoding, {"using": "bitmap", "encoding": encoding}))
     assert plain.table.indexes[0].encoding == encoding
     store = plain.folder / "_lakemark"
-    manifest = read_manifest(max((store / "manifest").iterdir()).read_bytes())
-    assert [entry[1] for entry in manifest.indexes] == [column]
+    manifest = open_store(store)
+    assert [index.column for index in manifest.indexes.values()] == [column]
     checked = 0
-    for path, length, ordinals in manifest.segments:
-        data = (store / path).read_bytes()
+    for entry in manifest.segments.values():
+        data = (store / entry.path).read_bytes()
         segment = read_segment(data)
-        assert (len(data), segment.column, segment.encoding) == (length, column, encoding)
-        assert [file[0] for file in segment.files] == [manifest.files[ordinal][0] for ordinal in ordinals]
+        assert (len(data), segment.column, segment.encoding) == (entry.length, column, encoding)
+        covered = sorted(manifest.files[number].path for number in expanded(entry.files))
+        assert sorted(file[0] for file in segment.files) == covered
         found: dict[int, int | bytes | None] = dict.fromkeys(segment.nulls)
         for key, rows in segment.values:
             found.update(dict.fromkeys(rows, key))

@@ -17,7 +17,10 @@ mod index;
 mod live;
 mod path_page;
 mod piece;
+mod piece_id;
 mod segment;
+mod stored_files;
+mod stored_paths;
 mod updates;
 
 use std::collections::{BTreeMap, HashSet};
@@ -36,9 +39,11 @@ pub use file::ManifestFile;
 use file::path_hash;
 use file_part::FilePart;
 pub use index::ManifestIndex;
-use path_page::{PagePlace, PathPage};
-pub use piece::{Piece, PieceId};
+use path_page::PathPage;
+pub use piece::Piece;
+pub use piece_id::PieceId;
 pub use segment::ManifestSegment;
+use stored_paths::PagePlace;
 pub use updates::{
     ManifestLog, ManifestMigration, ManifestPositionMap, ManifestRun, ManifestUpdates, ReplacedFile, RunRange,
     StoreFile, WriteCounters,

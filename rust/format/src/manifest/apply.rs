@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::edit::{AddedFiles, AddedSchemas};
 use super::file::path_hash;
-use super::path_page::{PagePlace, PathPage};
+use super::path_page::PathPage;
+use super::stored_paths::PagePlace;
 use super::{FileNumbers, FilePart, Manifest, ManifestChanges, ManifestEdit, ManifestFile, PART_FILES, PieceId};
 use crate::error::{FormatError, Result};
 

@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use super::edit::ascending;
 use super::file::path_hash;
-use super::file_part::{FilePart, StoredFiles};
+use super::file_part::FilePart;
 use super::live::Live;
-use super::path_page::{PagePlace, PathPage, StoredPaths};
+use super::path_page::PathPage;
+use super::stored_files::StoredFiles;
+use super::stored_paths::{PagePlace, StoredPaths};
 use super::{
     MAX_SCHEMA_LENGTH, Manifest, ManifestIndex, ManifestSegment, ManifestUpdates, PART_FILES, Piece, PieceId, first_of,
     unique,
@@ -124,7 +126,7 @@ impl Manifest {
             schemas.push((number, Arc::<[u8]>::from(input.blob("the schema of a data file", MAX_SCHEMA_LENGTH)?)));
         }
         ascending("the numbers of schemas", schemas.iter().map(|(number, _)| number))?;
-        let mut seen = HashSet::with_capacity(count);
+        let mut seen = HashSet::new();
         schemas.iter().try_for_each(|(_, schema)| unique(&mut seen, "the schema of a data file", &**schema))?;
         self.schemas = Arc::new(schemas.into_iter().collect());
         Ok(())

@@ -241,7 +241,7 @@ impl ManifestChanges {
         ascending("the schemas that are removed", self.schemas_removed.iter())?;
         let AddedSchemas { first, schemas } = &self.schemas_added;
         check_numbers("the numbers of schemas that are added", *first, schemas.len())?;
-        let mut seen = HashSet::with_capacity(schemas.len());
+        let mut seen = HashSet::new();
         schemas.iter().try_for_each(|schema| unique(&mut seen, "the schema of a data file", schema.as_slice()))?;
         ascending("the files that are changed", self.files_changed.iter().map(|(number, _)| number))?;
         let AddedFiles { first, files } = &self.files_added;
@@ -288,7 +288,10 @@ fn list<T>(
     item: impl Fn(&mut ByteReader<'_>) -> Result<T>,
 ) -> Result<Vec<T>> {
     let count = input.count(what, min_bytes)?;
-    let items = (0..count).map(|_| item(input)).collect::<Result<Vec<T>>>()?;
+    let mut items = Vec::with_capacity(count);
+    for _ in 0..count {
+        items.push(item(input)?);
+    }
     not_empty(what, &items)?;
     Ok(items)
 }

@@ -7,16 +7,17 @@ use std::path::PathBuf;
 use lakemark_format::*;
 
 use crate::bad_bins::bins;
+use crate::bad_checkpoints::checkpoints;
 use crate::bad_containers::containers;
+use crate::bad_edits::edits;
 use crate::bad_leaves::leaves;
 use crate::bad_levels::levels;
 use crate::bad_logs::logs;
-use crate::bad_manifests::manifests;
 use crate::bad_position_maps::position_maps;
 use crate::bad_segments::segments;
 use crate::bad_updates::updates;
 use crate::model::Segment;
-use crate::{bad_zones, golden, golden_zones, samples_updates};
+use crate::{bad_zones, golden, golden_manifests, golden_zones, samples_updates};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/bad");
 
@@ -50,7 +51,7 @@ pub fn bad(name: &str, error: &'static str, wrong: &'static str, bytes: Vec<u8>)
 }
 
 pub fn catalogue() -> Vec<Bad> {
-    let indexes = [containers(), segments(), levels(), bins(), leaves(), bad_zones::all(), manifests()];
+    let indexes = [containers(), segments(), levels(), bins(), leaves(), bad_zones::all(), edits(), checkpoints()];
     indexes.into_iter().chain([updates(), logs(), position_maps()]).flatten().collect()
 }
 
@@ -70,7 +71,9 @@ fn variant(error: &FormatError) -> &'static str {
 
 fn read(name: &str, bytes: &[u8]) -> Result<()> {
     match name.rsplit_once('.') {
-        Some((_, "lmm")) => Manifest::decode(bytes).map(drop),
+        Some((_, "lmm")) => ManifestEdit::decode(bytes).map(drop),
+        Some((_, "lmk")) => Manifest::from_root(bytes).map(drop),
+        Some((_, "lmp")) => Piece::read(bytes).map(drop),
         Some((_, "lml")) => samples_updates::read_log(bytes).map(drop),
         _ if name.starts_with("position-map") => PositionMap::decode(bytes).map(drop),
         _ => Segment::read(bytes).map(drop),
@@ -123,7 +126,8 @@ fn small_files() -> Vec<(&'static str, Vec<u8>)> {
     segments
         .chain(zoned)
         .chain([("position-map.lmx", position_map)])
-        .chain(golden::manifests().into_iter().map(|(name, value)| (name, value.encode().unwrap())))
+        .chain(golden_manifests::edits().into_iter().map(|(name, value)| (name, value.encode().unwrap())))
+        .chain(golden_manifests::checkpoints())
         .collect()
 }
 

@@ -1,26 +1,34 @@
-//! Bad manifests of tables that take updates, whose checksums are all good.
+//! Bad edits and roots of tables that take updates, whose checksums are all good.
 
 use lakemark_format::*;
 
 use crate::bad::{Bad, bad};
-use crate::{forge, forge_updates, samples_updates as samples};
+use crate::forge_manifests::Root;
+use crate::samples_manifests::{STORE, of_updates};
+use crate::{forge_manifests, forge_updates, samples_updates as samples};
 
 fn with(name: &str, wrong: &'static str, change: impl FnOnce(&mut ManifestUpdates)) -> Bad {
     let mut updates = samples::updates();
     change(&mut updates);
-    bad(name, "DamagedUpdates", wrong, forge::manifest(&Manifest { updates: Some(updates), ..samples::manifest() }))
+    bad(name, "DamagedUpdates", wrong, forge_manifests::edit(&of_updates(updates)))
 }
 
-/// The manifest with nothing buffered, with other bytes in its body, and where in it the updates begin.
+/// An edit that has nothing buffered, with other bytes in its body, and where in it the updates begin.
 fn raw(name: &str, wrong: &'static str, change: impl FnOnce(&mut Vec<u8>, usize)) -> Bad {
-    let manifest = samples::key_only();
-    let mut body = forge::manifest_body(&manifest);
-    let part = forge_updates::part(manifest.updates.as_ref().unwrap()).len();
+    let updates = samples::key_only();
+    let part = forge_updates::part(&updates).len();
+    let mut body = forge_manifests::edit_body(&of_updates(updates));
     let at = body.len() - part;
     change(&mut body, at);
-    let stream = forge::header(2, &manifest.store_id);
-    let file = forge::container(ContentKind::Manifest, manifest.store_id, &stream, &body);
-    bad(name, "DamagedUpdates", wrong, file)
+    bad(name, "DamagedUpdates", wrong, forge_manifests::whole(ContentKind::Edit, STORE, &body))
+}
+
+/// The root of a checkpoint that has nothing buffered, with other bytes in its body.
+fn in_root(name: &str, wrong: &'static str, change: impl FnOnce(&mut Vec<u8>)) -> Bad {
+    let (pages, updates) = (vec![(0, None)], Some(samples::key_only()));
+    let mut body = forge_manifests::root_body(&Root { pages, updates, ..Root::default() });
+    change(&mut body);
+    bad(name, "DamagedUpdates", wrong, forge_manifests::whole(ContentKind::Checkpoint, STORE, &body))
 }
 
 pub fn updates() -> Vec<Bad> {
@@ -37,12 +45,13 @@ fn bytes() -> Vec<Bad> {
         drop(body.splice(at..at + 1, bytes.iter().copied()));
     };
     vec![
-        raw("updates-tag-2.lmm", "the byte before the updates is 2", |body, at| body[at] = 2),
         raw("updates-cut.lmm", "the last counter is missing", |body, _| body.truncate(body.len() - 1)),
-        raw("updates-empty.lmm", "the byte before the updates is the last", |body, at| body.truncate(at + 1)),
+        raw("updates-empty.lmm", "the byte before the updates is the last", |body, at| body.truncate(at)),
         raw("updates-longer.lmm", "a byte follows the last counter", |body, _| body.push(0)),
+        in_root("updates-of-root-longer.lmk", "a byte follows the last counter", |body| body.push(0)),
+        in_root("updates-of-root-cut.lmk", "the last counter is missing", |body| body.truncate(body.len() - 1)),
         raw("key-columns-huge.lmm", "the key has 2^63 - 1 columns", |body, at| {
-            drop(body.splice(at + 1..at + 2, HUGE));
+            drop(body.splice(at..at + 1, HUGE));
         }),
         raw("runs-huge.lmm", "there are 2^63 - 1 runs", |body, _| runs(body, &HUGE)),
         raw("migration-flag-2.lmm", "the flag of the migration is 2", |body, _| {
@@ -168,9 +177,9 @@ fn files() -> Vec<Bad> {
 /// Of the part behind the updates.
 fn extras() -> Vec<Bad> {
     let with = |name: &str, wrong: &'static str, change: &dyn Fn(&mut ManifestUpdates)| {
-        let mut manifest = samples::extras();
-        change(manifest.updates.as_mut().unwrap());
-        bad(name, "DamagedUpdates", wrong, forge::manifest(&manifest))
+        let mut updates = samples::extras();
+        change(&mut updates);
+        bad(name, "DamagedUpdates", wrong, forge_manifests::edit(&of_updates(updates)))
     };
     vec![
         raw("extras-tag-3.lmm", "the byte behind the updates is 3", |body, _| body.extend([3, 0, 0, 0])),

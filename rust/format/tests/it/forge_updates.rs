@@ -6,10 +6,9 @@ use lakemark_format::*;
 use crate::forge::{self, blob, list};
 use crate::samples_updates as samples;
 
-/// The part of a manifest about updates, with the byte before it.
+/// What an edit and the root of a checkpoint say of updates.
 pub fn part(updates: &ManifestUpdates) -> Vec<u8> {
     let mut out = ByteWriter::new();
-    out.u8(1);
     out.varint(updates.key.len() as u64);
     updates.key.iter().for_each(|column| blob(&mut out, column.as_bytes()));
     out.varint(updates.options.len() as u64);
@@ -143,7 +142,7 @@ pub fn payload(commits: &[LogCommit]) -> Vec<u8> {
 
 /// A whole log of frames with these sequences and payloads.
 pub fn log(frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
-    let mut bytes = log_header(&samples::LOG, 4, 4, 0);
+    let mut bytes = log_header(&samples::LOG, 5, 4, 0);
     for (sequence, payload) in frames {
         bytes.extend(frame(&samples::LOG, bytes.len(), *sequence, payload));
     }

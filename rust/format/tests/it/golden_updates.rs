@@ -1,4 +1,4 @@
-//! Golden files of updates: a log and a position map. Manifests with updates stand among the other manifests.
+//! Golden files of updates: a log and a position map. Edits with updates stand among the other edits.
 
 use lakemark_format::PositionMap;
 

@@ -6,7 +6,7 @@ use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 
 use crate::model::{Segment, files};
-use crate::{forge, golden, samples};
+use crate::{forge, golden};
 
 fn unit() -> impl Strategy<Value = TimeUnit> {
     prop::sample::select(vec![TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond])
@@ -127,66 +127,6 @@ fn segment() -> impl Strategy<Value = Segment> {
     )
 }
 
-fn manifest() -> impl Strategy<Value = Manifest> {
-    let file = (
-        "[a-z=%.]{1,8}",
-        any::<u64>(),
-        any::<i64>(),
-        prop::option::of("[^\0]{0,9}"),
-        any::<u64>(),
-        any::<prop::sample::Index>(),
-        vec(0u32..1 << 28, 0..5),
-        prop::collection::btree_set(any::<u32>(), 0..4),
-    );
-    let index = (key_type(), "[a-z]{0,9}", prop::option::of(any::<i32>()), vec((".{0,5}", ".{0,5}"), 0..3));
-    let segment = (any::<prop::sample::Index>(), any::<u64>(), vec(any::<bool>(), 8));
-    (
-        (any::<[u8; 16]>(), any::<u64>(), any::<i64>(), vec(vec(any::<u8>(), 0..20), 1..3)),
-        vec(file, 0..8),
-        vec(index, 1..4),
-        vec(segment, 0..4),
-    )
-        .prop_map(|((store_id, number, created_ms, schemas), files, indexes, segments)| {
-            let files: Vec<_> = (0..)
-                .zip(files)
-                .map(|(n, (path, size, modified_ns, etag, footer_hash, schema, row_groups, caught))| ManifestFile {
-                    path: format!("{n}/x{path}"),
-                    size,
-                    modified_ns,
-                    etag,
-                    footer_hash,
-                    schema: schema.index(schemas.len()) as u32,
-                    row_groups,
-                    false_statistics: caught.into_iter().collect(),
-                })
-                .collect();
-            let indexes: Vec<_> = (0..)
-                .zip(indexes)
-                .map(|(n, (key_type, column, field_id, options))| ManifestIndex {
-                    id: [n; 16],
-                    name: format!("{column} {n}"),
-                    kind: "bitmap".into(),
-                    encoding: column.as_str().into(),
-                    column,
-                    field_id,
-                    key_type,
-                    options,
-                })
-                .collect();
-            let segments = (0..)
-                .zip(segments)
-                .map(|(n, (index, length, chosen))| ManifestSegment {
-                    id: [n; 16],
-                    index_id: indexes[index.index(indexes.len())].id,
-                    path: format!("indexes/{n}.lmx"),
-                    length,
-                    files: (0..files.len() as u32).zip(chosen).filter(|(_, chosen)| *chosen).map(|(n, _)| n).collect(),
-                })
-                .collect();
-            Manifest { store_id, number, created_ms, schemas, files, indexes, segments, updates: None }
-        })
-}
-
 /// A place in the bytes and what to do there.
 pub fn edits() -> impl Strategy<Value = Vec<(prop::sample::Index, u8, u8)>> {
     vec((any::<prop::sample::Index>(), any::<u8>(), 0u8..4), 1..4)
@@ -227,12 +167,6 @@ proptest! {
     }
 
     #[test]
-    fn a_manifest_is_read_as_it_was_written(manifest in manifest()) {
-        let bytes = manifest.encode().unwrap();
-        prop_assert_eq!(Manifest::decode(&bytes), Ok(manifest));
-    }
-
-    #[test]
     fn a_container_gives_back_every_range(
         payload in vec(any::<u8>(), 0..20_000),
         parts in vec(1usize..6000, 1..9),
@@ -265,7 +199,6 @@ proptest! {
     #[test]
     fn random_bytes_never_panic(bytes in vec(any::<u8>(), 0..400)) {
         prop_assert!(Segment::read(&bytes).is_err());
-        prop_assert!(Manifest::decode(&bytes).is_err());
     }
 
     #[test]
@@ -307,18 +240,6 @@ proptest! {
         let file = forge::container(ContentKind::Segment, segment.id, &stream, &forge::directory(&directory));
         if let Ok(read) = Segment::read(&file) {
             prop_assert_eq!(read.blocks.iter().flatten().count() as u64, directory.value_count, "{}", number);
-        }
-    }
-
-    #[test]
-    fn a_changed_manifest_never_panics(edits in edits()) {
-        let manifest = samples::manifest();
-        let mut body = forge::manifest_body(&manifest);
-        edit(&mut body, &edits);
-        let header = forge::header(2, &manifest.store_id);
-        let file = forge::container(ContentKind::Manifest, manifest.store_id, &header, &body);
-        if let Ok(read) = Manifest::decode(&file) {
-            prop_assert!(read.encode().unwrap() == file, "what is read is written as the same bytes");
         }
     }
 }

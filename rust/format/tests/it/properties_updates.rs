@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::properties::{edit, edits};
 use crate::samples_updates::{self as samples, FIRST};
-use crate::{forge, forge_updates, model_log};
+use crate::{forge_manifests, forge_updates, model_log, samples_manifests};
 
 fn commit() -> impl Strategy<Value = LogCommit> {
     let operation =
@@ -226,25 +226,20 @@ fn agree(bytes: &[u8]) -> std::result::Result<(), TestCaseError> {
 proptest! {
     #[test]
     fn updates_are_read_as_they_were_written(updates in updates()) {
-        let manifest = Manifest { updates: Some(updates), ..samples::manifest() };
-        let bytes = manifest.encode().unwrap();
-        prop_assert!(bytes == forge::manifest(&manifest));
-        prop_assert_eq!(Manifest::decode(&bytes), Ok(manifest));
+        let edit = samples_manifests::of_updates(updates);
+        let bytes = edit.encode().unwrap();
+        prop_assert!(bytes == forge_manifests::edit(&edit));
+        prop_assert_eq!(ManifestEdit::decode(&bytes), Ok(edit));
     }
 
     #[test]
     fn changed_updates_never_panic(updates in updates(), edits in edits()) {
-        let manifest = samples::manifest();
         let mut part = forge_updates::part(&updates);
         edit(&mut part, &edits);
-        // The part of false statistics begins with that, which is no part of the updates.
-        if let Some(tag) = part.first_mut().filter(|tag| **tag == 3) {
-            *tag = 4;
-        }
-        let body = [forge::manifest_body(&Manifest { updates: None, ..manifest.clone() }), part].concat();
-        let header = forge::header(2, &manifest.store_id);
-        let file = forge::container(ContentKind::Manifest, manifest.store_id, &header, &body);
-        match Manifest::decode(&file) {
+        let before = forge_manifests::edit_body(&samples_manifests::edit(1, ManifestChanges::default()));
+        let body = [before.as_slice(), &[10], &part].concat();
+        let file = forge_manifests::whole(ContentKind::Edit, samples_manifests::STORE, &body);
+        match ManifestEdit::decode(&file) {
             Ok(read) => prop_assert!(read.encode().unwrap() == file, "what is read is written as the same bytes"),
             Err(error) => prop_assert!(matches!(error, FormatError::DamagedUpdates { .. }), "{}", error),
         }

@@ -5,14 +5,6 @@ use lakemark_format::*;
 use crate::samples;
 
 #[test]
-fn a_manifest_survives_the_round_trip() {
-    for manifest in [samples::manifest(), samples::empty_manifest()] {
-        let bytes = manifest.encode().unwrap();
-        assert_eq!(Manifest::decode(&bytes), Ok(manifest));
-    }
-}
-
-#[test]
 fn a_directory_survives_the_round_trip() {
     let directory = samples::directory();
     let trailer = samples::trailer(directory.segment_id, 133);

@@ -2,83 +2,6 @@
 
 use lakemark_format::*;
 
-/// A manifest that uses every optional field and two key types with parameters.
-pub fn manifest() -> Manifest {
-    let index = [0x1d; 16];
-    Manifest {
-        store_id: *b"store-0123456789",
-        number: 42,
-        created_ms: 1_700_000_000_123,
-        schemas: vec![b"schema of 2024".to_vec(), vec![]],
-        files: vec![
-            ManifestFile {
-                path: "year=2024/part-0.parquet".into(),
-                size: 1_234_567,
-                modified_ns: 1_700_000_000_000_000_001,
-                etag: Some("\"abc\"".into()),
-                footer_hash: 0x0123_4567_89ab_cdef,
-                schema: 1,
-                row_groups: vec![100_000, 100_000, 7],
-                false_statistics: vec![],
-            },
-            ManifestFile {
-                path: "year=2025/größe.parquet".into(),
-                size: 0,
-                modified_ns: -1,
-                etag: None,
-                footer_hash: u64::MAX,
-                schema: 0,
-                row_groups: vec![],
-                false_statistics: vec![],
-            },
-        ],
-        indexes: vec![
-            ManifestIndex {
-                id: index,
-                name: "by_city".into(),
-                kind: "bitmap".into(),
-                encoding: "equality".into(),
-                column: "city".into(),
-                field_id: Some(-3),
-                key_type: KeyType::Utf8,
-                options: vec![("precision".into(), "2".into())],
-            },
-            ManifestIndex {
-                id: [0x2d; 16],
-                name: "by_time".into(),
-                kind: "bitmap".into(),
-                encoding: "equality".into(),
-                column: "time".into(),
-                field_id: None,
-                key_type: KeyType::Timestamp { unit: TimeUnit::Microsecond, zoned: true },
-                options: vec![],
-            },
-        ],
-        segments: vec![ManifestSegment {
-            id: [0x5e; 16],
-            index_id: index,
-            path: "indexes/5e5e.lmx".into(),
-            length: 4321,
-            files: vec![0, 1],
-        }],
-        updates: None,
-    }
-}
-
-/// A manifest of a new store.
-pub fn empty_manifest() -> Manifest {
-    Manifest {
-        store_id: [0; 16],
-        number: 0,
-        created_ms: 0,
-        schemas: vec![],
-        files: vec![],
-        indexes: vec![],
-        segments: vec![],
-        updates: None,
-    }
-}
-
 /// Two files, two value blocks that follow their postings, then NULL and opaque rows.
 pub fn directory() -> SegmentDirectory {
     SegmentDirectory {
@@ -142,16 +65,4 @@ pub fn trailer(segment_id: [u8; 16], stream_length: u64) -> Trailer {
         directory_checksum: 0,
         file_length: 0,
     }
-}
-
-/// A manifest that knows of footers with false statistics, and has updates behind that.
-pub fn false_statistics() -> Manifest {
-    let mut manifest = crate::samples_updates::manifest();
-    manifest.files = self::manifest().files;
-    manifest.schemas = self::manifest().schemas;
-    manifest.indexes = self::manifest().indexes;
-    manifest.segments = self::manifest().segments;
-    manifest.files[0].false_statistics = vec![0, 3, 300];
-    manifest.files[1].false_statistics = vec![7];
-    manifest
 }

@@ -2,9 +2,7 @@
 
 use lakemark_format::*;
 
-use crate::samples;
-
-/// A table with everything buffered that there can be, and a manifest that uses every optional field.
+/// Everything buffered that there can be, with every optional field present and absent.
 pub fn updates() -> ManifestUpdates {
     let position_map = ManifestPositionMap { id: [0x4e; 16], path: "updates/4e4e.lmx".into(), length: 777 };
     ManifestUpdates {
@@ -63,7 +61,7 @@ pub fn updates() -> ManifestUpdates {
 }
 
 /// What stands behind the updates: two applications, a publication that is done and one that is under way, a Delta table.
-pub fn extras() -> Manifest {
+pub fn extras() -> ManifestUpdates {
     let of = |application: &str, version, sequence| ManifestTransaction {
         application: application.into(),
         version,
@@ -83,25 +81,18 @@ pub fn extras() -> Manifest {
     let done = ManifestPublication { manifest: 8, files: vec![published.clone()], originals: vec![moved] };
     let file = PublishedFile { stored: "data/8/a.parquet".into(), path: "a.parquet".into(), size: 0 };
     let under_way = ManifestPublication { manifest: 0, files: vec![file], originals: vec![] };
-    let updates = ManifestUpdates {
+    ManifestUpdates {
         transactions: vec![of("größe of loads", u64::MAX, 40), of("b", 0, 0)],
         publications: vec![done, under_way],
         delta: Some(ManifestDelta { table_id: "größe-4f1c".into(), last_migration: 2, version: 1 << 40 }),
         ..updates()
-    };
-    Manifest { updates: Some(updates), ..samples::empty_manifest() }
+    }
 }
 
-/// A manifest with them.
-pub fn manifest() -> Manifest {
-    Manifest { updates: Some(updates()), ..samples::manifest() }
-}
-
-/// A manifest of a table that takes updates and has none.
-pub fn key_only() -> Manifest {
+/// Nothing buffered.
+pub fn key_only() -> ManifestUpdates {
     let log = ManifestLog { path: "l".into(), ..ManifestLog::default() };
-    let updates = ManifestUpdates { key: vec!["id".into()], log, ..ManifestUpdates::default() };
-    Manifest { updates: Some(updates), ..samples::empty_manifest() }
+    ManifestUpdates { key: vec!["id".into()], log, ..ManifestUpdates::default() }
 }
 
 /// The id of the log.

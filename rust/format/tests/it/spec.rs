@@ -48,6 +48,8 @@ fn spec_constants_match() {
         ("LEAF_ZONES", zones::LEAF_ZONES.to_string()),
         ("BLOCK_BYTES", filter::BLOCK_BYTES.to_string()),
         ("DENSITY_UNIT", filter::DENSITY_UNIT.to_string()),
+        ("PART_FILES", manifest::PART_FILES.to_string()),
+        ("PAGE_FILES", manifest::PAGE_FILES.to_string()),
         ("LOG_START", log::LOG_START.to_string()),
         ("MAX_STREAM_BYTES", container::MAX_STREAM_BYTES.to_string()),
         ("MAX_DIRECTORY_BYTES", container::MAX_DIRECTORY_BYTES.to_string()),
@@ -144,9 +146,10 @@ fn the_operations_match() {
     let specified: Vec<_> = cells("code | operation").into_iter().map(|row| (row[1].clone(), row[2].clone())).collect();
     let codes = (1..=4).map(|code| (code.to_string(), Operation::decode(code).unwrap().name().to_owned()));
     assert_eq!(specified, codes.collect::<Vec<_>>());
-    assert!(SPEC.contains("1 segment, 2 manifest, 3 position map; 4 is a log"));
-    use ContentKind::{Log, Manifest, PositionMap, Segment};
-    assert_eq!([Segment, Manifest, PositionMap, Log].map(ContentKind::code), [1, 2, 3, 4]);
+    assert!(SPEC.contains("1 segment, 2 edit, 3 position map, 5 checkpoint, 6 file part, 7 path page; 4 is a log"));
+    use ContentKind::*;
+    let kinds = [Segment, Edit, PositionMap, Log, Checkpoint, FilePart, PathPage];
+    assert_eq!(kinds.map(ContentKind::code), [1, 2, 3, 4, 5, 6, 7]);
 }
 
 /// The positions that the specification gives as an example are those of the library.
