@@ -1,11 +1,11 @@
-"""Manifests in the second reader, made from section 11 of docs/format.md alone: edits, roots and pieces of checkpoints."""
+"""Manifests in the second reader, made from section 11 of docs/format.md alone: edits, roots and pieces."""
 
 from __future__ import annotations
 
 import itertools
 import struct
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from format_reader import Cursor, open_container
 from format_updates import Updates, flag, read_path, read_updates, unique
@@ -179,41 +179,34 @@ def read_edit(data: bytes) -> Edit:
     return edit
 
 
-def read_change(cursor: Cursor, tag: int, edit: Edit) -> None:
-    def plain(cursor: Cursor) -> File:
-        return read_file(cursor, b"")
+def plain_file(cursor: Cursor) -> File:
+    return read_file(cursor, b"")
 
-    if tag == 1:
-        edit.files_removed = read_ranges(cursor)
-        assert edit.files_removed
-    elif tag == 2:
-        edit.schemas_removed = cursor.varints()
-        assert edit.schemas_removed
-    elif tag == 3:
-        edit.schemas_added = (cursor.varint(), read_list(cursor, Cursor.blob))
-        assert edit.schemas_added[1]
-    elif tag == 4:
-        edit.files_changed = read_list(cursor, lambda cursor: (cursor.varint(), plain(cursor)))
-        assert edit.files_changed
-    elif tag == 5:
-        edit.files_added = (cursor.varint(), read_list(cursor, plain))
-        assert edit.files_added[1]
-    elif tag in (6, 7):
-        ids = read_list(cursor, lambda cursor: cursor.take(16))
-        assert ids
-        if tag == 6:
-            edit.segments_removed = ids
-        else:
-            edit.indexes_removed = ids
-    elif tag == 8:
-        edit.indexes_added = read_list(cursor, read_index)
-        assert edit.indexes_added
-    elif tag == 9:
-        edit.segments_added = read_list(cursor, read_segment_entry)
-        assert edit.segments_added
-    else:
-        assert tag == 10
-        edit.updates = read_updates(cursor)
+
+def read_ids(cursor: Cursor) -> list[bytes]:
+    return read_list(cursor, lambda cursor: cursor.take(16))
+
+
+# What each tag changes, and how it is read.
+CHANGES: dict[int, tuple[str, Callable[[Cursor], Any]]] = {
+    1: ("files_removed", read_ranges),
+    2: ("schemas_removed", Cursor.varints),
+    3: ("schemas_added", lambda cursor: (cursor.varint(), read_list(cursor, Cursor.blob))),
+    4: ("files_changed", lambda cursor: read_list(cursor, lambda cursor: (cursor.varint(), plain_file(cursor)))),
+    5: ("files_added", lambda cursor: (cursor.varint(), read_list(cursor, plain_file))),
+    6: ("segments_removed", read_ids),
+    7: ("indexes_removed", read_ids),
+    8: ("indexes_added", lambda cursor: read_list(cursor, read_index)),
+    9: ("segments_added", lambda cursor: read_list(cursor, read_segment_entry)),
+    10: ("updates", read_updates),
+}
+
+
+def read_change(cursor: Cursor, tag: int, edit: Edit) -> None:
+    name, read = CHANGES[tag]
+    value = read(cursor)
+    assert value[1] if isinstance(value, tuple) else value, "a change of nothing"
+    setattr(edit, name, value)
 
 
 def check_edit(edit: Edit) -> None:

@@ -211,17 +211,14 @@ impl Manifest {
         let mut missing = Vec::new();
         let mut last = None;
         for range in numbers.ranges() {
-            let mut number = range.start;
-            while number < range.end.min(self.next_file) {
-                let place = number / PART_FILES;
-                let part = self.part(number).filter(|_| last != Some(place));
-                match part.and_then(|part| part.missing_of(number % PART_FILES)) {
-                    Some(piece) => {
-                        missing.push(piece);
-                        last = Some(place);
-                        number = first_of(place.saturating_add(1));
-                    }
-                    None => number += 1,
+            let end = range.end.min(self.next_file);
+            for place in range.start / PART_FILES..end.div_ceil(PART_FILES) {
+                let first = first_of(place);
+                let slots = range.start.max(first) - first..end.min(first.saturating_add(PART_FILES)) - first;
+                let part = self.parts.get(place as usize).filter(|_| last != Some(place));
+                if let Some(piece) = part.and_then(|part| part.missing_of(slots)) {
+                    missing.push(piece);
+                    last = Some(place);
                 }
             }
         }
@@ -230,8 +227,7 @@ impl Manifest {
 
     /// Pieces that must be read before [`Self::files`] tells all files.
     pub fn missing_of_all_files(&self) -> Vec<Piece> {
-        let needed = self.parts.iter().filter_map(|part| part.live.iter().find_map(|slot| part.missing_of(slot)));
-        needed.collect()
+        self.parts.iter().filter_map(|part| part.missing_of(0..PART_FILES)).collect()
     }
 
     /// Pieces that must be read before [`Self::number_of`] tells these paths. Pages tell which files may have a path, so that there may be

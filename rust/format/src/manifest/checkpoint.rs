@@ -12,7 +12,7 @@ use super::file_part::FilePart;
 use super::live::Live;
 use super::path_page::PathPage;
 use super::stored_files::StoredFiles;
-use super::stored_paths::{PagePlace, StoredPaths};
+use super::stored_paths::{PagePlace, StoredPaths, same_hash};
 use super::{
     MAX_SCHEMA_LENGTH, Manifest, ManifestIndex, ManifestSegment, ManifestUpdates, PART_FILES, Piece, PieceId, first_of,
     unique,
@@ -33,17 +33,23 @@ pub struct Checkpoint {
 }
 
 impl Manifest {
-    /// Pieces that must be read before [`Self::to_checkpoint`] can tell the checkpoint. Parts tell which pages changed, so that there may
-    /// be other pieces once these were supplied: ask until there is none.
+    /// Pieces that must be read before [`Self::to_checkpoint`] can tell the checkpoint. Pieces tell which others are needed, so that
+    /// there may be other ones once these were supplied: ask until there is none.
     pub fn missing_of_checkpoint(&self) -> Vec<Piece> {
         let parts = self.parts.iter().filter(|part| !part.is_stored()).filter_map(|part| part.missing());
         let left = self.pages_left().unwrap_or_default();
         let pages = self.changed_pages(&left).flat_map(|(_, page)| page.missing(None));
-        let missing: BTreeMap<PieceId, Piece> = parts.chain(pages).map(|piece| (piece.id(), piece)).collect();
+        let mut missing: BTreeMap<PieceId, Piece> = parts.chain(pages).map(|piece| (piece.id(), piece)).collect();
+        for (place, page) in self.changed_pages(&left) {
+            let entries = page.entries(place, |number| self.is_live(number)).unwrap_or_default();
+            let alike = same_hash(&entries).flat_map(|(a, b)| [a, b]).collect();
+            missing.extend(self.missing_of_files(&alike).into_iter().map(|piece| (piece.id(), piece)));
+        }
         missing.into_values().collect()
     }
 
-    /// The state as a checkpoint.
+    /// The state as a checkpoint. What could not be told before pieces were read is an error now: a file that changed its path, and two
+    /// files with one path.
     pub fn to_checkpoint(&self) -> Result<Checkpoint> {
         let mut pieces = BTreeMap::new();
         let mut manifest = self.clone();
@@ -56,7 +62,9 @@ impl Manifest {
         }
         let left = self.pages_left()?;
         for (place, page) in self.changed_pages(&left) {
-            let (stored, piece) = page.store(place, |number| self.is_live(number))?;
+            let entries = page.entries(place, |number| self.is_live(number))?;
+            same_hash(&entries).try_for_each(|(a, b)| self.check_paths_differ(a, b))?;
+            let (stored, piece) = page.store(place, entries)?;
             pieces.extend(piece);
             if let Some(page) = manifest.pages.get_mut(place.page as usize) {
                 *page = Arc::new(stored);
@@ -213,6 +221,15 @@ impl Manifest {
         let bits = self.page_bits();
         let placed = (0..).map(move |page| PagePlace { bits, page }).zip(&self.pages);
         placed.filter(|(place, page)| left.contains(&place.page) || !page.is_stored(*place))
+    }
+
+    fn check_paths_differ(&self, a: u32, b: u32) -> Result<()> {
+        let (Some(first), Some(second)) = (self.file(a)?, self.file(b)?) else { return Ok(()) };
+        if first.path != second.path {
+            return Ok(());
+        }
+        let got = format_args!("{:?}, of the files {a} and {b}", first.path).to_string();
+        Err(FormatError::invalid("the path of a data file", got, "unique"))
     }
 
     fn check_schemas(&self, part: &FilePart) -> Result<()> {

@@ -4,6 +4,7 @@
 //! unknown, though not whether there is one.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::file::ManifestFile;
@@ -59,10 +60,11 @@ impl FilePart {
         self.changed.is_empty() && self.live == stored
     }
 
-    /// The stored piece, if it must be read to tell the file at a place.
-    pub(super) fn missing_of(&self, slot: u32) -> Option<Piece> {
-        let is_needed = self.live.contains(slot) && !self.changed.contains_key(&slot);
-        self.missing().filter(|_| is_needed)
+    /// The stored piece, if it must be read to tell the files at some places.
+    pub(super) fn missing_of(&self, mut slots: Range<u32>) -> Option<Piece> {
+        let piece = self.missing()?;
+        let is_needed = slots.any(|slot| self.live.contains(slot) && !self.changed.contains_key(&slot));
+        is_needed.then_some(piece)
     }
 
     /// The stored piece, if there is one that was not read.

@@ -23,7 +23,7 @@ mod form {
 
 impl Live {
     pub(super) fn contains(&self, slot: u32) -> bool {
-        self.0.get((slot / 64) as usize).is_some_and(|word| word >> (slot % 64) & 1 == 1)
+        self.0.get((slot / 64) as usize).is_some_and(|word| (word >> (slot % 64)) & 1 == 1)
     }
 
     pub(super) fn set(&mut self, slot: u32, is_live: bool) {
@@ -84,7 +84,7 @@ impl Live {
             }
             form::BITMAP => {
                 for (place, byte) in (0..).zip(input.bytes(slots.div_ceil(8) as usize)?) {
-                    (0..8).filter(|bit| byte >> bit & 1 == 1).for_each(|bit| live.set(8 * place + bit, true));
+                    (0..8).filter(|bit| (byte >> bit) & 1 == 1).for_each(|bit| live.set(8 * place + bit, true));
                 }
             }
             other => return Err(FormatError::invalid("the form of the numbers of a part", other, "0 to 3")),

@@ -102,18 +102,23 @@ impl PathPage {
         page
     }
 
-    /// The page as it is now, stored at this place: the piece's bytes if they are not those of the last checkpoint.
-    pub(super) fn store(
-        &self,
-        place: PagePlace,
-        is_live: impl Fn(u32) -> bool,
-    ) -> Result<(Self, Option<(PieceId, Vec<u8>)>)> {
+    /// The entries of the page at this place, ascending.
+    pub(super) fn entries(&self, place: PagePlace, is_live: impl Fn(u32) -> bool) -> Result<Vec<PathEntry>> {
         let mut entries: Vec<PathEntry> = self.added.clone();
         for stored in &self.stored {
             entries.extend(stored.entries()?.iter().filter(|(hash, _)| place.contains(*hash)));
         }
         entries.retain(|(_, number)| is_live(*number));
         entries.sort_unstable();
+        Ok(entries)
+    }
+
+    /// The page with these entries, stored at this place: the piece's bytes if they are not those of the last checkpoint.
+    pub(super) fn store(
+        &self,
+        place: PagePlace,
+        entries: Vec<PathEntry>,
+    ) -> Result<(Self, Option<(PieceId, Vec<u8>)>)> {
         if entries.is_empty() {
             return Ok((Self::default(), None));
         }

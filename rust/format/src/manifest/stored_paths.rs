@@ -164,3 +164,9 @@ pub(super) fn equal(entries: &[PathEntry], hash: u64) -> impl Iterator<Item = u3
     let start = entries.partition_point(|(have, _)| *have < hash);
     entries.iter().skip(start).take_while(move |(have, _)| *have == hash).map(|(_, number)| *number)
 }
+
+/// Numbers of neighbours with one hash, whose files may have one path.
+pub(super) fn same_hash(entries: &[PathEntry]) -> impl Iterator<Item = (u32, u32)> + '_ {
+    let neighbours = entries.iter().zip(entries.iter().skip(1));
+    neighbours.filter(|((a, _), (b, _))| a == b).map(|((_, a), (_, b))| (*a, *b))
+}

@@ -128,6 +128,25 @@ fn a_file_keeps_its_path() {
     assert!(matches!(renamed.to_checkpoint(), Err(FormatError::Invalid { .. })));
 }
 
+/// A state that has not read its pages cannot tell, and its checkpoint does.
+#[test]
+fn two_files_do_not_have_one_path() {
+    let (cold, pieces) = reopened(&store_of(3000));
+    let twice = cold.apply(&edit(2, added(3000, vec![file("f7")]))).unwrap();
+    let mut read = 0;
+    loop {
+        let missing = twice.missing_of_checkpoint();
+        if missing.is_empty() {
+            break;
+        }
+        missing.iter().for_each(|piece| piece.supply(&pieces[&piece.id()]).unwrap());
+        read += missing.len();
+    }
+    // The part of the new file, the page, and the part of the old file.
+    assert_eq!(read, 3);
+    assert!(matches!(twice.to_checkpoint(), Err(FormatError::Invalid { what: "the path of a data file", .. })));
+}
+
 #[test]
 fn a_schema_that_a_file_has_does_not_leave_with_a_checkpoint() {
     let without = ManifestChanges { schemas_removed: vec![0], ..removed([0]) };

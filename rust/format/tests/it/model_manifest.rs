@@ -71,7 +71,7 @@ impl State {
         let mut entries = vec![Vec::new(); 1 << bits];
         for (number, file) in &self.files {
             let hash = forge::path_hash(&file.path);
-            entries[(hash as u128 * (1 << bits) >> 64) as usize].push((hash, *number));
+            entries[((u128::from(hash) << bits) >> 64) as usize].push((hash, *number));
         }
         let mut pages = Vec::new();
         for (page, mut entries) in (0..).zip(entries) {
