@@ -407,7 +407,7 @@ def open_store(store: Path) -> State:
     newest = read_edit(edits[-1].read_bytes())
     state = State()
     if newest.checkpoint:
-        root = read_root((store / "checkpoint" / f"{newest.checkpoint:020}.lmk").read_bytes())
+        root = read_root((store / "manifest" / f"{newest.checkpoint:020}.lmk").read_bytes())
         state = open_checkpoint(root, lambda name: (store / "checkpoint" / f"{name.hex()}.lmp").read_bytes())
     for path in edits:
         if int(path.stem) > state.number:

@@ -230,6 +230,14 @@ impl Manifest {
         self.parts.iter().filter_map(|part| part.missing_of(0..PART_FILES)).collect()
     }
 
+    /// Pieces that must be read before the manifest tells everything: all that were not read.
+    pub fn missing_of_all(&self) -> Vec<Piece> {
+        let files = self.parts.iter().filter_map(|part| part.missing());
+        let paths = self.pages.iter().flat_map(|page| page.missing(None));
+        let missing: BTreeMap<PieceId, Piece> = files.chain(paths).map(|piece| (piece.id(), piece)).collect();
+        missing.into_values().collect()
+    }
+
     /// Pieces that must be read before [`Self::number_of`] tells these paths. Pages tell which files may have a path, so that there may be
     /// other pieces once these were supplied: ask until there is none.
     pub fn missing_of_paths<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> Vec<Piece> {
@@ -241,6 +249,13 @@ impl Manifest {
             missing.extend(self.missing_of_files(&files).into_iter().map(|piece| (piece.id(), piece)));
         }
         missing.into_values().collect()
+    }
+
+    /// An older version of the table as the indexes of now see it: number, time and updates of `version`, and all else of this manifest.
+    #[must_use]
+    pub fn at_version(&self, version: &Self) -> Self {
+        let (number, created_ms, updates) = (version.number, version.created_ms, version.updates.clone());
+        Self { number, created_ms, updates, ..self.clone() }
     }
 
     /// Names of all pieces that the manifest refers to: of a checkpoint as it was read, those that a vacuum keeps with its root.

@@ -146,7 +146,7 @@ fn for_each_condition<'a>(predicate: &'a Predicate, visit: &mut impl FnMut(Probe
 
 /// The index of a name.
 fn index_of<'a>(snapshot: &'a Snapshot, name: &str) -> Option<&'a ManifestIndex> {
-    snapshot.manifest.iter().flat_map(|manifest| &manifest.indexes).find(|index| index.name == name)
+    snapshot.manifest.iter().flat_map(|manifest| manifest.indexes()).find(|index| index.name == name)
 }
 
 /// Row groups of every file that are known, from the listing's match or from segments whose fingerprints proved the file.

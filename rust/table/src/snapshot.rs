@@ -10,6 +10,7 @@ mod column_cache;
 mod coverage;
 pub(crate) mod identity;
 mod lineage;
+pub(crate) mod numbered_files;
 mod pin_base;
 mod pin_columns;
 mod reader_cache;
@@ -27,7 +28,7 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
-use lakemark_format::{Encoding, Manifest, ManifestFile, ManifestIndex, ManifestUpdates, column};
+use lakemark_format::{Encoding, FileNumbers, Manifest, ManifestIndex, ManifestUpdates, column};
 use lakemark_index::{Leaf, RowSet, Test};
 use object_store::{ObjectMeta, ObjectStore};
 use url::Url;
@@ -38,6 +39,7 @@ use crate::files::trust::FalseStatistics;
 use crate::index_kind::IndexKind;
 use crate::report::{ChosenBy, IndexInfo, ProbeReport};
 use crate::store::Store;
+use crate::store::manifests::file_of;
 use crate::store::recorded::{Recorded, is_chosen_by_auto, is_record};
 use crate::store::segments::missing;
 use crate::values::fields::{Presence, field_of, indexed_field, key_type_of_field};
@@ -135,8 +137,8 @@ pub enum FileProbe {
 /// What is known of a data file beyond the listing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FileIndexState {
-    /// The file's ordinal in the manifest, if a file of its path and size was indexed.
-    pub ordinal: Option<u32>,
+    /// The file's number in the manifest, if a file of its path and size was indexed.
+    pub number: Option<u32>,
     /// The modification time or entity tag is another one: fingerprints decide.
     pub unverified: bool,
     /// A file of its path was indexed, but of another size.
@@ -260,7 +262,7 @@ impl Snapshot {
     /// The columns of the key, if one was declared.
     #[must_use]
     pub fn key_columns(&self) -> Option<Vec<String>> {
-        let updates = self.manifest.as_ref()?.updates.as_ref()?;
+        let updates = self.manifest.as_ref()?.updates()?;
         updates.key.iter().map(|stored| self.logical_name(stored).map(Cow::into_owned)).collect()
     }
 
@@ -360,19 +362,19 @@ impl Snapshot {
     /// The number of the manifest, if there is one.
     #[must_use]
     pub fn manifest_number(&self) -> Option<u64> {
-        self.manifest.as_ref().map(|manifest| manifest.number)
+        self.manifest.as_ref().map(|manifest| manifest.number())
     }
 
     /// Whether there are indexes.
     #[must_use]
     pub fn has_indexes(&self) -> bool {
-        self.manifest.as_ref().is_some_and(|manifest| !manifest.indexes.is_empty())
+        self.manifest.as_ref().is_some_and(|manifest| manifest.indexes().len() > 0)
     }
 
     /// Whether an index is on a column, alone or with others.
     #[must_use]
     pub fn is_indexed(&self, column: &str) -> bool {
-        let indexes = self.manifest.iter().flat_map(|manifest| &manifest.indexes);
+        let indexes = self.manifest.iter().flat_map(|manifest| manifest.indexes());
         indexes.into_iter().any(|index| self.logical_columns(index).iter().any(|own| own == column))
     }
 
@@ -386,19 +388,19 @@ impl Snapshot {
     /// again.
     pub async fn checked_indexes(&self) -> Result<Vec<IndexInfo>> {
         let (Some(store), Some(manifest)) = (&self.store, &self.manifest) else { return Ok(self.indexes()) };
-        let lost = missing(store, manifest, &manifest.indexes).await?;
+        let lost = missing(store, manifest, manifest.indexes()).await?;
         Ok(self.indexes_without(&lost.iter().map(|segment| segment.id).collect()))
     }
 
     fn indexes_without(&self, lost: &HashSet<[u8; 16]>) -> Vec<IndexInfo> {
         let Some(manifest) = &self.manifest else { return Vec::new() };
-        manifest.indexes.iter().map(|index| self.index_info(manifest, index, lost)).collect()
+        manifest.indexes().map(|index| self.index_info(manifest, index, lost)).collect()
     }
 
     /// The columns of each index of one of these kinds.
     #[must_use]
     pub fn columns_of_kinds(&self, kinds: &[IndexKind]) -> Vec<Vec<String>> {
-        let indexes = self.manifest.iter().flat_map(|manifest| &manifest.indexes);
+        let indexes = self.manifest.iter().flat_map(|manifest| manifest.indexes());
         let kept = indexes.filter(|index| index.kind.known().is_some_and(|kind| kinds.contains(&kind)));
         kept.map(|index| self.logical_columns(index)).collect()
     }
@@ -410,17 +412,17 @@ impl Snapshot {
     }
 
     fn index_info(&self, manifest: &Manifest, index: &ManifestIndex, lost: &HashSet<[u8; 16]>) -> IndexInfo {
-        let of_index = manifest.segments.iter().filter(|segment| segment.index_id == index.id);
+        let of_index = manifest.segments().filter(|segment| segment.index_id == index.id);
         let segments: Vec<_> = of_index.filter(|segment| !lost.contains(&segment.id)).collect();
-        let covered: HashSet<u32> = segments.iter().flat_map(|segment| segment.files.iter().copied()).collect();
+        let covered: FileNumbers = segments.iter().flat_map(|segment| segment.files.iter()).collect();
         let usable = self.is_usable(index);
         let known =
-            self.index_states.iter().filter(|state| usable && !state.unverified).filter_map(|state| state.ordinal);
-        let fresh = known.filter(|ordinal| covered.contains(ordinal));
+            self.index_states.iter().filter(|state| usable && !state.unverified).filter_map(|state| state.number);
+        let fresh = known.filter(|number| covered.contains(*number));
         let (mut files_covered, mut rows) = (0, 0);
-        for ordinal in fresh {
+        for number in fresh {
             files_covered += 1;
-            rows += manifest.files.get(ordinal as usize).map_or(0, ManifestFile::rows);
+            rows += file_of(manifest, number).map_or(0, |file| file.rows());
         }
         let files_total = self.files.len() as u64;
         let data_type = self.physical_field(&index.column).map(|field| field.data_type().to_string());
@@ -468,7 +470,7 @@ impl Snapshot {
     fn usable_on(&self, column: &str) -> Vec<&ManifestIndex> {
         let Some(manifest) = &self.manifest else { return Vec::new() };
         let stored = self.physical_name(column);
-        let usable = manifest.indexes.iter().filter(|index| index.column == stored && self.is_usable(index));
+        let usable = manifest.indexes().filter(|index| index.column == stored && self.is_usable(index));
         let mut found: Vec<&ManifestIndex> = usable.collect();
         found.sort_by_key(|index| match index.kind.known() {
             Some(kind) if kind.is_exact() => 0,
@@ -492,7 +494,7 @@ impl Snapshot {
         let is_over = |index: &ManifestIndex| {
             column::is_composite(&index.column) && column::columns(&index.column).next() == Some(&stored)
         };
-        let mut indexes = self.manifest.iter().flat_map(|manifest| &manifest.indexes);
+        let mut indexes = self.manifest.iter().flat_map(|manifest| manifest.indexes());
         indexes.any(|index| is_over(index) && self.is_usable(index))
     }
 
@@ -503,7 +505,7 @@ impl Snapshot {
         let begins = |index: &ManifestIndex| column::columns(&index.column).next() == Some(stored.as_ref());
         let made_for_it =
             |index: &ManifestIndex| index.kind.known() != Some(IndexKind::Bitmap) && self.is_usable(index);
-        let mut indexes = self.manifest.iter().flat_map(|manifest| &manifest.indexes);
+        let mut indexes = self.manifest.iter().flat_map(|manifest| manifest.indexes());
         indexes.any(|index| begins(index) && made_for_it(index))
     }
 

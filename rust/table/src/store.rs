@@ -1,54 +1,45 @@
-//! The store of indexes: numbered manifests and segment files, each written once.
+//! The store of indexes: numbered edits, checkpoints and segment files, each written once.
 //!
 //! Reads go through the object store. On a local file system writes do not, since `object_store` never syncs. A commit there is a synced
 //! temporary file, a hard link to its final name (which fails if someone was faster) and a synced folder.
 //!
 //! Uses `storage`; `files`, snapshots and every room above them find manifests and segments here.
 //!
-//! Invariant: an edit is applied to the newest manifest, and again if someone else was first. No commit names a segment that is not there.
+//! Invariant: an edit is made for the newest manifest, and again if someone else was first. No commit names a segment that is not there.
 
+pub(crate) mod chain;
+mod checkpoints;
 pub(crate) mod kind;
+pub(crate) mod layout;
 pub(crate) mod locks;
-mod manifests;
+pub(crate) mod manifests;
 pub(crate) mod parts;
 pub(crate) mod recorded;
 pub(crate) mod segment_cursor;
 pub(crate) mod segments;
 pub(crate) mod transaction;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::{Path as FsPath, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, stream};
-use lakemark_format::Manifest;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload, WriteMultipart};
-use uuid::Uuid;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::metrics::Metrics;
 use crate::storage::disk::{self, DiskStep, on_a_thread, sync_folder};
 use crate::storage::ids::new_id;
 use crate::storage::location::{StorePlace, place_of};
-use crate::storage::put_if_absent::{PutOutcome, PutTarget};
-use crate::storage::retry_listing::retry_if_gone;
-use crate::storage::temp_file::{TempFile, UNFINISHED_PREFIX};
-use manifests::{CachedManifest, ListedManifest, NewestManifest};
+use crate::storage::temp_file::TempFile;
+use layout::{DATA, INDEXES, MANIFESTS, ORIGINALS, PIECES, StoreFileKind, UPDATES, kind_of};
+use manifests::CachedManifest;
 
-const MANIFESTS: &str = "manifest";
-const INDEXES: &str = "indexes";
-const UPDATES: &str = "updates";
-const DATA: &str = "data";
-/// The folder of data files that a publication took out of the table's folder.
-pub(crate) const ORIGINALS: &str = "originals";
-const MANIFEST_SUFFIX: &str = ".lmm";
-const SEGMENT_SUFFIX: &str = ".lmx";
-const LOG_SUFFIX: &str = ".lml";
-const RUN_SUFFIX: &str = ".lmr";
-const STAGED_SUFFIX: &str = ".arrows";
+/// The folders whose files have names of ours.
+const FOLDERS: [&str; 4] = [MANIFESTS, PIECES, INDEXES, UPDATES];
 /// Files above this go to remote stores in parts.
 const PART_BYTES: usize = 8 * 1024 * 1024;
 
@@ -59,23 +50,6 @@ pub(crate) struct Store {
     /// The counters of the table whose store it is.
     pub(crate) metrics: Arc<Metrics>,
     cache: Mutex<Option<CachedManifest>>,
-}
-
-/// What a file of the store is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StoreFileKind {
-    /// The manifest of this number.
-    Manifest(u64),
-    /// A segment of an index, or the position map of a run.
-    Segment,
-    /// A log or a run of updates.
-    Update,
-    /// A data file that a migration wrote.
-    Data,
-    /// A data file that was the user's, before a publication.
-    Original,
-    /// A file that is, or was, being written, and rows that were staged for a call.
-    Unfinished,
 }
 
 /// A file of the store.
@@ -138,36 +112,6 @@ impl Store {
         Ok(listed.iter().any(is_data))
     }
 
-    /// Finds and reads the newest manifest: one listing and one read.
-    pub(crate) async fn newest(&self) -> Result<NewestManifest> {
-        retry_if_gone(self.text(), || async {
-            let Some(ListedManifest { number, meta }) = self.newest_listed().await? else {
-                return Ok(Some(NewestManifest { number: 0, manifest: Ok(None) }));
-            };
-            let manifest = self.manifest(number, meta).await.transpose();
-            Ok(manifest.map(|manifest| NewestManifest { number, manifest: manifest.map(Some) }))
-        })
-        .await
-    }
-
-    /// The segments that the newest manifest names, by their ids. Nobody may call other segments damaged: whoever took them out of the
-    /// manifest may have removed their files, too.
-    pub(crate) async fn named_segments(&self) -> Result<HashSet<[u8; 16]>> {
-        let manifest = self.newest().await?.manifest?;
-        Ok(manifest.iter().flat_map(|manifest| &manifest.segments).map(|segment| segment.id).collect())
-    }
-
-    /// The manifests that there are, by their numbers.
-    pub(crate) async fn manifests(&self) -> Result<BTreeMap<u64, ObjectMeta>> {
-        let listed = self.listed(self.place.object_store.list(Some(&self.object_path(MANIFESTS)))).await?;
-        Ok(listed.into_iter().filter_map(|meta| Some((manifest_number(meta.location.filename()?)?, meta))).collect())
-    }
-
-    /// The number of the newest manifest; 0 where there is none yet.
-    pub(crate) async fn newest_number(&self) -> Result<u64> {
-        Ok(self.newest_listed().await?.map_or(0, |newest| newest.number))
-    }
-
     /// The length of a file of the store; none if it is not there.
     pub(crate) async fn length_of(&self, relative: &str) -> Result<Option<u64>> {
         match self.place.object_store.head(&self.object_path(relative)).await {
@@ -196,33 +140,6 @@ impl Store {
         }
     }
 
-    /// The manifest that was read last.
-    pub(crate) fn remembered(&self) -> Option<Arc<Manifest>> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|cached| Arc::clone(&cached.manifest))
-    }
-
-    /// Numbers only grow, so that the listing begins where the last one ended. So a store with many manifests is listed as quickly as a new
-    /// one.
-    async fn newest_listed(&self) -> Result<Option<ListedManifest>> {
-        let folder = self.object_path(MANIFESTS);
-        let newest_of = |listed: Vec<ObjectMeta>| {
-            let numbered = listed
-                .into_iter()
-                .filter_map(|meta| Some(ListedManifest { number: manifest_number(meta.location.filename()?)?, meta }));
-            numbered.max_by_key(|listed| listed.number)
-        };
-        let known = self.remembered().map(|known| known.number);
-        if let Some(last) = known.and_then(|known| known.checked_sub(1)) {
-            let after = folder.clone().join(manifest_name(last));
-            let listed = self.listed(self.place.object_store.list_with_offset(Some(&folder), &after)).await?;
-            if let Some(newest) = newest_of(listed) {
-                return Ok(Some(newest));
-            }
-            // The store was deleted and begun again.
-        }
-        Ok(newest_of(self.listed(self.place.object_store.list(Some(&folder))).await?))
-    }
-
     /// All of a listing; nothing for a folder that is not there.
     async fn listed(&self, listing: BoxStream<'static, object_store::Result<ObjectMeta>>) -> Result<Vec<ObjectMeta>> {
         match listing.try_collect().await {
@@ -235,7 +152,7 @@ impl Store {
     /// Every file of ours in the store; others are none of our business.
     pub(crate) async fn files(&self) -> Result<Vec<ListedStoreFile>> {
         let mut files = Vec::new();
-        for folder in [MANIFESTS, INDEXES, UPDATES] {
+        for folder in FOLDERS {
             for meta in self.listed(self.place.object_store.list(Some(&self.object_path(folder)))).await? {
                 let Some(name) = meta.location.filename() else { continue };
                 let path = format!("{folder}/{name}");
@@ -279,7 +196,7 @@ impl Store {
         }
         let Some(root) = self.place.local.clone() else { return Ok(()) };
         let sync = move || {
-            [MANIFESTS, INDEXES, UPDATES]
+            FOLDERS
                 .iter()
                 .map(|folder| root.join(folder))
                 .try_for_each(|folder| if folder.is_dir() { sync_folder(&folder) } else { Ok(()) })
@@ -288,53 +205,10 @@ impl Store {
         synced.map_err(|error| self.unwritable(error))
     }
 
-    async fn manifest(&self, number: u64, meta: ObjectMeta) -> Result<Option<Arc<Manifest>>> {
-        if let Some(cached) = &*self.cache.lock().unwrap_or_else(PoisonError::into_inner)
-            && cached.meta == meta
-        {
-            return Ok(Some(Arc::clone(&cached.manifest)));
-        }
-        let Some(manifest) = self.read_manifest(number, &meta).await? else { return Ok(None) };
-        let manifest = Arc::new(manifest);
-        *self.cache.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(CachedManifest { meta, manifest: Arc::clone(&manifest) });
-        Ok(Some(manifest))
-    }
-
-    /// Reads the manifest of this number as it is in the store now; none if a vacuum removed it since it was listed.
-    pub(crate) async fn read_manifest(&self, number: u64, meta: &ObjectMeta) -> Result<Option<Manifest>> {
-        let bytes = match self.place.object_store.get(&meta.location).await {
-            Ok(result) => result.bytes().await.map_err(|error| self.unreadable(error))?,
-            Err(object_store::Error::NotFound { .. }) => return Ok(None),
-            Err(error) => return Err(self.unreadable(error)),
-        };
-        let damaged = || {
-            Error::corrupt(format!(
-                "the manifest {number} in {} is damaged: queries go on without index files; to index again, delete the store folder",
-                self.text()
-            ))
-        };
-        let manifest = Manifest::decode(&bytes).map_err(|error| damaged().with_source(error))?;
-        if manifest.number != number {
-            return Err(damaged());
-        }
-        Ok(Some(manifest))
-    }
-
     /// The error of a store that does not answer: nothing is said of what is in it.
     pub(crate) fn unreadable(&self, error: object_store::Error) -> Error {
         Error::io(format!("the store {} cannot be read; mend it, or choose another place with --store", self.text()))
             .with_source(error)
-    }
-
-    /// Puts a manifest if its number is still free: the commit.
-    pub(crate) async fn put_manifest(&self, manifest: &Manifest) -> Result<PutOutcome> {
-        let bytes = manifest.encode().map_err(|error| {
-            Error::unsupported("the table is beyond the limits of the manifest's format").with_source(error)
-        })?;
-        let relative = format!("{MANIFESTS}/{}", manifest_name(manifest.number));
-        let (path, local) = (self.object_path(&relative), self.local_path(&relative));
-        Ok(PutTarget { object_store: &self.place.object_store, path, local }.put(bytes).await)
     }
 
     /// The error of a commit of which nobody knows whether it was made.
@@ -398,20 +272,17 @@ impl Store {
 
     /// The path that the run of this id has in the store.
     pub(crate) fn run_path(id: [u8; 16]) -> String {
-        format!("{UPDATES}/{}{RUN_SUFFIX}", Uuid::from_bytes(id))
+        layout::run_path(id)
     }
 
     /// A new path in the store for staged rows.
     pub(crate) fn staged_path() -> String {
-        format!("{UPDATES}/{}{STAGED_SUFFIX}", new_id())
+        layout::staged_path(new_id())
     }
 
     /// Whether a path is one that staged rows have.
     pub(crate) fn is_staged(path: &str) -> bool {
-        let name = path.strip_prefix(UPDATES).and_then(|rest| rest.strip_prefix('/'));
-        name.is_some_and(|name| {
-            name.ends_with(STAGED_SUFFIX) && kind_of(UPDATES, name) == Some(StoreFileKind::Unfinished)
-        })
+        layout::is_staged(path)
     }
 
     /// Where unfinished files are.
@@ -424,7 +295,7 @@ impl Store {
 
     /// The path that the segment of this id has in the store.
     pub(crate) fn segment_path(id: [u8; 16]) -> String {
-        format!("{INDEXES}/{}{SEGMENT_SUFFIX}", Uuid::from_bytes(id))
+        layout::segment_path(id)
     }
 
     /// Makes a finished file the segment at `relative`. Nobody sees it before a manifest names it.
@@ -474,30 +345,4 @@ impl Store {
             tracing::warn!(file = relative, %error, "an unused file could not be deleted");
         }
     }
-}
-
-fn manifest_name(number: u64) -> String {
-    format!("{number:020}{MANIFEST_SUFFIX}")
-}
-
-fn kind_of(folder: &str, name: &str) -> Option<StoreFileKind> {
-    let is_id = |id: &str| Uuid::try_parse(id).is_ok();
-    if name.strip_prefix(UNFINISHED_PREFIX).is_some_and(is_id) {
-        return Some(StoreFileKind::Unfinished);
-    }
-    match folder {
-        MANIFESTS => manifest_number(name).map(StoreFileKind::Manifest),
-        INDEXES => name.strip_suffix(SEGMENT_SUFFIX).is_some_and(is_id).then_some(StoreFileKind::Segment),
-        UPDATES if name.strip_suffix(STAGED_SUFFIX).is_some_and(is_id) => Some(StoreFileKind::Unfinished),
-        UPDATES => {
-            let id = name.strip_suffix(LOG_SUFFIX).or_else(|| name.strip_suffix(RUN_SUFFIX));
-            id.is_some_and(is_id).then_some(StoreFileKind::Update)
-        }
-        _ => None,
-    }
-}
-
-fn manifest_number(name: &str) -> Option<u64> {
-    let digits = name.strip_suffix(MANIFEST_SUFFIX)?;
-    (digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit())).then(|| digits.parse().ok()).flatten()
 }

@@ -378,7 +378,7 @@ impl Table {
         Box::pin(async move {
             let Some(store) = &self.base().store else { return Ok(VerifyReport::default()) };
             // Unlike a query, a verification fails if there is nothing to verify against.
-            let Some(manifest) = store.newest().await?.manifest? else { return Ok(VerifyReport::default()) };
+            let Some(manifest) = store.newest().await?.manifest else { return Ok(VerifyReport::default()) };
             verify::verify(store, &manifest, &pin::pin_anew(&self.updates).await?).await
         })
     }

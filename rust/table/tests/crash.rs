@@ -75,6 +75,7 @@ fn points() -> Vec<String> {
 fn mix(point: Option<&str>) -> [u32; 5] {
     match point.and_then(|point| point.split_once('-')) {
         Some(("merge" | "run" | "position" | "log", _)) => [50, 0, 1, 1, 0],
+        Some(("checkpoint", _)) => [20, 2, 2, 25, 2],
         Some(("migration", _)) => [5, 15, 15, 2, 2],
         Some(("publish", _)) => [5, 15, 10, 2, 20],
         _ => [4, 2, 2, 3, 3],
@@ -131,7 +132,7 @@ async fn make(table: &Arc<Table>, step: &Step) {
             table.migrate(options).await.unwrap();
         }
         Step::Vacuum => {
-            for folder in ["manifest", "indexes", "updates"] {
+            for folder in ["manifest", "checkpoint", "indexes", "updates"] {
                 make_old(&folder_of(table).join("_lakemark").join(folder));
             }
             table.vacuum(VacuumOptions::default()).await.unwrap();

@@ -23,6 +23,8 @@ mod scenes;
 mod scheduler;
 #[path = "schedules/store.rs"]
 mod store;
+#[path = "told/mod.rs"]
+mod told;
 #[path = "schedules/world.rs"]
 mod world;
 
@@ -50,7 +52,7 @@ impl Templates {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let mut templates = BTreeMap::new();
         for is_delta in [false, true] {
-            for start in [Start::Buffered, Start::Migrated, Start::Full] {
+            for start in [Start::Buffered, Start::Due, Start::Migrated, Start::Full] {
                 templates.insert((is_delta, start), runtime.block_on(Template::new(is_delta, start)));
             }
         }

@@ -1,5 +1,7 @@
 //! How many different values a column has, by the directories of its segments, which are cached.
 
+use std::sync::Arc;
+
 use futures::future::try_join_all;
 use lakemark_format::ManifestSegment;
 
@@ -19,10 +21,10 @@ impl Snapshot {
     pub async fn distinct_values(&self, column: &str) -> Result<Option<u64>> {
         let (Some(store), Some(manifest)) = (self.store.as_ref(), self.manifest.as_ref()) else { return Ok(None) };
         let Some(index) = self.exact_indexes_of(column).first().copied() else { return Ok(None) };
-        let of_index = manifest.segments.iter().filter(|segment| segment.index_id == index.id);
+        let of_index = manifest.segments().map(Arc::as_ref).filter(|segment| segment.index_id == index.id);
         let segments: Vec<&ManifestSegment> = of_index.take(MOST_SEGMENTS + 1).collect();
-        let indexed: usize = segments.iter().map(|segment| segment.files.len()).sum();
-        if segments.len() > MOST_SEGMENTS || indexed * 2 < self.files().len() {
+        let indexed: u64 = segments.iter().map(|segment| segment.files.len()).sum();
+        if segments.len() > MOST_SEGMENTS || indexed * 2 < self.files().len() as u64 {
             return Ok(None);
         }
         let counter = ReadCounter::default();

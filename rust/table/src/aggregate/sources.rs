@@ -11,6 +11,7 @@ use lakemark_format::{ManifestIndex, ManifestSegment, SegmentFile, column};
 use crate::index_kind::IndexKind;
 use crate::snapshot::Snapshot;
 use crate::snapshot::identity::is_same_data;
+use crate::snapshot::numbered_files::NumberedFiles;
 use crate::store::segments::{ReadCounter, Segment};
 use crate::values::fields::Presence;
 
@@ -32,7 +33,7 @@ impl Snapshot {
             let is_values = !column::is_composite(&index.column) && !index.key_type.is_list();
             is_values && column::names(&index.column).next() == Some(&stored)
         };
-        let indexes = self.manifest.iter().flat_map(|manifest| &manifest.indexes);
+        let indexes = self.manifest.iter().flat_map(|manifest| manifest.indexes());
         self.supports_index_only(column)
             || indexes.into_iter().any(|index| {
                 is_inside(index) && self.is_usable(index) && index.kind.known().is_some_and(IndexKind::is_exact)
@@ -77,8 +78,8 @@ pub(crate) struct ValueSources {
 
 /// Files in which the column is no partition column.
 struct OpenFiles {
-    /// By their ordinal in the manifest.
-    by_ordinal: HashMap<u32, usize>,
+    /// By their numbers in the manifest.
+    by_number: NumberedFiles,
     /// Files that lack the column. They are NULL throughout, whether or not a segment says so.
     lacking: Vec<usize>,
 }
@@ -93,19 +94,16 @@ impl ValueSources {
     ) -> Option<Self> {
         let data_type = snapshot.field(column)?.data_type().clone();
         let mut sources = Self { data_type, constants: Vec::new(), covers: Vec::new() };
-        let OpenFiles { by_ordinal: open, lacking } = sources.take_constants(snapshot, column, wanted);
+        let OpenFiles { by_number: open, lacking } = sources.take_constants(snapshot, column, wanted);
         let mut taken = HashSet::new();
         let mut indexes = snapshot.exact_indexes_of(column);
         // The directory of a packed tree does not list its values.
         indexes.sort_by_key(|index| index.kind.known() == Some(IndexKind::Key));
         for index in indexes {
-            let all = snapshot.manifest.iter().flat_map(|manifest| &manifest.segments);
+            let all = snapshot.manifest.iter().flat_map(|manifest| manifest.segments().map(Arc::as_ref));
             let segments = all.filter(|segment| segment.index_id == index.id);
             let requests: Vec<(&ManifestSegment, Vec<usize>)> = segments
-                .map(|segment| {
-                    let files = segment.files.iter().filter_map(|ordinal| open.get(ordinal).copied());
-                    (segment, files.filter(|file| !taken.contains(file)).collect())
-                })
+                .map(|segment| (segment, open.within(&segment.files).filter(|file| !taken.contains(file)).collect()))
                 .filter(|(_, files): &(_, Vec<usize>)| !files.is_empty())
                 .collect();
             // By number, since a closure over borrowed items would make the future one that cannot change threads.
@@ -132,7 +130,7 @@ impl ValueSources {
     /// Enters what is constant, and gives the other files.
     fn take_constants(&mut self, snapshot: &Snapshot, column: &str, wanted: &[bool]) -> OpenFiles {
         let partition = snapshot.partition_columns().iter().position(|field| field.name() == column);
-        let (mut open, mut lacking, table) = (HashMap::new(), Vec::new(), snapshot.file_schema());
+        let (mut lacking, table) = (Vec::new(), snapshot.file_schema());
         for (file, state) in snapshot.index_states.iter().enumerate() {
             if !wanted.get(file).copied().unwrap_or(false) {
                 continue;
@@ -146,9 +144,9 @@ impl ValueSources {
             if presence == Some(Presence::Lacking) {
                 lacking.push(file);
             }
-            open.extend(state.ordinal.map(|ordinal| (ordinal, file)));
         }
-        OpenFiles { by_ordinal: open, lacking }
+        let is_open = |file: usize| partition.is_none() && wanted.get(file).copied().unwrap_or(false);
+        OpenFiles { by_number: NumberedFiles::of(snapshot, |file, _| is_open(file)), lacking }
     }
 
     /// Enters a cover, for the files that no other cover has taken.

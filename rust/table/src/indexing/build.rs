@@ -19,6 +19,7 @@ pub(crate) mod build_group;
 mod coverage;
 pub(crate) mod group;
 mod lost;
+mod manifest_slice;
 mod part;
 mod plan;
 mod run;

@@ -12,6 +12,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::sync::Arc;
 
 use lakemark_format::segment::BASE_ALIGNMENT;
 use lakemark_format::{Manifest, ManifestFile, ManifestIndex, ManifestSegment, SegmentFile};
@@ -33,6 +34,7 @@ use crate::storage::ids::new_id;
 use crate::store::Store;
 use crate::store::kind::{files_per_segment, precision_of, zones_of};
 use crate::store::locks::BuildLock;
+use crate::store::manifests::file_of;
 use crate::store::segment_cursor::{MovedRows, SegmentCursor, read_rows, remapped};
 use crate::store::segments::{Damage, ReadCounter, Segment};
 use crate::store::transaction::{BuiltSegments, Edit, commit};
@@ -46,7 +48,7 @@ struct Merge<'a> {
 /// A segment that becomes part of another.
 struct MergedSegment<'a> {
     segment: &'a ManifestSegment,
-    /// The ordinals of its files that are still there.
+    /// The numbers of its files that are still there.
     files: Vec<u32>,
 }
 
@@ -100,16 +102,20 @@ pub(crate) async fn compact(table: &BaseTable, snapshot: &Snapshot, options: Bui
 
 /// Neighbouring segments, as many as their files may share one.
 fn merges<'a>(snapshot: &Snapshot, manifest: &'a Manifest, indexes: &'a [ManifestIndex]) -> Vec<Merge<'a>> {
-    let live: HashSet<u32> = snapshot.index_states.iter().filter_map(|state| state.ordinal).collect();
+    let live: HashSet<u32> = snapshot.index_states.iter().filter_map(|state| state.number).collect();
     let mut merges: Vec<Merge<'a>> = Vec::new();
     for index in indexes.iter().filter(|index| snapshot.is_usable(index)) {
         let most = files_per_segment(index);
         let (mut open, mut files, mut space) = (Merge { index, segments: Vec::new() }, 0, 0u64);
         // A file that two segments cover is taken from one of them.
         let mut left = live.clone();
-        for segment in manifest.segments.iter().filter(|segment| segment.index_id == index.id) {
-            let held: Vec<u32> = segment.files.iter().copied().filter(|file| left.remove(file)).collect();
-            let rows: u64 = held.iter().filter_map(|file| manifest.files.get(*file as usize)).map(aligned_rows).sum();
+        let of_index = manifest.segments().map(Arc::as_ref).filter(|segment| segment.index_id == index.id);
+        let mut segments: Vec<&ManifestSegment> = of_index.collect();
+        // Neighbours cover files that entered one after the other.
+        segments.sort_by_key(|segment| segment.files.ranges().first().map(|range| range.start));
+        for segment in segments {
+            let held: Vec<u32> = segment.files.iter().filter(|file| left.remove(file)).collect();
+            let rows: u64 = held.iter().filter_map(|file| file_of(manifest, *file)).map(aligned_rows).sum();
             if files + held.len() > most || space + rows > u64::from(u32::MAX) {
                 merges.push(std::mem::replace(&mut open, Merge { index, segments: Vec::new() }));
                 (files, space) = (0, 0);
@@ -141,7 +147,7 @@ impl Merge<'_> {
 
     fn rows(&self, manifest: &Manifest) -> u64 {
         let files = self.segments.iter().flat_map(|merged| &merged.files);
-        files.filter_map(|file| manifest.files.get(*file as usize)).map(ManifestFile::rows).sum()
+        files.filter_map(|file| file_of(manifest, *file)).map(ManifestFile::rows).sum()
     }
 
     /// Writes the segment; none if it cannot be made now.
@@ -161,7 +167,7 @@ impl Merge<'_> {
     async fn build_again(&self, context: &BuildContext, snapshot: &Snapshot) -> Result<Option<BuiltSegments>> {
         let wanted: HashSet<u32> = self.segments.iter().flat_map(|merged| merged.files.iter().copied()).collect();
         let with_states = snapshot.files().iter().zip(snapshot.index_states.iter());
-        let files = with_states.filter(|(_, state)| state.ordinal.is_some_and(|ordinal| wanted.contains(&ordinal)));
+        let files = with_states.filter(|(_, state)| state.number.is_some_and(|number| wanted.contains(&number)));
         let group = Group::of(snapshot, files.map(|(file, _)| file), vec![self.index.clone()])?;
         let mut result = GroupResult::default();
         let outcome = build_group(context, &group, &mut result).await;
@@ -189,7 +195,7 @@ impl Merge<'_> {
     async fn merge(&self, context: &BuildContext, manifest: &Manifest) -> Result<BuiltSegments> {
         let encoding = encoding_of(self.index)?;
         let files = self.segments.iter().flat_map(|merged| &merged.files);
-        let rows = files.filter_map(|file| manifest.files.get(*file as usize));
+        let rows = files.filter_map(|file| file_of(manifest, *file));
         let memory = coarse_memory_bytes(encoding, rows.map(aligned_rows).sum());
         if memory > context.budget.limit() {
             return Err(Error::unsupported(format!(
@@ -199,7 +205,11 @@ impl Merge<'_> {
                 context.budget.limit()
             )));
         }
-        let mut built = BuiltSegments { schemas: manifest.schemas.clone(), ..BuiltSegments::default() };
+        let schemas: Vec<(u32, &Arc<[u8]>)> = manifest.schemas().collect();
+        let mut built = BuiltSegments {
+            schemas: schemas.iter().map(|(_, schema)| schema.to_vec()).collect(),
+            ..BuiltSegments::default()
+        };
         let (mut files, mut sources, mut base) = (Vec::new(), Vec::new(), 0u32);
         for MergedSegment { segment, files: held } in &self.segments {
             let damaged = |damage: Damage| match damage.is_unread {
@@ -214,18 +224,19 @@ impl Merge<'_> {
             };
             let counter = ReadCounter::default();
             let opened = Segment::open_afresh(&context.store, segment, self.index, &counter).await.map_err(damaged)?;
-            let names: HashMap<&str, u32> = held
-                .iter()
-                .filter_map(|file| Some((manifest.files.get(*file as usize)?.path.as_str(), *file)))
-                .collect();
+            let names: HashMap<&str, u32> =
+                held.iter().filter_map(|file| Some((file_of(manifest, *file)?.path.as_str(), *file))).collect();
             let mut places = Vec::new();
             for entry in &opened.directory.files {
-                let Some(ordinal) = names.get(entry.path.as_str()) else { continue };
-                let Some(known) = manifest.files.get(*ordinal as usize) else { continue };
+                let Some(number) = names.get(entry.path.as_str()) else { continue };
+                let Some(known) = file_of(manifest, *number) else { continue };
+                // The edit counts its schemas from 0 on.
+                let schema = schemas.iter().position(|(schema, _)| *schema == known.schema).unwrap_or(usize::MAX);
+                let schema = u32::try_from(schema).map_err(|_| Error::internal("a file without a schema"))?;
                 let rows = u32::try_from(entry.rows()).unwrap_or(u32::MAX);
                 places.push(MovedRows { rows: entry.base..entry.base.saturating_add(rows), to: Some(base) });
                 files.push(SegmentFile { base, ..entry.clone() });
-                built.files.push(known.clone());
+                built.files.push(ManifestFile { schema, ..known.clone() });
                 base = base.saturating_add(rows);
                 base = base.checked_next_multiple_of(BASE_ALIGNMENT).unwrap_or(u32::MAX);
             }
@@ -245,8 +256,8 @@ impl Merge<'_> {
             zones: zones_of(self.index, context.budget.limit()),
         };
         let written = write(context, meta, move || Ok(sources)).await?;
-        let ordinals = (0..).take(built.files.len()).collect();
-        built.segments.push(ManifestSegment { files: ordinals, ..written.segment });
+        let places = (0..).take(built.files.len()).collect();
+        built.segments.push(ManifestSegment { files: places, ..written.segment });
         Ok(built)
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::FieldRef;
 use lakemark_format::segment::BASE_ALIGNMENT;
-use lakemark_format::{Encoding, Manifest, ManifestIndex, ManifestSegment, NameOf, SegmentFile, column};
+use lakemark_format::{Encoding, FileNumbers, Manifest, ManifestIndex, ManifestSegment, NameOf, SegmentFile, column};
 use lakemark_index::bitmap::{ChunkSource, SegmentMeta, ValueRows, merge};
 use lakemark_index::zones::ZoneOptions;
 use object_store::memory::InMemory;
@@ -27,6 +27,7 @@ use crate::snapshot::Snapshot;
 use crate::snapshot::identity::is_same_data;
 use crate::storage::location::StorePlace;
 use crate::store::Store;
+use crate::store::manifests::file_of;
 use crate::store::segment_cursor::{MovedRows, SegmentCursor, read_rows, remapped};
 use crate::store::segments::{Damage, ReadCounter, Segment};
 use zones::compare_zones;
@@ -37,7 +38,7 @@ pub(crate) async fn verify(store: &Arc<Store>, manifest: &Manifest, snapshot: &S
     let files =
         files.filter_map(|(file, state)| false_statistics(&file.path, state.schema.as_ref()?, &file.false_statistics));
     let mut report = VerifyReport { false_statistics: files.collect(), ..VerifyReport::default() };
-    for index in &manifest.indexes {
+    for index in manifest.indexes() {
         report.indexes.push(verify_index(snapshot, store, manifest, index).await?);
     }
     Ok(report)
@@ -51,7 +52,7 @@ async fn verify_index(
     index: &ManifestIndex,
 ) -> Result<IndexVerdict> {
     let mut verdict = IndexVerdict { name: index.name.clone(), ..IndexVerdict::default() };
-    for segment in manifest.segments.iter().filter(|segment| segment.index_id == index.id) {
+    for segment in manifest.segments().filter(|segment| segment.index_id == index.id) {
         verify_segment(snapshot, store, manifest, index, segment, &mut verdict).await?;
     }
     Ok(verdict)
@@ -97,8 +98,8 @@ async fn compare_segment(
         return Ok(());
     };
     let mut fresh: Vec<FreshFile<'_>> = Vec::new();
-    for ordinal in &segment.files {
-        let Some(known) = manifest.files.get(*ordinal as usize) else { continue };
+    for number in segment.files.iter() {
+        let Some(known) = file_of(manifest, number) else { continue };
         let Some(entry) = stored.directory.files.iter().find(|entry| entry.path == known.path) else {
             verdict.damaged.push(damaged(format!("the segment does not cover {} as the manifest says", known.path)));
             continue;
@@ -192,7 +193,7 @@ async fn derive(
     let (path, length) = ("derived".to_owned(), bytes.len() as u64);
     memory.put(&Path::from(path.as_str()), PutPayload::from(bytes)).await?;
     let place = StorePlace { text: "memory".to_owned(), prefix: Path::default(), local: None, object_store: memory };
-    let segment = ManifestSegment { id, index_id: index.id, path, length, files: Vec::new() };
+    let segment = ManifestSegment { id, index_id: index.id, path, length, files: FileNumbers::default() };
     // What is derived has single values, whatever is stored.
     let index = ManifestIndex { kind: NameOf::Known(IndexKind::Bitmap), ..index.clone() };
     let opened =

@@ -1,7 +1,7 @@
 //! The versions of a table: what made each, and when.
 
 use chrono::{DateTime, SecondsFormat};
-use lakemark_format::{Manifest, ManifestUpdates};
+use lakemark_format::{Manifest, ManifestEdit, ManifestUpdates};
 use object_store::{ObjectMeta, ObjectStoreExt};
 use serde_json::Value;
 
@@ -12,13 +12,14 @@ use crate::report::{VersionInfo, VersionOperation};
 use crate::snapshot::BaseTable;
 use crate::storage::retry_listing::retry_if_gone;
 use crate::store::Store;
+use crate::store::chain::Chain;
 use crate::table_format::TableFormat;
 
 /// The newest versions, newest first.
 pub(crate) async fn history(table: &BaseTable, limit: usize) -> Result<Vec<VersionInfo>> {
     match table.format {
         TableFormat::Delta => of_log(table, limit).await,
-        TableFormat::Parquet => of_manifests(table, limit).await,
+        TableFormat::Parquet => of_edits(table, limit).await,
     }
 }
 
@@ -52,10 +53,11 @@ pub(crate) async fn version_at(table: &BaseTable, micros: i64) -> Result<u64> {
                 }
             }
             (TableFormat::Parquet, Some(store)) => {
-                for (version, meta) in store.manifests().await?.into_iter().rev() {
-                    // A manifest that is gone may be the one that was requested.
-                    let Some(manifest) = store.read_manifest(version, &meta).await? else { return Ok(None) };
-                    let found = DatedVersion { version, made_ms: manifest.created_ms };
+                let listed = store.chain().await?;
+                for (version, meta) in versions(&listed).into_iter().rev() {
+                    // An edit that is gone may be the one that was requested.
+                    let Some(edit) = store.read_edit(version, &meta.location).await? else { return Ok(None) };
+                    let found = DatedVersion { version, made_ms: edit.created_ms };
                     oldest = Some(found);
                     if found.is_until(micros) {
                         break;
@@ -129,53 +131,53 @@ fn of_commit(version: u64, text: &str) -> VersionInfo {
     info
 }
 
-/// One version for each manifest that is still there.
-async fn of_manifests(table: &BaseTable, limit: usize) -> Result<Vec<VersionInfo>> {
-    let Some(store) = table.store.as_ref() else { return Ok(Vec::new()) };
-    retry_if_gone(store.text(), || listed_manifests(store, limit)).await
+/// The edits that are still there and whose manifests can be told, by their numbers.
+fn versions(listed: &Chain) -> Vec<(u64, &ObjectMeta)> {
+    let told = listed.versions().into_iter();
+    told.filter_map(|number| Some((number, listed.edits.get(&number)?))).collect()
 }
 
-async fn listed_manifests(store: &Store, limit: usize) -> Result<Option<Vec<VersionInfo>>> {
-    let mut numbered: Vec<_> = store.manifests().await?.into_iter().rev().take(limit.saturating_add(1)).collect();
-    numbered.reverse();
+/// One version for each edit that is still there.
+async fn of_edits(table: &BaseTable, limit: usize) -> Result<Vec<VersionInfo>> {
+    let Some(store) = table.store.as_ref() else { return Ok(Vec::new()) };
+    retry_if_gone(store.text(), || listed_edits(store, limit)).await
+}
+
+async fn listed_edits(store: &Store, limit: usize) -> Result<Option<Vec<VersionInfo>>> {
+    let listed = store.chain().await?;
+    let numbered = versions(&listed);
+    let shown = numbered.get(numbered.len().saturating_sub(limit)..).unwrap_or_default();
     let (mut versions, mut before): (Vec<VersionInfo>, Option<Manifest>) = (Vec::new(), None);
-    let is_cut = numbered.len() > limit;
-    for (place, (number, meta)) in numbered.into_iter().enumerate() {
-        // A manifest that cannot be read is no version, and nobody knows what the next one changed.
-        let manifest = match store.read_manifest(number, &meta).await {
+    for (number, meta) in shown {
+        // An edit that cannot be read is no version, and nobody knows what the next one followed.
+        let edit = match store.read_edit(*number, &meta.location).await {
             Ok(None) => return Ok(None),
             read => read.ok().flatten(),
         };
-        if let Some(manifest) = manifest.as_ref().filter(|_| !is_cut || place > 0) {
-            let step = match before.as_ref().filter(|before| before.number + 1 == number) {
-                Some(before) => step(before, manifest),
-                None if number == 1 => step(&nothing(manifest), manifest),
-                None => VersionStep::of(VersionOperation::Unknown),
-            };
-            let VersionStep { operation, files_added, files_removed, rows } = step;
-            let time_ms = Some(manifest.created_ms);
-            versions.push(VersionInfo { version: number, time_ms, operation, files_added, files_removed, rows });
+        let Some(edit) = edit else { continue };
+        if before.as_ref().is_none_or(|before| before.number() + 1 != *number) {
+            before = manifest_before(store, &listed, &edit).await?;
         }
-        before = manifest;
+        let VersionStep { operation, files_added, files_removed, rows } = step(before.as_ref(), &edit);
+        let time_ms = Some(edit.created_ms);
+        versions.push(VersionInfo { version: *number, time_ms, operation, files_added, files_removed, rows });
+        before = before.and_then(|before| before.apply(&edit).ok());
     }
     versions.reverse();
     Ok(Some(versions))
 }
 
-/// A manifest before the first one.
-fn nothing(of: &Manifest) -> Manifest {
-    Manifest {
-        number: 0,
-        schemas: Vec::new(),
-        files: Vec::new(),
-        indexes: Vec::new(),
-        segments: Vec::new(),
-        updates: None,
-        ..of.clone()
+/// The manifest that an edit changed; none if it cannot be told any more.
+async fn manifest_before(store: &Store, listed: &Chain, edit: &ManifestEdit) -> Result<Option<Manifest>> {
+    match edit.number.checked_sub(1) {
+        None => Ok(None),
+        Some(0) => Ok(Some(Manifest::new(edit.store_id))),
+        Some(before) if listed.starts(before).is_empty() => Ok(None),
+        Some(before) => Ok(store.manifest_of(listed, before).await.ok().flatten()),
     }
 }
 
-/// What was done between two manifests.
+/// What an edit did.
 struct VersionStep {
     operation: VersionOperation,
     files_added: u64,
@@ -189,24 +191,25 @@ impl VersionStep {
     }
 }
 
-fn step(before: &Manifest, after: &Manifest) -> VersionStep {
-    match (&before.updates, &after.updates) {
-        (None, Some(updates)) => return VersionStep::of(VersionOperation::DeclareKey(updates.key.clone())),
-        (Some(before), Some(after)) => {
+/// What an edit did. What it says of indexes tells by itself; what is buffered is compared with what was.
+fn step(before: Option<&Manifest>, edit: &ManifestEdit) -> VersionStep {
+    let changes = &edit.changes;
+    match (&changes.updates, before.map(Manifest::updates)) {
+        (Some(_), None) => return VersionStep::of(VersionOperation::Unknown),
+        (Some(updates), Some(None)) => return VersionStep::of(VersionOperation::DeclareKey(updates.key.clone())),
+        (Some(after), Some(Some(before))) => {
             if let Some(step) = step_of_updates(before, after) {
                 return step;
             }
         }
-        _ => {}
+        (None, _) => {}
     }
-    let is_in = |manifest: &Manifest, id: &[u8; 16]| manifest.indexes.iter().any(|index| index.id == *id);
-    if let Some(index) = after.indexes.iter().find(|index| !is_in(before, &index.id)) {
-        return VersionStep::of(VersionOperation::CreateIndex(index.name.clone()));
-    }
-    if let Some(index) = before.indexes.iter().find(|index| !is_in(after, &index.id)) {
-        return VersionStep::of(VersionOperation::DropIndex(index.name.clone()));
-    }
-    VersionStep::of(VersionOperation::BuildIndexes)
+    let dropped = changes.indexes_removed.first().map(|id| {
+        let index = before.and_then(|before| before.indexes().find(|index| index.id == *id));
+        index.map_or(VersionOperation::Unknown, |index| VersionOperation::DropIndex(index.name.clone()))
+    });
+    let created = changes.indexes_added.first().map(|index| VersionOperation::CreateIndex(index.name.clone()));
+    VersionStep::of(created.or(dropped).unwrap_or(VersionOperation::BuildIndexes))
 }
 
 fn step_of_updates(before: &ManifestUpdates, after: &ManifestUpdates) -> Option<VersionStep> {

@@ -9,12 +9,12 @@
 //! Indexes are those of today. What is needed and gone makes the version expired, and never a smaller answer. A folder has no
 //! log of its own: files that others add to it, or take from it, count as they are now.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use lakemark_format::{Manifest, ManifestPublication, ManifestUpdates};
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::error::{Error, Result};
 use crate::files::delta::{DeltaLog, DeltaState};
@@ -23,6 +23,7 @@ use crate::files::listed_file::FileList;
 use crate::files::listing::moved_of;
 use crate::snapshot::{BaseTable, ManifestAndListing, Snapshot, listing_of, newest_listing};
 use crate::store::Store;
+use crate::store::chain::Chain;
 use crate::table_format::TableFormat;
 use crate::updates::{ManifestState, UpdatableTable, UpdateContext, UpdateScope, merged_view_of_runs};
 
@@ -41,21 +42,23 @@ async fn pin_folder(table: &UpdatableTable, version: u64) -> Result<Snapshot> {
             table.base.location()
         )));
     };
-    let numbered = store.manifests().await?;
-    let Some(meta) = numbered.get(&version) else { return Err(no_manifest(&table.base, version, &numbered)) };
-    let Some(manifest) = store.read_manifest(version, meta).await? else {
-        return Err(no_manifest(&table.base, version, &store.manifests().await?));
+    let listed = store.chain().await?;
+    if !listed.versions().contains(&version) {
+        return Err(no_manifest(&table.base, version, &listed));
+    }
+    let Some(manifest) = store.manifest_of(&listed, version).await? else {
+        return Err(no_manifest(&table.base, version, &store.chain().await?));
     };
-    // Publications move files, so that the listing goes with what the newest manifest says of them.
+    // Segments that the old manifest names may be gone, those of the newest are there. Publications move files, so that the listing goes with what the newest manifest says of them.
     let ManifestAndListing { manifest: newest, files } = newest_listing(&table.base).await?;
     let publications = publications(newest.as_deref());
-    let updates = manifest.updates.clone().unwrap_or_default();
+    let updates = manifest.updates().cloned().unwrap_or_default();
     let later = after(publications, version);
-    let indexed = with_indexes_of(newest.as_deref(), manifest);
+    let indexed = Arc::new(newest.as_ref().map_or_else(|| manifest.clone(), |newest| newest.at_version(&manifest)));
     let pinned = pin_listed(table, store, version, indexed, &later, &files).await;
     // What a vacuum took, before or meanwhile, is searched at the end.
     if let Some(gone) = first_gone(store, &updates, &later).await? {
-        let rest = readable(store, &numbered, version, publications).await?;
+        let rest = readable(store, &listed, version, publications).await?;
         return Err(expired(&table.base, version, &format!("{gone} of it is gone"), &rest));
     }
     pinned
@@ -70,9 +73,9 @@ async fn pin_listed(
     later: &[&ManifestPublication],
     files: &FileList,
 ) -> Result<Snapshot> {
-    let listing = listing_of(&table.base, indexed.updates.as_ref(), later, files).await?;
+    let listing = listing_of(&table.base, indexed.updates().map(Arc::as_ref), later, files).await?;
     let mut snapshot = Snapshot::pin_listing(&table.base, Some(Arc::clone(&indexed)), listing).await?;
-    if let Some(updates) = &indexed.updates {
+    if let Some(updates) = indexed.updates() {
         let state = ManifestState { number: version, migration_done: false };
         let files = &table.merged_views.files;
         let updated = UpdateContext::of(&mut snapshot, store, files, updates, state, UpdateScope::Runs).await?;
@@ -82,16 +85,8 @@ async fn pin_listed(
     Ok(snapshot)
 }
 
-/// An old manifest with the indexes of the newest one. Segments that the old one names may be gone, those of the newest are there.
-fn with_indexes_of(newest: Option<&Manifest>, old: Manifest) -> Arc<Manifest> {
-    Arc::new(match newest {
-        Some(newest) => Manifest { number: old.number, updates: old.updates, ..newest.clone() },
-        None => old,
-    })
-}
-
 fn publications(newest: Option<&Manifest>) -> &[ManifestPublication] {
-    newest.and_then(|newest| newest.updates.as_ref()).map_or(&[], |updates| &updates.publications)
+    newest.and_then(Manifest::updates).map_or(&[], |updates| &updates.publications)
 }
 
 /// Publications that a version does not have.
@@ -119,27 +114,29 @@ async fn first_gone(
 /// The versions other than `but` of which nothing is gone.
 async fn readable(
     store: &Store,
-    numbered: &BTreeMap<u64, ObjectMeta>,
+    listed: &Chain,
     but: u64,
     publications: &[ManifestPublication],
 ) -> Result<BTreeSet<u64>> {
     let mut found = BTreeSet::new();
-    for (number, meta) in numbered.iter().filter(|(number, _)| **number != but) {
-        let Ok(Some(manifest)) = store.read_manifest(*number, meta).await else { continue };
-        let updates = manifest.updates.unwrap_or_default();
-        if first_gone(store, &updates, &after(publications, *number)).await?.is_none() {
-            found.insert(*number);
+    let mut before: Option<Manifest> = None;
+    for number in listed.versions() {
+        let Ok(Some(manifest)) = store.manifest_after(listed, before.as_ref(), number).await else { continue };
+        let updates = manifest.updates().cloned().unwrap_or_default();
+        if number != but && first_gone(store, &updates, &after(publications, number)).await?.is_none() {
+            found.insert(number);
         }
+        before = Some(manifest);
     }
     Ok(found)
 }
 
-fn no_manifest(table: &BaseTable, version: u64, numbered: &BTreeMap<u64, ObjectMeta>) -> Error {
-    match numbered.last_key_value() {
-        Some((newest, _)) if version != 0 && version < *newest => {
-            expired(table, version, "its manifest is gone", &numbered.keys().copied().collect())
+fn no_manifest(table: &BaseTable, version: u64, listed: &Chain) -> Error {
+    match listed.newest() {
+        Some(newest) if version != 0 && version < newest => {
+            expired(table, version, "its manifest is gone", &listed.versions().into_iter().collect())
         }
-        _ => never_was(table, version, numbered.keys().next_back().copied()),
+        newest => never_was(table, version, newest),
     }
 }
 
@@ -156,7 +153,7 @@ async fn pin_delta(table: &BaseTable, version: u64) -> Result<Snapshot> {
     }
     // Buffered changes are no part of the version, so that nothing is lost where the store cannot be read.
     let manifest = match table.store.as_ref() {
-        Some(store) => store.newest().await.and_then(|newest| newest.manifest).unwrap_or_else(|error| {
+        Some(store) => store.newest().await.map(|newest| newest.manifest).unwrap_or_else(|error| {
             tracing::warn!(reason = "segment_corrupt", store = store.text(), %error, "the indexes are not used");
             None
         }),

@@ -93,7 +93,7 @@ struct Composite<'a> {
     name: String,
     types: &'a [KeyType],
     /// Data files that it knows.
-    covered: usize,
+    covered: u64,
 }
 
 /// A condition on a composite in the place of some parts of a conjunction.
@@ -114,7 +114,7 @@ impl<'a> Composite<'a> {
             let name = is_usable.then(|| snapshot.logical_name(&index.column)).flatten()?.into_owned();
             Some(Self { snapshot, name, types, covered: covered(snapshot, index) })
         };
-        manifest.indexes.iter().filter_map(of_index).collect()
+        manifest.indexes().filter_map(of_index).collect()
     }
 
     /// Where each of its first columns is among `columns`, if they are just these.
@@ -191,8 +191,8 @@ fn not_null<'a>(parts: &'a [Predicate], column: &'a str) -> impl Iterator<Item =
 }
 
 /// Data files that an index knows.
-fn covered(snapshot: &Snapshot, index: &ManifestIndex) -> usize {
-    let segments = snapshot.manifest.iter().flat_map(|manifest| &manifest.segments);
+fn covered(snapshot: &Snapshot, index: &ManifestIndex) -> u64 {
+    let segments = snapshot.manifest.iter().flat_map(|manifest| manifest.segments());
     let of_index = segments.filter(|segment| segment.index_id == index.id);
     of_index.map(|segment| segment.files.len()).sum()
 }

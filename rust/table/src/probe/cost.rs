@@ -16,6 +16,8 @@
 //! 200 rows a value and with one. The constants need to be right within a factor of two: between a search that pays and one that does not,
 //! there is mostly more than that. `benchmarks/never_worse.py` shows it.
 
+use std::sync::Arc;
+
 use futures::{StreamExt, stream};
 use lakemark_format::container::PAGE_BYTES;
 use lakemark_format::{Encoding, ManifestIndex, ManifestSegment};
@@ -335,7 +337,7 @@ fn searched<'a>(snapshot: &'a Snapshot, leaf: &'a Leaf) -> Vec<SegmentToSearch<'
     let (Some(manifest), Some(index)) = (&snapshot.manifest, snapshot.exact_indexes_for(leaf).first().copied()) else {
         return Vec::new();
     };
-    let segments = manifest.segments.iter().filter(|segment| segment.index_id == index.id);
+    let segments = manifest.segments().map(Arc::as_ref).filter(|segment| segment.index_id == index.id);
     segments.map(|segment| SegmentToSearch { leaf, index, segment }).collect()
 }
 

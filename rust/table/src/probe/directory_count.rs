@@ -1,14 +1,16 @@
 //! Counting from segment directories alone, where a predicate is one test and whole segments count.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use futures::{StreamExt, stream};
-use lakemark_format::{ManifestIndex, ManifestSegment, SegmentFile};
+use lakemark_format::{Manifest, ManifestIndex, ManifestSegment, SegmentFile};
 use lakemark_index::bitmap::CountSearch;
 use lakemark_index::{Leaf, Predicate, Test};
 
 use crate::snapshot::Snapshot;
 use crate::snapshot::identity::is_same_data;
+use crate::snapshot::numbered_files::NumberedFiles;
 use crate::store::segments::{Damage, ReadCounter, Segment};
 
 /// Segments that are searched at a time.
@@ -31,17 +33,13 @@ pub(crate) async fn from_directories(
         _ => return,
     };
     let Some(manifest) = &snapshot.manifest else { return };
-    let mut places: HashMap<u32, usize> = HashMap::new();
-    for (file, state) in snapshot.index_states.iter().enumerate() {
-        if let (Some(ordinal), Some(None)) = (state.ordinal, snapshot.files().get(file).map(|file| &file.deleted)) {
-            places.insert(ordinal, file);
-        }
-    }
+    let is_whole = |file: usize| snapshot.files().get(file).is_some_and(|file| file.deleted.is_none());
+    let mut places = NumberedFiles::of(snapshot, |file, _| is_whole(file));
     for index in snapshot.exact_indexes_for(leaf) {
-        let segments = manifest.segments.iter().filter(|segment| segment.index_id == index.id);
+        let segments = manifest.segments().map(Arc::as_ref).filter(|segment| segment.index_id == index.id);
         // Files that another index of the column counted are not in `places` any more.
         let open: Vec<(&ManifestSegment, Vec<usize>)> =
-            segments.filter_map(|segment| Some((segment, whole(segment, &places)?))).collect();
+            segments.filter_map(|segment| Some((segment, whole(manifest, segment, &places)?))).collect();
         // By number, since a closure over borrowed items would make the future one that cannot change threads.
         let open = open.as_slice();
         let counts: Vec<(Vec<usize>, u64)> = stream::iter(0..open.len())
@@ -63,13 +61,13 @@ pub(crate) async fn from_directories(
                 }
             }
         }
-        places.retain(|_, file| counted.get(*file).is_some_and(Option::is_none));
+        places.retain(|file| counted.get(file).is_some_and(Option::is_none));
     }
 }
 
-/// The files of a segment, if all of them are among `places`.
-fn whole(segment: &ManifestSegment, places: &HashMap<u32, usize>) -> Option<Vec<usize>> {
-    segment.files.iter().map(|ordinal| places.get(ordinal).copied()).collect()
+/// The files of a segment that the manifest has, if all of them are among `places`.
+fn whole(manifest: &Manifest, segment: &ManifestSegment, places: &NumberedFiles) -> Option<Vec<usize>> {
+    segment.files.iter().filter(|number| manifest.is_live(*number)).map(|number| places.get(number)).collect()
 }
 
 /// How many rows of a segment pass.

@@ -9,6 +9,7 @@ use lakemark_index::zones::ZoneSearch;
 use lakemark_index::{Candidates, Leaf, Test};
 
 use crate::snapshot::Snapshot;
+use crate::snapshot::numbered_files::NumberedFiles;
 use crate::storage::cache::Cache;
 use crate::store::Store;
 use crate::store::parts::{LEAST_BLOCKS_OF_PART, in_parts};
@@ -47,7 +48,7 @@ pub(super) struct SegmentRequest {
     pub leaf: usize,
     pub test: Test,
     pub index: ManifestIndex,
-    pub segment: ManifestSegment,
+    pub segment: Arc<ManifestSegment>,
     /// Files of the snapshot that the segment may answer for.
     pub files: Vec<usize>,
 }
@@ -61,21 +62,13 @@ pub(super) fn segment_requests(
     is_open: impl Fn(usize) -> bool,
 ) -> Vec<SegmentRequest> {
     let Some(manifest) = snapshot.manifest.as_ref().filter(|_| !indexes.is_empty()) else { return Vec::new() };
-    // By ordinal in the manifest.
-    let mut open: Vec<Option<usize>> = vec![None; manifest.files.len()];
-    for (file, state) in snapshot.index_states.iter().enumerate() {
-        let slot = state.ordinal.and_then(|ordinal| open.get_mut(ordinal as usize));
-        if let Some(slot) = slot.filter(|_| is_open(file)) {
-            *slot = Some(file);
-        }
-    }
+    let mut open = NumberedFiles::of(snapshot, |file, _| is_open(file));
     let mut requests = Vec::new();
     for index in indexes {
-        for segment in manifest.segments.iter().filter(|segment| segment.index_id == index.id) {
-            let files = segment.files.iter().filter_map(|ordinal| open.get_mut(*ordinal as usize)?.take());
-            let files: Vec<usize> = files.collect();
+        for segment in manifest.segments().filter(|segment| segment.index_id == index.id) {
+            let files = open.take(&segment.files);
             if !files.is_empty() {
-                let (index, segment) = ((*index).clone(), segment.clone());
+                let (index, segment) = ((*index).clone(), Arc::clone(segment));
                 requests.push(SegmentRequest { leaf: place, test: leaf.test.clone(), index, segment, files });
             }
         }

@@ -115,7 +115,7 @@ impl Snapshot {
     async fn steps(&self, request: &TopKRequest, counter: &Arc<ReadCounter>) -> Option<ValueBlocks> {
         let (store, manifest) = (self.store.as_ref()?, self.manifest.as_ref()?);
         let index = self.exact_indexes_of(&request.column).first().copied()?;
-        let segments: Vec<_> = manifest.segments.iter().filter(|segment| segment.index_id == index.id).collect();
+        let segments: Vec<_> = manifest.segments().filter(|segment| segment.index_id == index.id).collect();
         let segments = segments.as_slice();
         // By number, since a closure over borrowed items would make the future one that cannot change threads.
         let opened: Vec<Option<Segment>> = stream::iter(0..segments.len())

@@ -163,7 +163,7 @@ impl ChosenBy {
     }
 }
 
-/// A version of a table: a commit of a Delta table, or a manifest of its store.
+/// A version of a table: a commit of a Delta table, or an edit of its store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct VersionInfo {
     /// Its number.

@@ -166,11 +166,11 @@ pub struct Finding {
 pub struct VacuumReport {
     /// Whether nothing was removed: `removed` then says what would be.
     pub dry_run: bool,
-    /// Manifests, then segments and unfinished files, in the order of removal.
+    /// Roots of checkpoints, edits, then segments and all else, in the order of removal.
     pub removed: Vec<Waste>,
     /// Bytes of these files.
     pub bytes: u64,
-    /// Manifests that stay.
+    /// Manifests that stay: versions that can be told.
     pub manifests_kept: u64,
     /// Segments that stay.
     pub segments_kept: u64,

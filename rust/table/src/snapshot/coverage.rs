@@ -1,8 +1,9 @@
 //! How much of a snapshot the indexes cover, and how long its oldest file has been waiting for one.
 
-use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::SystemTime;
+
+use lakemark_format::FileNumbers;
 
 use super::{ReadableSnapshot, Snapshot};
 use crate::metrics::{CoverageOfIndex, IndexCoverage};
@@ -22,8 +23,8 @@ impl Snapshot {
             IndexCoverage { files: self.files().len() as u64, indexes: indexes.collect(), ..IndexCoverage::default() };
         let covered = self.covered_by_each();
         for (state, file) in self.index_states.iter().zip(self.files()) {
-            let ordinal = state.ordinal.filter(|_| !state.unverified);
-            if covered.iter().all(|of_index| ordinal.is_some_and(|ordinal| of_index.contains(&ordinal))) {
+            let number = state.number.filter(|_| !state.unverified);
+            if covered.iter().all(|of_index| number.is_some_and(|number| of_index.contains(number))) {
                 continue;
             }
             coverage.uncovered_files += 1;
@@ -33,13 +34,13 @@ impl Snapshot {
         coverage
     }
 
-    /// The ordinals of the files that each index covers. An index whose column is gone asks for nothing.
-    fn covered_by_each(&self) -> Vec<HashSet<u32>> {
+    /// The numbers of the files that each index covers. An index whose column is gone asks for nothing.
+    fn covered_by_each(&self) -> Vec<FileNumbers> {
         let Some(manifest) = &self.manifest else { return Vec::new() };
-        let usable = manifest.indexes.iter().filter(|index| self.is_usable(index));
+        let usable = manifest.indexes().filter(|index| self.is_usable(index));
         let covered = usable.map(|index| {
-            let segments = manifest.segments.iter().filter(|segment| segment.index_id == index.id);
-            segments.flat_map(|segment| segment.files.iter().copied()).collect()
+            let segments = manifest.segments().filter(|segment| segment.index_id == index.id);
+            segments.flat_map(|segment| segment.files.iter()).collect()
         });
         covered.collect()
     }
@@ -50,7 +51,7 @@ impl Snapshot {
         for file in self.files() {
             (&file.path, file.meta.size, modified_ns(&file.meta), &file.meta.e_tag).hash(&mut hasher);
         }
-        for index in self.manifest.iter().flat_map(|manifest| &manifest.indexes) {
+        for index in self.manifest.iter().flat_map(|manifest| manifest.indexes()) {
             (index.id, self.is_usable(index)).hash(&mut hasher);
         }
         hasher.finish()

@@ -11,6 +11,7 @@ use crate::files::file_version::FileVersion;
 use crate::files::footer::Footer;
 use crate::snapshot::{DataFile, Snapshot};
 use crate::storage::file_time::{is_young, modified_ns};
+use crate::store::manifests::file_of;
 
 /// Verdicts that the process remembers.
 const CACHE_ENTRIES: usize = 100_000;
@@ -51,7 +52,7 @@ pub(crate) async fn is_same_data(
     let (Some(state), Some(data_file)) = (snapshot.index_states.get(file), snapshot.files().get(file)) else {
         return false;
     };
-    let known = state.ordinal.and_then(|ordinal| snapshot.manifest.as_ref()?.files.get(ordinal as usize));
+    let known = state.number.and_then(|number| file_of(snapshot.manifest.as_ref()?, number));
     let Some(known) = known else { return false };
     if known.footer_hash != entry.footer_hash || known.row_groups != entry.row_groups {
         return false;

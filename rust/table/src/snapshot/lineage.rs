@@ -51,8 +51,7 @@ pub(crate) fn application_through(store_id: [u8; 16]) -> String {
 
 impl Lineage {
     pub(crate) async fn of(state: &DeltaState, manifest: Option<&Manifest>) -> Result<Self> {
-        let Some((manifest, updates)) = manifest.and_then(|manifest| Some((manifest, manifest.updates.as_ref()?)))
-        else {
+        let Some((manifest, updates)) = manifest.and_then(|manifest| Some((manifest, manifest.updates()?))) else {
             return Ok(Self::default());
         };
         let known = updates.delta.clone().unwrap_or_default();
@@ -67,9 +66,9 @@ impl Lineage {
             return Ok(Self::Parted(why.into()));
         }
         let begun = updates.migrations;
-        match number_of(state, &application(manifest.store_id)).await? {
+        match number_of(state, &application(manifest.store_id())).await? {
             Some(migrations) if migrations > begun => {
-                let through = number_of(state, &application_through(manifest.store_id)).await?.unwrap_or(0);
+                let through = number_of(state, &application_through(manifest.store_id())).await?.unwrap_or(0);
                 Ok(Self::Behind { migrations, through })
             }
             Some(logged) if logged < known.last_migration => {

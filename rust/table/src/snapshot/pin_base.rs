@@ -24,6 +24,7 @@ use crate::files::trust::FalseStatistics;
 use crate::storage::clock::Moment;
 use crate::storage::file_time::{is_young, modified_ns, was_young};
 use crate::store::Store;
+use crate::store::manifests::file_of;
 use crate::table_format::TableFormat;
 use crate::values::schema::{self, FileSchema};
 
@@ -82,16 +83,16 @@ impl Snapshot {
         match table.format {
             TableFormat::Parquet => {
                 let ManifestAndListing { manifest, files } = listing_within(table, within).await?;
-                let updates = manifest.as_ref().and_then(|manifest| manifest.updates.as_ref());
-                let later: Vec<_> = updates.and_then(under_way).into_iter().collect();
-                let is_plain = later.is_empty() && !updates.is_some_and(has_moved);
+                let updates = manifest.as_ref().and_then(|manifest| manifest.updates());
+                let later: Vec<_> = updates.and_then(|updates| under_way(updates)).into_iter().collect();
+                let is_plain = later.is_empty() && !updates.is_some_and(|updates| has_moved(updates));
                 let same = || table.last.get(manifest.as_ref(), |source| source.has_listed(&files));
                 if let Some(same) = is_plain.then(same).flatten() {
                     return Ok(same);
                 }
                 // The age is read before anything else: what is read later may be of the same tick.
                 let is_young = files.0.iter().any(|file| is_young(&file.meta));
-                let listing = listing_of(table, updates, &later, &files).await?;
+                let listing = listing_of(table, updates.map(Arc::as_ref), &later, &files).await?;
                 let snapshot = Self::pin_listing(table, manifest, listing).await?;
                 if !is_young {
                     table.columns.insert(&files, &snapshot);
@@ -120,7 +121,7 @@ impl Snapshot {
             return Ok(None);
         }
         let ManifestAndListing { manifest, files } = newest_listing(table).await?;
-        if manifest.as_ref().is_some_and(|manifest| manifest.updates.is_some()) {
+        if manifest.as_ref().is_some_and(|manifest| manifest.updates().is_some()) {
             return Ok(None);
         }
         let listing = listing_of(table, None, &[], &files).await?;
@@ -324,7 +325,7 @@ async fn listing_within(table: &BaseTable, within: Duration) -> Result<ManifestA
 /// Migrations of a folder move nothing, so that any listing goes with them.
 pub(crate) async fn newest_listing(table: &BaseTable) -> Result<ManifestAndListing> {
     fn publications(manifest: Option<&Arc<Manifest>>) -> Option<&[ManifestPublication]> {
-        Some(&manifest?.updates.as_ref()?.publications)
+        Some(&manifest?.updates()?.publications)
     }
     // A manifest that is remembered was there before, too. What it and the newest one say alike did not change in between.
     let remembered = table.store.as_ref().and_then(|store| store.remembered());
@@ -335,7 +336,7 @@ pub(crate) async fn newest_listing(table: &BaseTable) -> Result<ManifestAndListi
     for _ in 0..ATTEMPTS {
         table.metrics.listings.add(1);
         let files = table.listing.list(&table.location).await?;
-        if was_newest && before.as_ref().is_none_or(|manifest| manifest.updates.is_none()) {
+        if was_newest && before.as_ref().is_none_or(|manifest| manifest.updates().is_none()) {
             return Ok(ManifestAndListing { manifest: before, files });
         }
         let now = newest_manifest(table).await?;
@@ -371,12 +372,12 @@ async fn delta_within(table: &BaseTable, within: Duration) -> Result<ManifestAnd
 /// The newest manifest and a version of the Delta table that go together. No migration began after the manifest was read. So the version
 /// has nothing that is later than the buffered changes of the manifest and its log.
 async fn newest_delta(table: &BaseTable) -> Result<ManifestAndLog> {
-    let migrations = |manifest: &Option<Arc<Manifest>>| Some(manifest.as_ref()?.updates.as_ref()?.migrations);
+    let migrations = |manifest: &Option<Arc<Manifest>>| Some(manifest.as_ref()?.updates()?.migrations);
     let mut manifest = newest_manifest(table).await?;
     for _ in 0..ATTEMPTS {
         table.metrics.listings.add(1);
         let state = table.log.read(&table.location).await?;
-        if manifest.as_ref().is_none_or(|manifest| manifest.updates.is_none()) {
+        if manifest.as_ref().is_none_or(|manifest| manifest.updates().is_none()) {
             return Ok(ManifestAndLog { manifest, state });
         }
         // This manifest may say of a migration that it is done which the log did not have yet.
@@ -422,11 +423,7 @@ pub(crate) async fn retry_if_moved<T, F: Future<Output = Result<T>>>(pin: impl F
 /// is read.
 pub(crate) async fn newest_manifest(table: &BaseTable) -> Result<Option<Arc<Manifest>>> {
     let Some(store) = table.store.as_ref() else { return Ok(None) };
-    let newest = match store.newest().await {
-        Ok(newest) => newest.manifest,
-        Err(error) => Err(error),
-    };
-    let error = match newest {
+    let error = match store.newest().await.map(|newest| newest.manifest) {
         Ok(Some(manifest)) => return Ok(Some(manifest)),
         Ok(None) if !may_have_updates(store).await? => return Ok(None),
         Ok(None) => None,
@@ -439,7 +436,7 @@ pub(crate) async fn newest_manifest(table: &BaseTable) -> Result<Option<Arc<Mani
         Err(error) => Some(error),
     };
     let lost = Error::corrupt(format!(
-        "the store {} has buffered updates and no manifest that can be read to tell what they are: restore its folder `manifest`; \
+        "the store {} has buffered updates and no manifest that can be read to tell what they are: restore its folders `manifest` and `checkpoint`; \
          without the folder `updates` the table is read as its data files are",
         store.text()
     ));
@@ -457,33 +454,43 @@ async fn may_have_updates(store: &Store) -> Result<bool> {
 /// Finds every data file in the manifest by path and size.
 fn match_manifest(files: &mut [DataFile], manifest: Option<&Manifest>) -> Result<Vec<FileIndexState>> {
     let Some(manifest) = manifest else { return Ok(vec![FileIndexState::default(); files.len()]) };
-    let schemas = match manifest.schemas.iter().map(|bytes| schema::from_bytes(bytes)).collect::<Result<Vec<_>>>() {
+    let schemas = manifest.schemas().map(|(number, bytes)| Ok((number, schema::from_bytes(bytes)?)));
+    let schemas: HashMap<u32, SchemaRef> = match schemas.collect::<Result<_>>() {
         Ok(schemas) => schemas,
         Err(error) => {
             tracing::warn!(reason = "segment_corrupt", %error, "the indexes are not used");
             return Ok(vec![FileIndexState::default(); files.len()]);
         }
     };
-    let known: HashMap<&str, (u32, &ManifestFile)> =
-        (0..).zip(&manifest.files).map(|(ordinal, file)| (file.path.as_str(), (ordinal, file))).collect();
-    let match_file = |file: &mut DataFile| {
-        let Some((ordinal, have)) = known.get(file.path.as_str()) else { return FileIndexState::default() };
-        if have.size != file.meta.size {
-            return FileIndexState { size_changed: true, ..FileIndexState::default() };
-        }
-        let same = match (&have.etag, &file.meta.e_tag) {
-            (Some(have), Some(now)) => have == now,
-            (Some(have), None) if was_young(have) => false,
-            _ => have.modified_ns == modified_ns(&file.meta),
+    let mut states = Vec::with_capacity(files.len());
+    for file in files {
+        let Some(number) = manifest.number_of(&file.path)? else {
+            states.push(FileIndexState::default());
+            continue;
         };
-        // Also for a file in doubt: what is not there misleads nobody.
-        file.false_statistics = have.false_statistics.as_slice().into();
-        if !same {
-            return FileIndexState { ordinal: Some(*ordinal), unverified: true, ..FileIndexState::default() };
-        }
-        file.row_groups = Some(have.row_groups.clone());
-        let schema = schemas.get(have.schema as usize).cloned();
-        FileIndexState { ordinal: Some(*ordinal), unverified: false, size_changed: false, schema }
+        states
+            .push(file_of(manifest, number).map_or_else(FileIndexState::default, |have| {
+                match_file(file, number, have, schemas.get(&have.schema))
+            }));
+    }
+    Ok(states)
+}
+
+/// What a manifest knows of a data file that it has under a number.
+fn match_file(file: &mut DataFile, number: u32, have: &ManifestFile, schema: Option<&SchemaRef>) -> FileIndexState {
+    if have.size != file.meta.size {
+        return FileIndexState { size_changed: true, ..FileIndexState::default() };
+    }
+    let same = match (&have.etag, &file.meta.e_tag) {
+        (Some(have), Some(now)) => have == now,
+        (Some(have), None) if was_young(have) => false,
+        _ => have.modified_ns == modified_ns(&file.meta),
     };
-    Ok(files.iter_mut().map(match_file).collect())
+    // Also for a file in doubt: what is not there misleads nobody.
+    file.false_statistics = have.false_statistics.as_slice().into();
+    if !same {
+        return FileIndexState { number: Some(number), unverified: true, ..FileIndexState::default() };
+    }
+    file.row_groups = Some(have.row_groups.clone());
+    FileIndexState { number: Some(number), unverified: false, size_changed: false, schema: schema.cloned() }
 }

@@ -67,7 +67,7 @@ impl<T> fmt::Debug for Recent<T> {
 
 /// What a manifest says of changes, if it does.
 pub(super) fn updates_of(manifest: Option<&Manifest>) -> Option<&ManifestUpdates> {
-    manifest.and_then(|manifest| manifest.updates.as_ref())
+    manifest.and_then(|manifest| manifest.updates().map(Arc::as_ref))
 }
 
 /// Whether no file of ours came to a folder, or left it, between two manifests.

@@ -55,8 +55,8 @@ impl RelocatingStore {
         let parts: Vec<String> = location.prefix_match(&self.prefix)?.map(|part| part.as_ref().to_owned()).collect();
         let path = parts.join("/");
         // The version to be read is known for the data file alone, so that it does not apply to reads of the store's manifests.
-        let manifest = of_any(self.store.newest()).await.ok()?.manifest.ok()??;
-        let publications = manifest.updates.as_ref()?.publications.iter().rev();
+        let manifest = of_any(self.store.newest()).await.ok()?.manifest?;
+        let publications = manifest.updates()?.publications.iter().rev();
         let mut originals = publications.flat_map(|publication| &publication.originals);
         let moved = originals.find(|file| file.path == path && is_listed_version(file.size, file.modified_ns))?;
         Some(self.store.data_path(&moved.stored))

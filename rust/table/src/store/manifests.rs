@@ -1,32 +1,357 @@
-//! Manifests as they are listed, read and remembered.
+//! Manifests as they are read and remembered: a checkpoint and the edits after it.
+//!
+//! ```text
+//! known            listing of `manifest` from the known one on ─▶ the edits after it, all at once
+//! nothing known    listing of `manifest` ─▶ newest checkpoint and the edits after it, all at once ─▶ pieces, all at once
+//!                                           damaged? ─▶ the checkpoint before, as long as all edits after that are there
+//! ```
+//!
+//! Invariant: a manifest that is given has all of its pieces.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+use std::sync::{Arc, PoisonError};
 
-use lakemark_format::Manifest;
-use object_store::ObjectMeta;
+use bytes::Bytes;
+use futures::future::try_join;
+use futures::{StreamExt, TryStreamExt, stream};
+use lakemark_format::{FormatError, Manifest, ManifestEdit, ManifestFile, Piece, PieceId};
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStoreExt};
 
-use crate::error::Result;
+use super::Store;
+use super::chain::Chain;
+use super::layout::{MANIFESTS, edit_name, edit_path, piece_path};
+use crate::error::{Error, ErrorKind, Result};
+use crate::storage::put_if_absent::{PutOutcome, PutTarget};
+use crate::storage::retry_listing::retry_if_gone;
+
+/// Edits and pieces that are read at a time.
+const CONCURRENT_READS: usize = 64;
 
 /// The newest manifest.
 #[derive(Debug)]
 pub(crate) struct NewestManifest {
-    /// Its number; 0 where there is none yet.
-    pub number: u64,
-    /// The manifest, or why it cannot be read; none where there is none yet.
-    pub manifest: Result<Option<Arc<Manifest>>>,
-}
-
-/// A manifest that was listed.
-#[derive(Debug)]
-pub(super) struct ListedManifest {
-    pub number: u64,
-    pub meta: ObjectMeta,
+    /// None where there is none yet.
+    pub manifest: Option<Arc<Manifest>>,
+    /// Number of the newest checkpoint that is there; 0 if there is none.
+    pub checkpoint: u64,
 }
 
 /// The manifest that was read last.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct CachedManifest {
-    /// The listing's entry for it then.
-    pub meta: ObjectMeta,
+    /// The listing's entry for its end then.
+    pub end: ObjectMeta,
     pub manifest: Arc<Manifest>,
+    /// Number of the newest checkpoint that was listed.
+    pub checkpoint: u64,
+}
+
+/// The segments that a manifest names.
+#[derive(Debug)]
+pub(crate) struct NamedSegments(Option<Arc<Manifest>>);
+
+impl NamedSegments {
+    /// Whether the manifest names the segment of this id.
+    pub(crate) fn contains(&self, id: &[u8; 16]) -> bool {
+        self.0.as_ref().is_some_and(|manifest| manifest.segment(id).is_some())
+    }
+}
+
+/// The file of a number; none if the manifest has none.
+pub(crate) fn file_of(manifest: &Manifest, number: u32) -> Option<&ManifestFile> {
+    // All pieces were read when the manifest was.
+    manifest.file(number).ok().flatten().map(Arc::as_ref)
+}
+
+impl Store {
+    /// Finds and reads the newest manifest.
+    ///
+    /// # Errors
+    /// Nothing can be read (`Io`); an edit is damaged or missing, and no checkpoint after it can be read (`Corrupt`).
+    pub(crate) async fn newest(&self) -> Result<NewestManifest> {
+        retry_if_gone(self.text(), || self.look_for_newest()).await
+    }
+
+    /// The segments that the newest manifest names. Nobody may call other segments damaged: whoever took them out of the manifest may have
+    /// removed their files, too.
+    pub(crate) async fn named_segments(&self) -> Result<NamedSegments> {
+        Ok(NamedSegments(self.newest().await?.manifest))
+    }
+
+    /// The number of the newest manifest; 0 where there is none yet.
+    pub(crate) async fn newest_number(&self) -> Result<u64> {
+        if let Some(known) = self.cached() {
+            let listed = self.chain_from(known.manifest.number()).await?;
+            if let Some(newest) = listed.newest() {
+                return Ok(newest);
+            }
+            // The store was deleted and begun again.
+        }
+        Ok(self.chain().await?.newest().unwrap_or(0))
+    }
+
+    /// The manifest that was read last.
+    pub(crate) fn remembered(&self) -> Option<Arc<Manifest>> {
+        self.cached().map(|cached| cached.manifest)
+    }
+
+    /// The edits and checkpoints that there are: one listing.
+    pub(crate) async fn chain(&self) -> Result<Chain> {
+        let folder = self.object_path(MANIFESTS);
+        Ok(Chain::of(self.listed(self.object_store().list(Some(&folder))).await?))
+    }
+
+    /// Those from a number on. So a store with many edits is listed as quickly as a new one.
+    async fn chain_from(&self, number: u64) -> Result<Chain> {
+        let Some(last) = number.checked_sub(1).filter(|last| *last > 0) else { return self.chain().await };
+        let folder = self.object_path(MANIFESTS);
+        let after = folder.clone().join(edit_name(last));
+        Ok(Chain::of(self.listed(self.object_store().list_with_offset(Some(&folder), &after)).await?))
+    }
+
+    /// The newest manifest; none if a vacuum took some of what was listed.
+    async fn look_for_newest(&self) -> Result<Option<NewestManifest>> {
+        if let Some(known) = self.cached() {
+            let number = known.manifest.number();
+            let listed = self.chain_from(number).await?;
+            if listed.end(number) == Some(&known.end) && listed.is_whole_after(number) {
+                return self.advanced(known, &listed).await;
+            }
+            // The store was deleted and begun again, or a vacuum took what was known.
+        }
+        let listed = self.chain().await?;
+        let Some((number, end)) = listed.newest().and_then(|number| Some((number, listed.end(number)?.clone()))) else {
+            self.remember(None);
+            return Ok(Some(NewestManifest { manifest: None, checkpoint: 0 }));
+        };
+        let Some(manifest) = self.manifest_of(&listed, number).await? else { return Ok(None) };
+        Ok(Some(self.found(CachedManifest {
+            end,
+            manifest: Arc::new(manifest),
+            checkpoint: listed.newest_checkpoint(),
+        })))
+    }
+
+    /// The known manifest with the edits that were listed after it.
+    async fn advanced(&self, known: CachedManifest, listed: &Chain) -> Result<Option<NewestManifest>> {
+        let number = known.manifest.number();
+        let newest = listed.newest().unwrap_or(number);
+        let checkpoint = known.checkpoint.max(listed.newest_checkpoint());
+        let Some(end) = listed.end(newest).cloned() else { return Ok(None) };
+        let Some(edits) = self.edits(listed, number + 1..=newest).await? else { return Ok(None) };
+        let manifest = match edits.is_empty() {
+            true => known.manifest,
+            false => Arc::new(self.applied(known.manifest.as_ref().clone(), &edits)?),
+        };
+        Ok(Some(self.found(CachedManifest { end, manifest, checkpoint })))
+    }
+
+    /// Remembers what was found.
+    fn found(&self, found: CachedManifest) -> NewestManifest {
+        let newest = NewestManifest { manifest: Some(Arc::clone(&found.manifest)), checkpoint: found.checkpoint };
+        self.remember(Some(found));
+        newest
+    }
+
+    /// Remembers a manifest that is the newest, or was until a moment ago.
+    pub(super) async fn remember_newest(&self, manifest: Manifest) -> Result<()> {
+        let listed = self.chain_from(manifest.number()).await?;
+        if let Some(end) = listed.end(manifest.number()).cloned() {
+            let checkpoint = manifest.checkpoint();
+            self.remember(Some(CachedManifest { end, manifest: Arc::new(manifest), checkpoint }));
+        }
+        Ok(())
+    }
+
+    fn cached(&self) -> Option<CachedManifest> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn remember(&self, cached: Option<CachedManifest>) {
+        *self.cache.lock().unwrap_or_else(PoisonError::into_inner) = cached;
+    }
+
+    /// The manifest of a number, of what was listed; none if a vacuum took some of that since.
+    ///
+    /// # Errors
+    /// An edit is damaged or missing, and no checkpoint after it can be read (`Corrupt`); the store cannot be read (`Io`).
+    pub(crate) async fn manifest_of(&self, listed: &Chain, number: u64) -> Result<Option<Manifest>> {
+        let mut first: Option<Error> = None;
+        for start in listed.starts(number) {
+            match self.manifest_from(listed, start, number).await {
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    tracing::warn!(store = self.text(), number, checkpoint = start, %error, "a manifest is told from older files");
+                    first.get_or_insert(error);
+                }
+                read => return read,
+            }
+        }
+        match first {
+            Some(error) => Err(error),
+            None if !self.chain().await?.is_same(listed) => Ok(None),
+            None => Err(self.broken(listed, number)),
+        }
+    }
+
+    /// The manifest of a number, from the one before it if that is given; none if a vacuum took some of what was listed.
+    ///
+    /// # Errors
+    /// Those of [`Self::manifest_of`].
+    pub(crate) async fn manifest_after(
+        &self,
+        listed: &Chain,
+        before: Option<&Manifest>,
+        number: u64,
+    ) -> Result<Option<Manifest>> {
+        let before = before.filter(|before| before.number() + 1 == number);
+        let (Some(before), Some(meta)) = (before, listed.edits.get(&number)) else {
+            return self.manifest_of(listed, number).await;
+        };
+        match self.read_edit(number, &meta.location).await {
+            Ok(Some(edit)) => self.applied(before.clone(), &[edit]).map(Some),
+            Ok(None) => Ok(None),
+            Err(error) if error.kind() == ErrorKind::Corrupt => self.manifest_of(listed, number).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The manifest of a checkpoint, or of the beginning, and all edits from there on.
+    async fn manifest_from(&self, listed: &Chain, start: u64, number: u64) -> Result<Option<Manifest>> {
+        let root = async {
+            match listed.checkpoints.get(&start) {
+                Some(meta) => self.checkpoint(start, &meta.location).await,
+                None => Ok(None),
+            }
+        };
+        let (root, edits) = try_join(root, self.edits(listed, start + 1..=number)).await?;
+        let Some(edits) = edits else { return Ok(None) };
+        let base = match (root, edits.first()) {
+            (Some(root), _) => root,
+            (None, Some(first)) if start == 0 => Manifest::new(first.store_id),
+            _ => return Ok(None),
+        };
+        self.applied(base, &edits).map(Some)
+    }
+
+    pub(crate) fn applied(&self, base: Manifest, edits: &[ManifestEdit]) -> Result<Manifest> {
+        edits.iter().try_fold(base, |manifest, edit| {
+            manifest.apply(edit).map_err(|error| self.damaged("edit", edit.number).with_source(error))
+        })
+    }
+
+    /// The manifest of a checkpoint by its root, without any piece; none if the root is gone.
+    ///
+    /// # Errors
+    /// The root is damaged (`Corrupt`); the store cannot be read (`Io`).
+    pub(crate) async fn root(&self, number: u64, location: &Path) -> Result<Option<Manifest>> {
+        let Some(bytes) = self.bytes_of(location).await? else { return Ok(None) };
+        let manifest = Manifest::from_root(&bytes).map_err(|error| self.undecoded("checkpoint", number, error))?;
+        if manifest.number() != number {
+            return Err(self.damaged("checkpoint", number));
+        }
+        Ok(Some(manifest))
+    }
+
+    /// The manifest of a checkpoint, with its pieces; none if its root is gone.
+    async fn checkpoint(&self, number: u64, location: &Path) -> Result<Option<Manifest>> {
+        let Some(manifest) = self.root(number, location).await? else { return Ok(None) };
+        match self.load(|| manifest.missing_of_all()).await {
+            Ok(()) => Ok(Some(manifest)),
+            // A vacuum takes the root first.
+            Err(error) if error.kind() == ErrorKind::Corrupt => match self.bytes_of(location).await? {
+                Some(_) => Err(self.damaged("checkpoint", number).with_source(error)),
+                None => Ok(None),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads pieces, all that are missing at once, until none is.
+    ///
+    /// # Errors
+    /// A piece is damaged or not there (`Corrupt`); the store cannot be read (`Io`).
+    pub(crate) async fn load(&self, missing: impl Fn() -> Vec<Piece>) -> Result<()> {
+        loop {
+            let pieces: HashMap<PieceId, Piece> = missing().into_iter().map(|piece| (piece.id(), piece)).collect();
+            if pieces.is_empty() {
+                return Ok(());
+            }
+            let reads = stream::iter(pieces.into_values()).map(|piece| async move {
+                let path = piece_path(piece.id());
+                let bytes = self.bytes_of(&self.object_path(&path)).await?;
+                let bytes = bytes.ok_or_else(|| Error::corrupt(format!("its piece {path} is missing")))?;
+                piece
+                    .supply(&bytes)
+                    .map_err(|error| Error::corrupt(format!("its piece {path} is damaged")).with_source(error))
+            });
+            reads.buffer_unordered(CONCURRENT_READS).try_collect::<()>().await?;
+        }
+    }
+
+    /// Edits that were listed, all at once; none if one of them is gone.
+    async fn edits(&self, listed: &Chain, numbers: RangeInclusive<u64>) -> Result<Option<Vec<ManifestEdit>>> {
+        let listed = listed.edits.range(numbers).map(|(number, meta)| (*number, meta.location.clone()));
+        let reads = stream::iter(listed.collect::<Vec<_>>())
+            .map(|(number, location)| async move { self.read_edit(number, &location).await });
+        let edits: Vec<Option<ManifestEdit>> = reads.buffered(CONCURRENT_READS).try_collect().await?;
+        Ok(edits.into_iter().collect())
+    }
+
+    /// Reads the edit of this number as it is in the store now; none if a vacuum removed it since it was listed.
+    pub(crate) async fn read_edit(&self, number: u64, location: &Path) -> Result<Option<ManifestEdit>> {
+        let Some(bytes) = self.bytes_of(location).await? else { return Ok(None) };
+        let edit = ManifestEdit::decode(&bytes).map_err(|error| self.undecoded("edit", number, error))?;
+        if edit.number != number {
+            return Err(self.damaged("edit", number));
+        }
+        Ok(Some(edit))
+    }
+
+    /// Puts an edit if its number is still free: the commit.
+    pub(crate) async fn put_edit(&self, edit: &ManifestEdit) -> Result<PutOutcome> {
+        let bytes = edit.encode().map_err(|error| {
+            Error::unsupported("the table is beyond the limits of the manifest's format").with_source(error)
+        })?;
+        let relative = edit_path(edit.number);
+        let (path, local) = (self.object_path(&relative), self.local_path(&relative));
+        Ok(PutTarget { object_store: self.object_store(), path, local }.put(bytes).await)
+    }
+
+    async fn bytes_of(&self, location: &Path) -> Result<Option<Bytes>> {
+        match self.object_store().get(location).await {
+            Ok(result) => result.bytes().await.map(Some).map_err(|error| self.unreadable(error)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.unreadable(error)),
+        }
+    }
+
+    fn undecoded(&self, what: &str, number: u64, error: FormatError) -> Error {
+        let error_of_state = match &error {
+            FormatError::UnsupportedVersion { .. } => Error::unsupported(format!(
+                "the {what} {number} in {} is of another release: queries go on without index files; to index again, delete the store folder, \
+                 and if it has updates, migrate them before with the release that wrote them",
+                self.text()
+            )),
+            _ => self.damaged(what, number),
+        };
+        error_of_state.with_source(error)
+    }
+
+    fn damaged(&self, what: &str, number: u64) -> Error {
+        Error::corrupt(format!(
+            "the {what} {number} in {} is damaged: queries go on without index files; to index again, delete the store folder",
+            self.text()
+        ))
+    }
+
+    /// The error of a manifest that nothing leads to.
+    fn broken(&self, listed: &Chain, number: u64) -> Error {
+        let (text, gap) = (self.text(), listed.gap(number).unwrap_or(number));
+        Error::corrupt(format!(
+            "the edit {gap} of the store {text} is missing, and so is every checkpoint from it on: what was indexed up to the edit {number} cannot \
+             be told, and queries go on without index files; restore the folder `manifest`, or, to index again, delete the store folder"
+        ))
+    }
 }

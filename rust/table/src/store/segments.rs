@@ -266,11 +266,11 @@ async fn read_directory(
 pub(crate) async fn missing<'a>(
     store: &Store,
     manifest: &'a Manifest,
-    indexes: &[ManifestIndex],
+    indexes: impl IntoIterator<Item = &ManifestIndex>,
 ) -> Result<Vec<&'a ManifestSegment>> {
-    let wanted: HashSet<[u8; 16]> = indexes.iter().map(|index| index.id).collect();
+    let wanted: HashSet<[u8; 16]> = indexes.into_iter().map(|index| index.id).collect();
     let mut named: Vec<&ManifestSegment> =
-        manifest.segments.iter().filter(|segment| wanted.contains(&segment.index_id)).collect();
+        manifest.segments().map(Arc::as_ref).filter(|segment| wanted.contains(&segment.index_id)).collect();
     if named.is_empty() {
         return Ok(named);
     }

@@ -50,7 +50,7 @@ pub(crate) async fn declare_key(
     }
     let key = checked_key(&base, columns)?;
     let stored: Vec<String> = columns.iter().map(|column| base.physical_name(column).into_owned()).collect();
-    if let Some(have) = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref()) {
+    if let Some(have) = base.manifest.as_ref().and_then(|manifest| manifest.updates()) {
         if have.key == stored {
             return Ok(false);
         }

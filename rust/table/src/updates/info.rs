@@ -19,7 +19,7 @@ pub(crate) async fn changes_beside_files(table: &BaseTable) -> Result<ChangesBes
     let (Some(manifest), Some(store)) = (newest_manifest(table).await?, table.store.as_ref()) else {
         return Ok(ChangesBesideFiles::default());
     };
-    let Some(updates) = &manifest.updates else { return Ok(ChangesBesideFiles::default()) };
+    let Some(updates) = manifest.updates() else { return Ok(ChangesBesideFiles::default()) };
     let migrated = |run: &ManifestRun| run.migrated.iter().map(|rows| rows.end - rows.start).sum::<u32>();
     let in_runs = updates.runs.iter().any(|run| migrated(run) < run.rows);
     // A log that is not there has nothing; a reader that needs the log reports that.
@@ -42,11 +42,11 @@ pub(crate) async fn info(table: &Arc<UpdatableTable>) -> Result<Option<UpdatesIn
 async fn info_now(table: &Arc<UpdatableTable>) -> Result<Option<UpdatesInfo>> {
     let mut snapshot = pin_newest(table).await?;
     let (Some(manifest), Some(store)) = (snapshot.manifest.clone(), table.base.store.as_ref()) else { return Ok(None) };
-    let Some(updates) = manifest.updates.as_ref().filter(|updates| !snapshot.lacks_key(updates)) else {
+    let Some(updates) = manifest.updates().filter(|updates| !snapshot.lacks_key(updates)) else {
         return Ok(None);
     };
     let parameters = Parameters::of(&updates.options)?;
-    let state = ManifestState { number: manifest.number, migration_done: snapshot.migration_done() };
+    let state = ManifestState { number: manifest.number(), migration_done: snapshot.migration_done() };
     let files = &table.merged_views.files;
     let updated = UpdateContext::of(&mut snapshot, store, files, updates, state, UpdateScope::Log).await?;
     let tail = updated.log_tail(&snapshot, &files.reader).await?;

@@ -29,7 +29,7 @@ pub(crate) struct Quiesced {
 
 /// Keeps writers, migrations and builds from beginning, as far as none of them is under way.
 pub(crate) async fn quiesce(store: &Store) -> Result<Quiesced> {
-    let takes_updates = store.newest().await?.manifest?.is_some_and(|manifest| manifest.updates.is_some());
+    let takes_updates = store.newest().await?.manifest.is_some_and(|manifest| manifest.updates().is_some());
     if !takes_updates || !store.is_local() {
         let build = BuildLock::try_take(store).await?;
         return Ok(Quiesced {

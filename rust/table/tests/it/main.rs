@@ -5,6 +5,7 @@
 
 mod adopting;
 mod building;
+mod checkpoints;
 mod choosing;
 mod committing;
 mod compacting;
@@ -36,6 +37,8 @@ mod sharing;
 mod stages;
 mod stale;
 mod sums;
+#[path = "../told/mod.rs"]
+mod told;
 mod top;
 mod transactions;
 mod updates;

@@ -7,6 +7,7 @@ use std::path::Path;
 use lakemark_format::Manifest;
 use lakemark_table::{ErrorKind, MigrateOptions};
 
+use super::told::manifests;
 use super::world::{Call, Outcome, Record, Rows, Template, apply, look, open, text};
 
 /// What a scenario allows beyond what always is.
@@ -293,25 +294,21 @@ impl Others {
 
 /// The files that manifests name, by the numbers of these.
 fn named(folder: &Path) -> Result<BTreeMap<u64, BTreeSet<String>>, String> {
-    let mut all = BTreeMap::new();
-    let manifests = fs::read_dir(folder.join("_lakemark/manifest")).into_iter().flatten();
-    for path in
-        manifests.map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some_and(|end| end == "lmm"))
-    {
-        let bytes = fs::read(&path).unwrap();
-        let manifest = Manifest::decode(&bytes).map_err(|error| format!("{}: {error}", path.display()))?;
-        let mut named: BTreeSet<String> = manifest.segments.into_iter().map(|segment| segment.path).collect();
-        if let Some(updates) = manifest.updates {
-            named.insert(updates.log.path);
-            named.extend(updates.data.into_iter().map(|file| file.path));
-            for run in updates.runs {
-                named.insert(run.path);
-                named.extend(run.position_map.map(|position_map| position_map.path));
+    let of = |manifest: &Manifest| {
+        let mut named: BTreeSet<String> = manifest.segments().map(|segment| segment.path.clone()).collect();
+        if let Some(updates) = manifest.updates() {
+            named.insert(updates.log.path.clone());
+            named.extend(updates.data.iter().map(|file| file.path.clone()));
+            for run in &updates.runs {
+                named.insert(run.path.clone());
+                named.extend(run.position_map.as_ref().map(|position_map| position_map.path.clone()));
             }
         }
-        all.insert(manifest.number, named);
-    }
-    Ok(all)
+        // A checkpoint needs its pieces, however the manifest was told here.
+        named.extend(manifest.pieces().into_iter().map(|piece| format!("checkpoint/{piece}.lmp")));
+        named
+    };
+    Ok(manifests(&folder.join("_lakemark"))?.into_iter().map(|(number, told)| (number, of(&told))).collect())
 }
 
 /// What the newest manifest names is there.
@@ -326,7 +323,7 @@ fn check_named(folder: &Path) -> Result<(), String> {
 fn check_waste(folder: &Path) -> Result<(), String> {
     let store = folder.join("_lakemark");
     let named: BTreeSet<String> = named(folder)?.into_values().flatten().collect();
-    let mut folders = vec![store.join("updates"), store.join("indexes"), store.join("data")];
+    let mut folders = vec![store.join("updates"), store.join("indexes"), store.join("data"), store.join("checkpoint")];
     while let Some(folder) = folders.pop() {
         for path in fs::read_dir(&folder).into_iter().flatten().map(|entry| entry.unwrap().path()) {
             if path.is_dir() {

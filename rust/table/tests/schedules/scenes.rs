@@ -44,6 +44,8 @@ pub fn pairs() -> Vec<Scene> {
     let hours = Allowed { hours_pass: true, conflicts: true, waste: true, ..none };
     let mut pairs = vec![
         pair("read-publish", false, Start::Migrated, [&[Read, Read], &[Publish]], none),
+        pair("checkpoint-checkpoint", false, Start::Due, [&[Flush, Read], &[CreateIndex, Read]], none),
+        pair("checkpoint-vacuum", false, Start::Due, [&[Flush, Read], &[Vacuum(false)]], hours),
         pair("read-vacuum", false, Start::Migrated, [&[Read], &[Vacuum(false)]], hours),
     ];
     for is_delta in [false, true] {

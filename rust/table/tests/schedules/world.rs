@@ -51,6 +51,8 @@ pub enum Call {
 pub enum Start {
     /// Runs, and changes in the log.
     Buffered,
+    /// The same after so many commits that the next one writes a checkpoint.
+    Due,
     /// The same after a migration that was not published, with new changes.
     Migrated,
     /// A cache that has no room for another run.
@@ -182,6 +184,12 @@ impl Template {
             table.migrate(MigrateOptions::default()).await.unwrap();
             make(&table, &mut rows, 2, (Operation::Upsert, 14, 18)).await;
             table.flush().await.unwrap();
+        }
+        while start == Start::Due && table.snapshot().await.unwrap().manifest_number() < Some(63) {
+            let (columns, name) = (vec!["s".to_owned()], Some("due".to_owned()));
+            if !table.drop_index("due", true).await.unwrap() {
+                table.create_index(IndexSpec { name, columns, ..IndexSpec::default() }, false).await.unwrap();
+            }
         }
         make(&table, &mut rows, 3, (Operation::Upsert, 30, 34)).await;
         make(&table, &mut rows, 4, (Operation::Delete, 21, 24)).await;

@@ -105,7 +105,7 @@ impl Keeper {
 
     async fn vacuum(&self) {
         let store = Path::new(self.table.location()).join("_lakemark");
-        for folder in ["manifest", "indexes", "updates"] {
+        for folder in ["manifest", "checkpoint", "indexes", "updates"] {
             for entry in read_dir(store.join(folder)).into_iter().flatten() {
                 let file = File::options().write(true).open(entry.unwrap().path()).unwrap();
                 file.set_modified(SystemTime::now() - 2 * WEEK).unwrap();

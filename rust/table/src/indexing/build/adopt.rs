@@ -9,6 +9,7 @@ use crate::snapshot::Snapshot;
 use crate::snapshot::identity::is_same_data;
 use crate::storage::file_time::{BuildStart, modified_ns};
 use crate::store::Store;
+use crate::store::manifests::file_of;
 use crate::store::segments::{ReadCounter, Segment};
 use crate::store::transaction::Adoption;
 
@@ -34,16 +35,16 @@ pub(crate) async fn adoptable(
         .iter()
         .enumerate()
         .filter(|(_, state)| state.unverified)
-        .filter_map(|(file, state)| Some((file, state.ordinal?)))
+        .filter_map(|(file, state)| Some((file, state.number?)))
         .collect();
     // By number, since a closure over borrowed items would make the future one that cannot change threads.
     let touched = touched.as_slice();
     stream::iter(0..touched.len())
-        .map(|number| async move {
-            let (file, ordinal) = touched.get(number).copied()?;
+        .map(|place| async move {
+            let (file, number) = touched.get(place).copied()?;
             let data_file = snapshot.files().get(file)?;
-            let was = manifest.files.get(ordinal as usize)?;
-            if !is_proven(snapshot, store, manifest, lost, file, ordinal).await {
+            let was = file_of(manifest, number)?;
+            if !is_proven(snapshot, store, manifest, lost, file, number).await {
                 return None;
             }
             let modified_ns = modified_ns(&data_file.meta);
@@ -58,19 +59,19 @@ pub(crate) async fn adoptable(
 }
 
 /// Whether every segment that lists the file was made from the bytes that the file has now. Lost segments prove nothing and are built
-/// again. `ordinal` is the place of the file in the manifest.
+/// again. `number` is that of the file in the manifest.
 async fn is_proven(
     snapshot: &Snapshot,
     store: &Arc<Store>,
     manifest: &Manifest,
     lost: &[[u8; 16]],
     file: usize,
-    ordinal: u32,
+    number: u32,
 ) -> bool {
-    let segments = manifest.segments.iter().filter(|segment| segment.files.contains(&ordinal));
+    let segments = manifest.segments().filter(|segment| segment.files.contains(number));
     let mut proofs = 0;
     for segment in segments.filter(|segment| !lost.contains(&segment.id)) {
-        let index = manifest.indexes.iter().find(|index| index.id == segment.index_id);
+        let index = manifest.indexes().find(|index| index.id == segment.index_id);
         let Some(index) = index else { return false };
         if !is_made_from(snapshot, store, index, segment, file).await {
             return false;

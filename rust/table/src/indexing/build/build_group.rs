@@ -8,7 +8,7 @@ use arrow::datatypes::FieldRef;
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::segment::BASE_ALIGNMENT;
-use lakemark_format::{Encoding, ManifestFile, ManifestIndex, ManifestSegment, SegmentFile, column};
+use lakemark_format::{Encoding, FileNumbers, ManifestFile, ManifestIndex, ManifestSegment, SegmentFile, column};
 use lakemark_index::bitmap::{SegmentMeta, SegmentSummary, coarse_memory_bytes};
 use tokio::sync::Semaphore;
 
@@ -103,14 +103,14 @@ pub(crate) async fn build_group(context: &BuildContext, group: &Group, result: &
         result.files.push(BuiltFile { file, schema: Arc::clone(&reading.footer.schema) });
     }
     let jobs = merge_jobs(group, &coarse.encodings, &readings, &kept, sorted, context.budget.limit())?;
-    let ordinals: Vec<u32> = (0..).take(kept.len()).collect();
+    let places: FileNumbers = (0..).take(kept.len()).collect();
     let mut merges: Vec<BoxFuture<'_, Result<ManifestSegment>>> = Vec::new();
     for job in jobs {
         merges.push(Box::pin(merge_one(context, job, &coarse)));
     }
     let mut merged = stream::iter(merges).buffer_unordered(context.threads);
     while let Some(segment) = merged.try_next().await? {
-        result.segments.push(ManifestSegment { files: ordinals.clone(), ..segment });
+        result.segments.push(ManifestSegment { files: places.clone(), ..segment });
     }
     Ok(())
 }

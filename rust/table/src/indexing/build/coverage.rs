@@ -1,50 +1,56 @@
 //! What others have committed since a build was planned: it need not be built twice.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::sync::Arc;
 
-use lakemark_format::{Manifest, ManifestFile};
+use lakemark_format::{FileNumbers, Manifest, ManifestFile};
 
+use super::manifest_slice::ManifestSlice;
+use crate::error::Result;
 use crate::files::file_version::FileVersion;
+use crate::store::manifests::file_of;
 
 /// What a manifest covers.
-#[derive(Debug, Default)]
-pub(super) struct Coverage {
-    /// The number of the manifest.
-    pub number: u64,
-    /// Each data file with its ordinal, by its path.
-    files: HashMap<String, CoveredFile>,
-    /// Ids of indexes, each with the ordinal of a file that it covers.
-    pairs: HashSet<([u8; 16], u32)>,
-}
-
 #[derive(Debug)]
-struct CoveredFile {
-    ordinal: u32,
-    version: FileVersion,
+pub(super) struct Coverage {
+    manifest: Arc<Manifest>,
+    /// The numbers of the files that each index covers, by the id of the index.
+    covered: HashMap<[u8; 16], FileNumbers>,
 }
 
 impl Coverage {
     /// What a manifest covers without segments that are of no use.
-    pub(super) fn of(manifest: &Manifest, lost: &[[u8; 16]]) -> Self {
-        let file = |(ordinal, file): (u32, &ManifestFile)| {
-            (file.path.clone(), CoveredFile { ordinal, version: FileVersion::of_manifest(file) })
-        };
-        let segments = manifest.segments.iter().filter(|segment| !lost.contains(&segment.id));
-        let pairs = segments.flat_map(|segment| segment.files.iter().map(|file| (segment.index_id, *file)));
-        Self { number: manifest.number, files: (0..).zip(&manifest.files).map(file).collect(), pairs: pairs.collect() }
+    pub(super) fn of(manifest: Arc<Manifest>, lost: &[[u8; 16]]) -> Self {
+        let mut numbers: HashMap<[u8; 16], Vec<u32>> = HashMap::new();
+        for segment in manifest.segments().filter(|segment| !lost.contains(&segment.id)) {
+            numbers.entry(segment.index_id).or_default().extend(segment.files.iter());
+        }
+        let covered = numbers.into_iter().map(|(index, files)| (index, files.into_iter().collect())).collect();
+        Self { manifest, covered }
+    }
+
+    /// The number of the manifest.
+    pub(super) fn number(&self) -> u64 {
+        self.manifest.number()
     }
 
     /// Whether every index of a task covers every file of it, as the task has listed the file.
-    pub(super) fn has(&self, task: &Manifest) -> bool {
-        task.files.iter().all(|file| {
-            let have = self.files.get(&file.path).filter(|have| is_same(&have.version, file));
-            have.is_some_and(|have| task.indexes.iter().all(|index| self.pairs.contains(&(index.id, have.ordinal))))
-        })
+    pub(super) fn has(&self, task: &ManifestSlice) -> Result<bool> {
+        for file in &task.files {
+            let Some(number) = self.manifest.number_of(&file.path)? else { return Ok(false) };
+            let is_known = file_of(&self.manifest, number).is_some_and(|known| is_same(known, file));
+            let is_covered = |index| self.covered.get(index).is_some_and(|files| files.contains(number));
+            if !is_known || !task.indexes.iter().all(|index| is_covered(&index.id)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 
 /// Whether a listed file is the version that a manifest knows, which keeps no tag of a file that was young then.
-fn is_same(known: &FileVersion, listed: &ManifestFile) -> bool {
+fn is_same(known: &ManifestFile, listed: &ManifestFile) -> bool {
+    let known = FileVersion::of_manifest(known);
     let same_time = match (&known.tag, &listed.etag) {
         (Some(known), Some(listed)) => known == listed,
         _ => known.modified_ns == listed.modified_ns,

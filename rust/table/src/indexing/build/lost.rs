@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use lakemark_format::{Manifest, ManifestIndex, ManifestSegment};
+use lakemark_format::{ManifestIndex, ManifestSegment};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::unreadable::is_about_the_file;
@@ -46,7 +46,8 @@ pub(super) async fn look_at(
     }
     let mut seen = LookedAt::default();
     let day = clock::utc().timestamp().div_euclid(DAY_SECONDS);
-    for (index, segment) in sample(manifest, indexes, &lost, share, day) {
+    let named = manifest.segments().map(Arc::as_ref);
+    for (index, segment) in sample(named, indexes, &lost, share, day) {
         let mut verdict = IndexVerdict::default();
         match verify_segment(snapshot, store, manifest, index, segment, &mut verdict).await {
             Ok(()) => seen.verified += 1,
@@ -69,14 +70,14 @@ pub(super) async fn look_at(
 /// So large a share of the segments that are there, and at least one of them. Which ones depends on the day, so that a build that is run
 /// every day comes to all of them.
 fn sample<'a>(
-    manifest: &'a Manifest,
+    segments: impl Iterator<Item = &'a ManifestSegment>,
     indexes: &'a [ManifestIndex],
     lost: &HashSet<[u8; 16]>,
     share: f64,
     day: i64,
 ) -> Vec<(&'a ManifestIndex, &'a ManifestSegment)> {
-    let named = manifest.segments.iter().filter(|segment| !lost.contains(&segment.id));
-    let mut all: Vec<(&ManifestIndex, &ManifestSegment)> = named
+    let mut all: Vec<(&ManifestIndex, &ManifestSegment)> = segments
+        .filter(|segment| !lost.contains(&segment.id))
         .filter_map(|segment| Some((indexes.iter().find(|index| index.id == segment.index_id)?, segment)))
         .collect();
     let count = (all.len() as f64 * share).ceil() as usize;
@@ -89,12 +90,12 @@ fn sample<'a>(
 
 #[cfg(test)]
 mod tests {
-    use lakemark_format::KeyType;
+    use lakemark_format::{FileNumbers, KeyType};
 
     use super::*;
 
-    fn manifest(segments: u8) -> Manifest {
-        let index = ManifestIndex {
+    fn index() -> ManifestIndex {
+        ManifestIndex {
             id: [1; 16],
             name: "i".to_owned(),
             kind: "bitmap".into(),
@@ -103,51 +104,45 @@ mod tests {
             field_id: None,
             key_type: KeyType::Int32,
             options: Vec::new(),
-        };
+        }
+    }
+
+    fn segments(count: u8) -> Vec<ManifestSegment> {
         let segment = |number: u8| ManifestSegment {
             id: [number; 16],
             index_id: [1; 16],
             path: format!("indexes/{number}"),
             length: 1,
-            files: Vec::new(),
+            files: FileNumbers::default(),
         };
-        Manifest {
-            store_id: [0; 16],
-            number: 1,
-            created_ms: 0,
-            schemas: Vec::new(),
-            files: Vec::new(),
-            indexes: vec![index],
-            segments: (0..segments).map(segment).collect(),
-            updates: None,
-        }
+        (0..count).map(segment).collect()
     }
 
-    fn sampled(manifest: &Manifest, share: f64, day: i64) -> Vec<u8> {
+    fn sampled(segments: &[ManifestSegment], share: f64, day: i64) -> Vec<u8> {
         let lost = HashSet::from([[0; 16]]);
-        sample(manifest, &manifest.indexes, &lost, share, day).iter().map(|(_, segment)| segment.id[0]).collect()
+        sample(segments.iter(), &[index()], &lost, share, day).iter().map(|(_, segment)| segment.id[0]).collect()
     }
 
     #[test]
     fn a_sample_is_the_same_all_day_and_has_at_least_one_segment() {
-        let manifest = manifest(101);
-        assert_eq!(sampled(&manifest, 1.0, 7), (1..101).collect::<Vec<_>>());
-        assert_eq!(sampled(&manifest, 0.0, 7), [0; 0]);
-        assert_eq!(sampled(&manifest, 1e-9, 7).len(), 1);
-        assert_eq!(sampled(&manifest, 0.2, 7).len(), 20);
-        assert_eq!(sampled(&manifest, 0.2, 7), sampled(&manifest, 0.2, 7));
+        let segments = segments(101);
+        assert_eq!(sampled(&segments, 1.0, 7), (1..101).collect::<Vec<_>>());
+        assert_eq!(sampled(&segments, 0.0, 7), [0; 0]);
+        assert_eq!(sampled(&segments, 1e-9, 7).len(), 1);
+        assert_eq!(sampled(&segments, 0.2, 7).len(), 20);
+        assert_eq!(sampled(&segments, 0.2, 7), sampled(&segments, 0.2, 7));
     }
 
     #[test]
     fn samples_of_many_days_come_to_every_segment() {
-        let manifest = manifest(101);
-        let met: HashSet<u8> = (0..60).flat_map(|day| sampled(&manifest, 0.2, day)).collect();
+        let segments = segments(101);
+        let met: HashSet<u8> = (0..60).flat_map(|day| sampled(&segments, 0.2, day)).collect();
         assert_eq!(met.len(), 100);
     }
 
     #[test]
     fn another_index_is_left_alone() {
-        let manifest = manifest(9);
-        assert_eq!(sample(&manifest, &[], &HashSet::new(), 1.0, 0).len(), 0);
+        let segments = segments(9);
+        assert_eq!(sample(segments.iter(), &[], &HashSet::new(), 1.0, 0).len(), 0);
     }
 }

@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
-use lakemark_format::{Manifest, ManifestFile};
+use lakemark_format::{FileNumbers, ManifestFile};
 
 use super::group::{BuiltFile, GroupResult};
+use super::manifest_slice::ManifestSlice;
 use super::task::BuildTask;
 use crate::error::{Error, Result};
 use crate::files::file_version::FileVersion;
@@ -16,12 +17,12 @@ use crate::values::schema;
 
 /// What a task gave: the data files that it read, the segments that it wrote, and the files that it had to leave out.
 ///
-/// Its bytes are numbers of eight bytes with the least significant first, a list and a manifest: the fingerprint of all that follows, the
-/// number of parts that were spilled, the length of the list, the list of the files that were left out in JSON, and a manifest of just the
-/// files and segments.
+/// Its bytes are numbers of eight bytes with the least significant first, a list and an edit: the fingerprint of all that follows, the
+/// number of parts that were spilled, the length of the list, the list of the files that were left out in JSON, and an edit that adds just
+/// the files and segments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BuildPart {
-    pub(super) manifest: Manifest,
+    pub(super) manifest: ManifestSlice,
     /// Files of the task that were left out, each with the reason.
     pub(super) failed: Vec<Finding>,
     pub(super) spilled: u64,
@@ -29,9 +30,10 @@ pub struct BuildPart {
 
 impl BuildPart {
     pub(super) fn new(task: &BuildTask, result: &GroupResult, spilled: u64) -> Result<Self> {
-        let BuiltSegments { schemas, files, segments, .. } = built_of(result)?;
-        let Manifest { store_id, number, indexes, .. } = task.manifest().clone();
-        let manifest = Manifest { store_id, number, created_ms: 0, schemas, files, indexes, segments, updates: None };
+        let BuiltSegments { schemas, files, mut segments, .. } = built_of(result)?;
+        segments.sort_unstable_by_key(|segment| segment.id);
+        let ManifestSlice { store_id, number, indexes, .. } = task.manifest().clone();
+        let manifest = ManifestSlice { store_id, number, schemas, files, indexes, segments };
         Ok(Self { manifest, failed: result.left_out().collect(), spilled })
     }
 
@@ -75,7 +77,8 @@ impl BuildPart {
         let length = usize::try_from(number(&mut rest)?).map_err(|_| damaged())?;
         let (failed, manifest) = rest.split_at_checked(length).ok_or_else(damaged)?;
         let failed = serde_json::from_slice(failed).map_err(|error| damaged().with_source(error))?;
-        let manifest = Manifest::decode(manifest).map_err(|error| damaged().with_source(error))?;
+        let manifest = ManifestSlice::decode(manifest).map_err(|error| damaged().with_source(error))?;
+        let manifest = manifest.ok_or_else(damaged)?;
         Ok(Self { manifest, failed, spilled })
     }
 
@@ -89,8 +92,7 @@ impl BuildPart {
                 files.concat()
             )))
         };
-        if (manifest.store_id, &manifest.indexes, &manifest.updates) != (requested.store_id, &requested.indexes, &None)
-        {
+        if (manifest.store_id, &manifest.indexes) != (requested.store_id, &requested.indexes) {
             return wrong("is about other indexes");
         }
         let requested_files: HashSet<FileVersion> = requested.files.iter().map(FileVersion::of_manifest).collect();
@@ -104,7 +106,7 @@ impl BuildPart {
         }
         let filled: HashSet<_> = manifest.segments.iter().map(|segment| segment.index_id).collect();
         let expected = if manifest.files.is_empty() { 0 } else { manifest.indexes.len() };
-        let is_whole = |files: &[u32]| files.iter().copied().eq((0..).take(manifest.files.len()));
+        let is_whole = |files: &FileNumbers| files.iter().eq((0..).take(manifest.files.len()));
         if filled.len() != expected
             || manifest.segments.len() != expected
             || !manifest.segments.iter().all(|segment| is_whole(&segment.files))

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use lakemark_format::segment::BASE_ALIGNMENT;
-use lakemark_format::{ManifestIndex, column};
+use lakemark_format::{FileNumbers, ManifestIndex, column};
 
 use super::adopt::adoptable;
 use super::group::{Group, cut};
@@ -134,19 +134,19 @@ fn finding(UnreadableFile { path, problem, .. }: UnreadableFile) -> Finding {
 /// Fails if the newest manifest cannot be read. Readers go on without a damaged manifest. A build must not: it would silently begin a
 /// second history.
 pub(crate) async fn check_manifest(table: &BaseTable) -> Result<()> {
-    table.writable_store()?.newest().await?.manifest.map(|_| ())
+    table.writable_store()?.newest().await.map(|_| ())
 }
 
 /// The indexes that a build or a compaction is about.
 pub(crate) fn selected_indexes(snapshot: &Snapshot, options: &BuildOptions) -> Result<Vec<ManifestIndex>> {
-    let all = snapshot.manifest.as_ref().map_or(&[][..], |manifest| &manifest.indexes);
+    let all: Vec<ManifestIndex> = snapshot.manifest.iter().flat_map(|manifest| manifest.indexes().cloned()).collect();
     match &options.index {
-        Some(name) => match all.iter().find(|index| index.name == *name) {
-            Some(index) => Ok(vec![index.clone()]),
+        Some(name) => match all.into_iter().find(|index| index.name == *name) {
+            Some(index) => Ok(vec![index]),
             None => Err(Error::not_found(format!("there is no index {name}; declare it with `lakemark index create`"))),
         },
         None if all.is_empty() => Err(none_declared()),
-        None => Ok(all.to_vec()),
+        None => Ok(all),
     }
 }
 
@@ -247,13 +247,13 @@ struct KnownCoverage<'a> {
 
 /// Files of the snapshot that no segment of the index covers. Files in doubt are indexed again unless they are adopted.
 fn uncovered(snapshot: &Snapshot, index: &ManifestIndex, known: &KnownCoverage<'_>) -> Vec<usize> {
-    let segments = snapshot.manifest.iter().flat_map(|manifest| &manifest.segments);
+    let segments = snapshot.manifest.iter().flat_map(|manifest| manifest.segments());
     let of_index = segments.filter(|segment| segment.index_id == index.id && !known.lost.contains(&segment.id));
-    let covered: HashSet<u32> = of_index.flat_map(|segment| segment.files.iter().copied()).collect();
+    let covered: FileNumbers = of_index.flat_map(|segment| segment.files.iter()).collect();
     let states = snapshot.index_states.iter().enumerate();
     let missing = states.filter(|(file, state)| {
         let in_doubt = state.unverified && !known.adopted.contains(file);
-        in_doubt || state.ordinal.is_none_or(|ordinal| !covered.contains(&ordinal))
+        in_doubt || state.number.is_none_or(|number| !covered.contains(number))
     });
     missing.map(|(file, _)| file).collect()
 }

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use lakemark_format::Manifest;
-
 use super::BuildContext;
 use super::build_group::build_group;
 use super::group::GroupResult;
+use super::manifest_slice::ManifestSlice;
 use super::part::BuildPart;
 use super::task::BuildTask;
 use crate::error::{Error, Result};
@@ -44,7 +43,7 @@ fn count(metrics: &Metrics, result: &GroupResult) {
 }
 
 /// Fails where the store is not the one that the plan saw: on another machine the same path may be another disk.
-async fn check_store(store: &Arc<Store>, planned: &Manifest) -> Result<()> {
+async fn check_store(store: &Arc<Store>, planned: &ManifestSlice) -> Result<()> {
     let newest = store.newest_number().await?;
     if newest >= planned.number {
         return Ok(());

@@ -5,7 +5,7 @@
 //!                            └─ at the end, or when something stops the build ─▶ the same
 //! ```
 //!
-//! A manifest is written as a whole, so that segments are not committed one by one.
+//! Each commit is a file that readers read until the next checkpoint, so that segments are not committed one by one.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::mem::take;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
-use lakemark_format::{ManifestFile, ManifestSegment};
+use lakemark_format::{FileNumbers, ManifestFile, ManifestSegment};
 
 use super::BuildContext;
 use super::coverage::Coverage;
@@ -57,7 +57,7 @@ pub struct RunningBuild<'a> {
     since: Stopwatch,
     committed: Committed,
     /// What the newest manifest covers that was looked at.
-    coverage: Coverage,
+    coverage: Option<Coverage>,
 }
 
 /// What was committed, for the report.
@@ -96,7 +96,7 @@ impl<'a> RunningBuild<'a> {
             waiting: BTreeMap::new(),
             since: Stopwatch::start(),
             committed,
-            coverage: Coverage::default(),
+            coverage: None,
         };
         running.check_failures()?;
         Ok(running)
@@ -115,14 +115,14 @@ impl<'a> RunningBuild<'a> {
     /// Whether others have committed what a task would give, since it was planned.
     pub(super) async fn is_done_by_others(&mut self, task: usize) -> Result<bool> {
         let Some(task) = self.plan.tasks.get(task).map(BuildTask::manifest) else { return Ok(false) };
-        let Some(newest) = self.table.writable_store()?.newest().await?.manifest? else { return Ok(false) };
-        if newest.number == task.number {
+        let Some(newest) = self.table.writable_store()?.newest().await?.manifest else { return Ok(false) };
+        if newest.number() == task.number {
             return Ok(false);
         }
-        if newest.number != self.coverage.number {
-            self.coverage = Coverage::of(&newest, &self.plan.lost);
+        if self.coverage.as_ref().is_none_or(|known| known.number() != newest.number()) {
+            self.coverage = Some(Coverage::of(newest, &self.plan.lost));
         }
-        Ok(self.coverage.has(task))
+        self.coverage.as_ref().map_or(Ok(false), |coverage| coverage.has(task))
     }
 
     /// Does without what a task would give.
@@ -381,18 +381,19 @@ fn joined(
 ) -> Result<Joined> {
     let (mut built, mut dropped) = (BuiltSegments::default(), Vec::new());
     for part in parts {
-        let mut ordinals = Vec::new();
+        let mut places = Vec::new();
         for file in part.manifest.files.iter().filter(|file| standing.contains(&file.path)) {
             let bytes = part.manifest.schemas.get(file.schema as usize).cloned().unwrap_or_default();
             let schema = schema_in(&mut built, bytes)?;
-            ordinals.push(u32::try_from(built.files.len()).map_err(|_| Error::unsupported("too many data files"))?);
+            places.push(u32::try_from(built.files.len()).map_err(|_| Error::unsupported("too many data files"))?);
             built.files.push(ManifestFile { schema, etag: tag_of(file), ..file.clone() });
         }
         for segment in &part.manifest.segments {
-            if ordinals.is_empty() {
+            if places.is_empty() {
                 dropped.push(segment.path.clone());
             } else {
-                built.segments.push(ManifestSegment { files: ordinals.clone(), ..segment.clone() });
+                let files = FileNumbers::from_sorted(places.iter().copied());
+                built.segments.push(ManifestSegment { files, ..segment.clone() });
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use lakemark_format::ManifestSegment;
+use lakemark_format::{FileNumbers, ManifestSegment};
 use lakemark_index::bitmap::{BuildError, ChunkSource, SegmentMeta, SegmentSummary, merge};
 
 use super::BuildContext;
@@ -54,7 +54,10 @@ pub(crate) async fn write(
     })?;
     let (path, length) = (Store::segment_path(id), temp.length);
     context.store.publish(temp, &path).await?;
-    Ok(WrittenSegment { segment: ManifestSegment { id, index_id, path, length, files: Vec::new() }, summary })
+    Ok(WrittenSegment {
+        segment: ManifestSegment { id, index_id, path, length, files: FileNumbers::default() },
+        summary,
+    })
 }
 
 /// The error of temporary files that cannot be written or read.

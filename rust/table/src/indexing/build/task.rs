@@ -4,6 +4,7 @@ use arrow::datatypes::Schema;
 use lakemark_format::{Manifest, ManifestFile};
 
 use super::group::{Group, listed};
+use super::manifest_slice::ManifestSlice;
 use crate::error::{Error, Result};
 use crate::snapshot::BaseTable;
 use crate::storage::file_time::modified_ns;
@@ -11,12 +12,12 @@ use crate::values::schema;
 
 /// Some data files and the indexes that lack them: what becomes one segment for each of these.
 ///
-/// Its bytes are those of a manifest of just these files and indexes, without segments.
+/// Its bytes are those of an edit that adds just these files and indexes, without segments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BuildTask {
-    /// The manifest's one schema has the column of each index as the table types it, in their order. Files have their identities, and no
+    /// The one schema has the column of each index as the table types it, in their order. Files have their identities, and no
     /// row groups.
-    manifest: Manifest,
+    manifest: ManifestSlice,
 }
 
 impl BuildTask {
@@ -39,15 +40,13 @@ impl BuildTask {
                 false_statistics: Vec::new(),
             });
         }
-        let manifest = Manifest {
-            store_id: of.store_id,
-            number: of.number,
-            created_ms: 0,
+        let manifest = ManifestSlice {
+            store_id: of.store_id(),
+            number: of.number(),
             schemas: vec![schema::to_bytes(&fields)?],
             files,
             indexes: group.indexes.clone(),
             segments: Vec::new(),
-            updates: None,
         };
         Ok(Self { manifest })
     }
@@ -68,8 +67,9 @@ impl BuildTask {
     /// # Errors
     /// The bytes are none of a task (`Corrupt`).
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        let manifest = Manifest::decode(bytes)
-            .map_err(|error| Error::corrupt("a task of a build is damaged; build again").with_source(error))?;
+        let damaged = || Error::corrupt("a task of a build is damaged; build again");
+        let manifest = ManifestSlice::decode(bytes).map_err(|error| damaged().with_source(error))?;
+        let manifest = manifest.ok_or_else(damaged)?;
         Ok(Self { manifest })
     }
 
@@ -83,7 +83,7 @@ impl BuildTask {
         self.manifest.indexes.iter().map(|index| index.name.as_str())
     }
 
-    pub(super) fn manifest(&self) -> &Manifest {
+    pub(super) fn manifest(&self) -> &ManifestSlice {
         &self.manifest
     }
 

@@ -10,9 +10,9 @@ use super::{BuiltSegments, Edit};
 
 /// Whether the state has the effect of this edit, which has ids that no other edit has.
 pub(super) fn is_done(base: &Manifest, edit: &Edit) -> bool {
-    let updates = |has: &dyn Fn(&ManifestUpdates) -> bool| base.updates.as_ref().is_some_and(has);
+    let updates = |has: &dyn Fn(&ManifestUpdates) -> bool| base.updates().is_some_and(|updates| has(updates));
     match edit {
-        Edit::CreateIndex { index, .. } => base.indexes.iter().any(|have| have.id == index.id),
+        Edit::CreateIndex { index, .. } => base.indexes().any(|have| have.id == index.id),
         Edit::AddSegments(built) | Edit::ReplaceSegments { built, .. } => has_segments(base, built),
         Edit::DeclareKey { updates: declared } => updates(&|have| have.log.id == declared.log.id),
         Edit::AddRun { run, log, .. } => {
@@ -38,18 +38,19 @@ pub(super) fn is_done(base: &Manifest, edit: &Edit) -> bool {
 }
 
 fn has_segments(base: &Manifest, built: &BuiltSegments) -> bool {
-    let has = |id: &[u8; 16]| base.segments.iter().any(|have| have.id == *id);
+    let has = |id: &[u8; 16]| base.segment(id).is_some();
     !built.segments.is_empty() && built.segments.iter().all(|segment| has(&segment.id)) && !built.lost.iter().any(has)
 }
 
 #[cfg(test)]
 mod tests {
     use lakemark_format::{
-        KeyType, ManifestFile, ManifestIndex, ManifestLog, ManifestMigration, ManifestPublication, ManifestRun,
-        ManifestSegment, ReplacedFile, RunRange, StoreFile, WriteCounters,
+        FileNumbers, KeyType, ManifestFile, ManifestIndex, ManifestLog, ManifestMigration, ManifestPublication,
+        ManifestRun, ManifestSegment, ReplacedFile, RunRange, StoreFile, WriteCounters,
     };
 
-    use super::super::{Applied, apply, empty_manifest};
+    use super::super::tests::{applied, empty};
+    use super::super::{Applied, apply};
     use super::*;
 
     fn index() -> ManifestIndex {
@@ -77,7 +78,7 @@ mod tests {
             false_statistics: Vec::new(),
         };
         let (id, index_id, path) = ([segment; 16], [1; 16], format!("indexes/{segment}"));
-        let segment = ManifestSegment { id, index_id, path, length: 1, files: vec![0] };
+        let segment = ManifestSegment { id, index_id, path, length: 1, files: FileNumbers::of_range(0..1) };
         let lost = lost.iter().map(|id| [*id; 16]).collect();
         BuiltSegments {
             schemas: vec![vec![7]],
@@ -162,24 +163,21 @@ mod tests {
     /// An edit that is applied to a state that has it counts as made, and deletes nothing.
     #[test]
     fn an_edit_that_was_committed_before_is_made_and_changes_nothing() {
-        let mut base = empty_manifest();
+        let mut base = empty();
         for edit in edits() {
-            let Applied { next, committed } = apply(&base, &edit).unwrap();
-            let next = next.unwrap_or_else(|| panic!("{edit:?} changes nothing"));
-            next.encode().unwrap();
+            let (next, committed) = applied(&base, &edit);
             assert!(committed.changed && !is_done(&base, &edit), "{edit:?}");
-            base = next;
-            base.number += 1;
+            base = next.unwrap_or_else(|| panic!("{edit:?} changes nothing"));
             match (&edit, apply(&base, &edit)) {
                 // These bring nothing that distinguishes them from what others did.
                 (Edit::EndMigration { .. } | Edit::AbandonMigration { .. } | Edit::EndPublication, again) => {
-                    let Applied { next, committed } = again.unwrap();
-                    assert!(next.is_none() && !committed.changed && committed.unused.is_empty(), "{edit:?}");
+                    let Applied { changes, committed } = again.unwrap();
+                    assert!(changes.is_none() && !committed.changed && committed.unused.is_empty(), "{edit:?}");
                 }
                 (Edit::DropIndex { .. }, again) => drop(again.unwrap_err()),
                 (_, again) => {
-                    let Applied { next, committed } = again.unwrap();
-                    assert!(next.is_none() && committed.changed && committed.unused.is_empty(), "{edit:?}");
+                    let Applied { changes, committed } = again.unwrap();
+                    assert!(changes.is_none() && committed.changed && committed.unused.is_empty(), "{edit:?}");
                 }
             }
         }
@@ -188,9 +186,9 @@ mod tests {
     /// The same where others committed in between, as long as they left it there.
     #[test]
     fn nothing_that_the_newest_state_names_is_unused() {
-        let mut base = empty_manifest();
+        let mut base = empty();
         for edit in edits().into_iter().take(5) {
-            base = apply(&base, &edit).unwrap().next.unwrap();
+            base = applied(&base, &edit).0.unwrap();
         }
         for edit in [
             Edit::AddSegments(built(5, "a", &[])),
@@ -201,9 +199,9 @@ mod tests {
             Edit::ReplaceSegments { replaced: vec![[3; 16]], built: built(5, "a", &[]) },
             Edit::ReplaceSegments { replaced: vec![[77; 16]], built: built(9, "a", &[]) },
         ] {
-            let Applied { next, committed } = apply(&base, &edit).unwrap();
+            let (next, committed) = applied(&base, &edit);
             let named = next.as_ref().unwrap_or(&base);
-            let is_named = |path: &String| named.segments.iter().any(|segment| segment.path == *path);
+            let is_named = |path: &String| named.segments().any(|segment| segment.path == *path);
             assert!(!committed.unused.iter().any(is_named), "{edit:?}: {committed:?}");
         }
     }

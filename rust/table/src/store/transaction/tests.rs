@@ -1,8 +1,33 @@
 //! What edits make of a manifest.
 
-use lakemark_format::KeyType;
+use lakemark_format::{FileNumbers, KeyType};
 
+use super::updates::{REMEMBERED_APPLICATIONS, add_transactions};
 use super::*;
+
+/// The manifest of a store before its first edit.
+pub(super) fn empty() -> Manifest {
+    Manifest::new([9; 16])
+}
+
+/// What a reader makes of what is written for an edit; no manifest if nothing is.
+pub(super) fn applied(base: &Manifest, edit: &Edit) -> (Option<Manifest>, Committed) {
+    let Applied { changes, committed } = apply(base, edit).unwrap();
+    let next = changes.map(|changes| {
+        let bytes = edit_of(base, 0, changes).encode().unwrap();
+        base.apply(&ManifestEdit::decode(&bytes).unwrap()).unwrap()
+    });
+    (next, committed)
+}
+
+fn paths(manifest: &Manifest) -> Vec<(u32, String)> {
+    manifest.files().map(Result::unwrap).map(|(number, file)| (number, file.path.clone())).collect()
+}
+
+/// The numbers of files of each segment, by id.
+fn numbers(manifest: &Manifest) -> Vec<Vec<u32>> {
+    manifest.segments().map(|segment| segment.files.iter().collect()).collect()
+}
 
 fn index(id: u8) -> ManifestIndex {
     ManifestIndex {
@@ -28,13 +53,13 @@ fn built(index: u8, segment: u8, files: &[(&str, u64)]) -> Edit {
         row_groups: vec![1],
         false_statistics: Vec::new(),
     };
-    let ordinals = (0..).take(files.len()).collect();
+    let places: FileNumbers = (0..).take(files.len()).collect();
     let segment = ManifestSegment {
         id: [segment; 16],
         index_id: [index; 16],
         path: format!("indexes/{segment}"),
         length: 1,
-        files: ordinals,
+        files: places,
     };
     let files = files.iter().map(file).collect();
     Edit::AddSegments(BuiltSegments {
@@ -46,14 +71,7 @@ fn built(index: u8, segment: u8, files: &[(&str, u64)]) -> Edit {
 }
 
 fn after(edits: &[Edit]) -> Manifest {
-    let mut manifest = empty_manifest();
-    for edit in edits {
-        if let Some(next) = apply(&manifest, edit).unwrap().next {
-            next.encode().unwrap();
-            manifest = next;
-        }
-    }
-    manifest
+    edits.iter().fold(empty(), |manifest, edit| applied(&manifest, edit).0.unwrap_or(manifest))
 }
 
 fn create(id: u8) -> Edit {
@@ -68,11 +86,11 @@ fn replace(replaced: &[u8], edit: Edit) -> Edit {
 #[test]
 fn a_merged_segment_takes_the_place_of_the_others_which_stay_on_the_disk() {
     let base = after(&[create(1), built(1, 3, &[("a", 1)]), built(1, 4, &[("b", 1)]), built(1, 5, &[("c", 1)])]);
-    let Applied { next, committed } = apply(&base, &replace(&[3, 4], built(1, 9, &[("a", 1), ("b", 1)]))).unwrap();
+    let (next, committed) = applied(&base, &replace(&[3, 4], built(1, 9, &[("a", 1), ("b", 1)])));
     let next = next.unwrap();
-    let left: Vec<(&str, &[u32])> =
-        next.segments.iter().map(|segment| (segment.path.as_str(), segment.files.as_slice())).collect();
-    assert_eq!(left, [("indexes/5", [2].as_slice()), ("indexes/9", [0, 1].as_slice())]);
+    let left: Vec<(&str, Vec<u32>)> =
+        next.segments().map(|segment| (segment.path.as_str(), segment.files.iter().collect())).collect();
+    assert_eq!(left, [("indexes/5", vec![2]), ("indexes/9", vec![0, 1])]);
     assert_eq!((committed.changed, committed.unused), (true, Vec::new()));
 }
 
@@ -85,8 +103,8 @@ fn segments_that_are_gone_and_files_that_changed_are_not_replaced() {
         replace(&[3, 4], built(1, 9, &[("a", 1), ("b", 1)])),
         replace(&[3, 4], built(1, 9, &[("a", 1), ("z", 2)])),
     ] {
-        let Applied { next, committed } = apply(&base, &edit).unwrap();
-        assert_eq!((next, committed.changed, committed.unused), (None, false, vec!["indexes/9".to_owned()]));
+        let (next, committed) = applied(&base, &edit);
+        assert_eq!((next.is_none(), committed.changed, committed.unused), (true, false, vec!["indexes/9".to_owned()]));
     }
 }
 
@@ -94,25 +112,64 @@ fn segments_that_are_gone_and_files_that_changed_are_not_replaced() {
 fn segments_of_a_dropped_index_are_discarded() {
     let drop = Edit::DropIndex { name: "i1".to_owned(), if_exists: false };
     let base = after(&[create(1), drop]);
-    let Applied { next, committed } = apply(&base, &built(1, 9, &[("a", 1)])).unwrap();
+    let (next, committed) = applied(&base, &built(1, 9, &[("a", 1)]));
     assert!(next.is_none());
     assert_eq!(committed.unused, ["indexes/9"]);
 }
 
 #[test]
-fn a_changed_file_leaves_the_segments_of_its_older_self() {
+fn a_changed_file_gets_a_new_number_that_older_segments_do_not_have() {
     let base = after(&[create(1), built(1, 8, &[("a", 1), ("b", 1)])]);
-    let Applied { next, committed } = apply(&base, &built(1, 9, &[("b", 2)])).unwrap();
+    let (next, committed) = applied(&base, &built(1, 9, &[("b", 2)]));
+    let next = next.unwrap();
+    assert_eq!(paths(&next), [(0, "a".to_owned()), (2, "b".to_owned())]);
+    // The number of what the file was stays in the segment, and means nothing.
+    assert_eq!(numbers(&next), [vec![0, 1], vec![2]]);
+    assert!(committed.unused.is_empty());
+    let (next, committed) = applied(&next, &built(1, 10, &[("a", 2)]));
     let next = next.unwrap();
     assert_eq!(
-        next.files.iter().map(|file| (file.path.as_str(), file.footer_hash)).collect::<Vec<_>>(),
-        [("a", 1), ("b", 2)]
+        (paths(&next), numbers(&next)),
+        (vec![(2, "b".to_owned()), (3, "a".to_owned())], vec![vec![2], vec![3]])
     );
-    assert_eq!(next.segments.iter().map(|segment| segment.files.clone()).collect::<Vec<_>>(), [vec![0], vec![1]]);
-    assert!(committed.unused.is_empty());
-    let Applied { next, committed } = apply(&next, &built(1, 10, &[("a", 2)])).unwrap();
-    assert_eq!(next.unwrap().segments.len(), 2);
     assert_eq!(committed.unused, ["indexes/8"]);
+}
+
+#[test]
+fn tasks_that_fill_two_indexes_bring_a_file_once() {
+    let base = after(&[create(1), create(2)]);
+    let (Edit::AddSegments(one), Edit::AddSegments(two)) =
+        (built(1, 8, &[("a", 1), ("b", 1)]), built(2, 9, &[("b", 1), ("c", 1)]))
+    else {
+        panic!("no segments");
+    };
+    let shifted = |segment: &ManifestSegment| ManifestSegment { files: (2..4).collect(), ..segment.clone() };
+    let both = BuiltSegments {
+        files: [one.files.clone(), two.files.clone()].concat(),
+        segments: one.segments.iter().cloned().chain(two.segments.iter().map(shifted)).collect(),
+        ..one.clone()
+    };
+    let next = applied(&base, &Edit::AddSegments(both.clone())).0.unwrap();
+    assert_eq!(paths(&next).len(), 3);
+    assert_eq!(numbers(&next), [vec![0, 1], vec![1, 2]]);
+    // What a task found out later of a version that another one did not see is covered by no segment.
+    let mut other = both;
+    other.files[2].footer_hash = 7;
+    let next = applied(&base, &Edit::AddSegments(other)).0.unwrap();
+    assert_eq!(numbers(&next), [vec![0, 1], vec![2]]);
+}
+
+#[test]
+fn what_is_written_for_a_segment_does_not_grow_with_the_store() {
+    let names: Vec<String> = (0..2000).map(|number| format!("year=2020/part-{number:06}.parquet")).collect();
+    let files: Vec<(&str, u64)> = names.iter().map(|name| (name.as_str(), 1)).collect();
+    let bytes = |base: &Manifest| {
+        let changes = apply(base, &built(1, 200, &[("new", 1)])).unwrap().changes.unwrap();
+        edit_of(base, 0, changes).encode().unwrap().len()
+    };
+    let small = after(&[create(1), built(1, 3, &files[..1])]);
+    let large = after(&[create(1), built(1, 3, &files)]);
+    assert!(bytes(&large) <= bytes(&small) + 4, "{} and {} bytes", bytes(&small), bytes(&large));
 }
 
 #[test]
@@ -136,34 +193,37 @@ fn applications_that_called_long_ago_are_forgotten() {
 #[test]
 fn the_slower_of_two_builders_of_the_same_files_adds_nothing() {
     let base = after(&[create(1), create(2), built(1, 8, &[("a", 1), ("b", 1)])]);
-    let Applied { next, committed } = apply(&base, &built(1, 9, &[("a", 1)])).unwrap();
+    let (next, committed) = applied(&base, &built(1, 9, &[("a", 1)]));
     assert!(next.is_none());
     assert_eq!(committed.unused, ["indexes/9"]);
-    let applied = apply(&base, &built(2, 9, &[("a", 1)])).unwrap();
-    assert_eq!(applied.next.unwrap().segments.len(), 2);
+    assert_eq!(applied(&base, &built(2, 9, &[("a", 1)])).0.unwrap().segments().len(), 2);
 }
 
 #[test]
 fn a_touched_file_keeps_its_segments_unless_it_was_indexed_again_meanwhile() {
     let base = after(&[create(1), built(1, 8, &[("a", 1), ("b", 1)])]);
-    let was = base.files[0].clone();
+    let was = base.file(0).unwrap().unwrap().as_ref().clone();
     let adoption = Adoption { now: ManifestFile { modified_ns: 5, etag: None, ..was.clone() }, was };
     let edit = Edit::AddSegments(BuiltSegments { adopted: vec![adoption], ..BuiltSegments::default() });
-    let Applied { next, committed } = apply(&base, &edit).unwrap();
+    let (next, committed) = applied(&base, &edit);
     let next = next.unwrap();
-    assert_eq!(next.files.iter().map(|file| file.modified_ns).collect::<Vec<_>>(), [5, 0]);
-    assert_eq!((next.segments.len(), next.segments[0].files.as_slice()), (1, &[0, 1][..]));
+    let times = next.files().map(|file| file.unwrap().1.modified_ns);
+    assert_eq!(times.collect::<Vec<_>>(), [5, 0]);
+    assert_eq!(numbers(&next), [vec![0, 1]]);
     assert!(committed.unused.is_empty());
     // Applied again, or after a faster builder, it changes nothing.
-    assert!(apply(&next, &edit).unwrap().next.is_none());
+    assert!(applied(&next, &edit).0.is_none());
     let faster = after(&[create(1), built(1, 8, &[("a", 1), ("b", 1)]), built(1, 9, &[("a", 2)])]);
-    assert!(apply(&faster, &edit).unwrap().next.is_none());
+    assert!(applied(&faster, &edit).0.is_none());
 }
 
 #[test]
 fn files_and_schemas_without_segments_are_forgotten() {
     let drop = Edit::DropIndex { name: "i1".to_owned(), if_exists: false };
     let base = after(&[create(1), create(2), built(1, 8, &[("a", 1)]), built(2, 9, &[("b", 1)]), drop]);
-    assert_eq!(base.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["b"]);
-    assert_eq!((base.schemas.len(), base.segments[0].files.as_slice()), (1, &[0][..]));
+    assert_eq!(paths(&base), [(1, "b".to_owned())]);
+    assert_eq!((base.schemas().len(), numbers(&base)), (1, vec![vec![1]]));
+    let none =
+        after(&[create(1), built(1, 8, &[("a", 1)]), Edit::DropIndex { name: "i1".to_owned(), if_exists: false }]);
+    assert_eq!((none.file_count(), none.schemas().len(), none.segments().len()), (0, 0, 0));
 }

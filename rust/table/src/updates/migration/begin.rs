@@ -54,9 +54,9 @@ async fn begin(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result<
     }
     let buffer_stays = flush_if_room(&mut writing).await?;
     let newest = writing.store.newest().await?;
-    let manifest = newest.manifest?.ok_or_else(|| no_key(&table.base))?;
-    let mut updates = manifest.updates.clone().ok_or_else(|| no_key(&table.base))?;
-    let (store, state) = (writing.store, ManifestState { number: manifest.number, migration_done: false });
+    let manifest = newest.manifest.ok_or_else(|| no_key(&table.base))?;
+    let mut updates = manifest.updates().ok_or_else(|| no_key(&table.base))?.as_ref().clone();
+    let (store, state) = (writing.store, ManifestState { number: manifest.number(), migration_done: false });
     let files = &table.merged_views.files;
     let updated = UpdateContext::of(&mut writing.base, store, files, &updates, state, UpdateScope::Log).await?;
     let runs = updated.active_runs(&writing.base, files).await?;
@@ -99,8 +99,8 @@ async fn border(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result
     }
     let mut base = Snapshot::pin_base(&table.base).await?;
     let (Some(manifest), Some(store)) = (base.manifest.clone(), table.base.store.as_ref()) else { return Ok(None) };
-    let Some(updates) = manifest.updates.as_ref() else { return Ok(None) };
-    let state = ManifestState { number: manifest.number, migration_done: base.migration_done() };
+    let Some(updates) = manifest.updates() else { return Ok(None) };
+    let state = ManifestState { number: manifest.number(), migration_done: base.migration_done() };
     let files = &table.merged_views.files;
     let updated = UpdateContext::of(&mut base, store, files, updates, state, UpdateScope::Log).await?;
     let runs = updated.active_runs(&base, files).await?;

@@ -82,7 +82,7 @@ impl Migration<'_> {
             return Ok(base.delta_version());
         }
         let manifest = base.manifest.clone().ok_or_else(|| no_key(&table.base))?;
-        let state = ManifestState { number: manifest.number, migration_done: false };
+        let state = ManifestState { number: manifest.number(), migration_done: false };
         let (files, updates) = (&table.merged_views.files, &started.updates);
         let updated = UpdateContext::of(&mut base, store, files, updates, state, UpdateScope::Runs).await?;
         let runs = updated.active_runs(&base, files).await?;
@@ -105,7 +105,7 @@ impl Migration<'_> {
         };
         let (rewritten, version) = match table.base.format {
             TableFormat::Delta => {
-                let transaction = transaction(manifest.store_id, started)?;
+                let transaction = transaction(manifest.store_id(), started)?;
                 match migrate_delta(&table.base.location, &base, &input, &transaction).await? {
                     MigrationOutcome::Committed { version, rewritten } => {
                         report.delta_version = Some(version);

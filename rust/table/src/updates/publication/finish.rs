@@ -16,8 +16,8 @@ use crate::updates::errors::unwritable;
 
 /// Ends the publication that a writer began before it died; the caller holds the lock of writers. Says whether there was one.
 pub(crate) async fn finish_publication(table: &BaseTable, base: &Snapshot) -> Result<bool> {
-    let updates = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref());
-    let Some(begun) = updates.and_then(under_way) else { return Ok(false) };
+    let updates = base.manifest.as_ref().and_then(|manifest| manifest.updates());
+    let Some(begun) = updates.and_then(|updates| under_way(updates)) else { return Ok(false) };
     let store = table.writable_store()?;
     end(store, &Places::of(table, store)?, begun).await.map(|()| true)
 }

@@ -13,7 +13,8 @@ use crate::storage::disk::{link, make_folder, remove, rename, sync_folder};
 use crate::storage::failpoint::reach;
 use crate::storage::ids::new_id;
 use crate::storage::location::FileSet;
-use crate::store::{ORIGINALS, Store};
+use crate::store::Store;
+use crate::store::layout::ORIGINALS;
 
 /// How names end that no reader lists.
 const UNLISTED: &str = ".lakemark-unpublished";

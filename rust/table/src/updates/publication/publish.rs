@@ -66,7 +66,7 @@ async fn publish_all(table: &Arc<UpdatableTable>, places: &Places) -> Result<Man
     // Sees to it that no original was changed since.
     let base = Snapshot::pin_base(&table.base).await?;
     let updates =
-        base.manifest.as_ref().and_then(|manifest| manifest.updates.clone()).ok_or_else(|| no_key(&table.base))?;
+        base.manifest.as_ref().and_then(|manifest| manifest.updates().cloned()).ok_or_else(|| no_key(&table.base))?;
     if updates.data.is_empty() && updates.replaced.is_empty() {
         return Ok(ManifestPublication::default());
     }

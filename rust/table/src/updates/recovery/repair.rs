@@ -114,7 +114,7 @@ fn delta_of(base: &Snapshot, migrated: u64) -> Option<ManifestDelta> {
 /// there was something to do.
 pub(crate) async fn take_over_if_empty(table: &BaseTable, base: &Snapshot) -> Result<bool> {
     let store = table.writable_store()?;
-    let Some(updates) = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref()) else { return Ok(false) };
+    let Some(updates) = base.manifest.as_ref().and_then(|manifest| manifest.updates()) else { return Ok(false) };
     let Some(next) = next_of_none(&base.lineage, table, store, updates).await? else { return Ok(false) };
     let log = new_log(store, next).await?;
     take_over(store, base, Some(log)).await.map(|()| true)
@@ -136,7 +136,7 @@ pub(crate) async fn repair(table: &BaseTable, action: RepairAction) -> Result<bo
     let _migration = MigrationLock::take(store).await?;
     let _writer = WriterLock::take(store).await?;
     let base = Snapshot::pin_base(table).await?;
-    let updates = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref()).ok_or_else(|| no_key(table))?;
+    let updates = base.manifest.as_ref().and_then(|manifest| manifest.updates()).ok_or_else(|| no_key(table))?;
     if matches!(base.lineage, Lineage::Same { .. }) {
         return Ok(false);
     }

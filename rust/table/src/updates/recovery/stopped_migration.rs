@@ -12,7 +12,7 @@ use crate::updates::locks::MigrationLock;
 /// Ends a migration that took effect and was stopped before it was ended. Lets go of one that cannot take effect any more.
 pub(crate) async fn tidy_up(table: &BaseTable, store: &Store) -> Result<()> {
     let base = Snapshot::pin_base(table).await?;
-    let stopped = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref()?.migration.clone());
+    let stopped = base.manifest.as_ref().and_then(|manifest| manifest.updates()?.migration.clone());
     match stopped {
         Some(migration) if base.migration_done() => end_migration(store, migration.number, base.delta_version()).await,
         Some(migration) if base.lineage == (Lineage::Same { migrated: false }) => {
@@ -33,7 +33,7 @@ pub(crate) async fn end_if_stopped(table: &BaseTable, store: &Store, updates: &M
     let Some(number) = migration.map(|migration| migration.number) else { return Ok(()) };
     let Some(_lock) = MigrationLock::try_take(store).await? else { return Ok(()) };
     let base = Snapshot::pin_base(table).await?;
-    let updates = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref());
+    let updates = base.manifest.as_ref().and_then(|manifest| manifest.updates());
     // A process that began the next migration meanwhile had ended this one first.
     if updates.and_then(|updates| updates.migration.as_ref()).is_none_or(|migration| migration.number != number) {
         return Ok(());
@@ -71,7 +71,7 @@ async fn is_ruled_out(table: &BaseTable, base: &Snapshot, migration: u64) -> Res
         return Ok(true);
     }
     let transaction = ApplicationTransaction {
-        id: application(manifest.store_id),
+        id: application(manifest.store_id()),
         version: transaction_version(migration)?,
         through: None,
     };

@@ -172,7 +172,7 @@ mod tests {
                 writes.migrate(crate::MigrateOptions::default()).await.unwrap();
             }
             let snapshot = reads.snapshot().await.unwrap();
-            let there = snapshot.manifest.as_ref().unwrap().updates.as_ref().unwrap().runs.len();
+            let there = snapshot.manifest.as_ref().unwrap().updates().unwrap().runs.len();
             let known = reads.updates.merged_views.files.runs.0.lock().unwrap().len();
             assert!(known <= there, "{known} of {there} runs in round {round}");
         }

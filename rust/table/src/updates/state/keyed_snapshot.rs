@@ -22,8 +22,8 @@ impl KeyedSnapshot {
         let store = table.base.writable_store()?;
         let mut base = Snapshot::pin_columns(&table.base).await?;
         let manifest = base.manifest.clone().ok_or_else(|| no_key(&table.base))?;
-        let updates = manifest.updates.as_ref().ok_or_else(|| no_key(&table.base))?;
-        let state = ManifestState { number: manifest.number, migration_done: base.migration_done() };
+        let updates = manifest.updates().ok_or_else(|| no_key(&table.base))?;
+        let state = ManifestState { number: manifest.number(), migration_done: base.migration_done() };
         let files = &table.merged_views.files;
         let key = UpdateContext::of(&mut base, store, files, updates, state, UpdateScope::Log).await?.key;
         Ok(Self { base, key })

@@ -30,7 +30,7 @@ async fn laid_over(table: &UpdatableTable, within: Duration) -> Result<Snapshot>
     let (Some(manifest), Some(store)) = (snapshot.manifest.clone(), table.base.store.as_ref()) else {
         return Ok(snapshot);
     };
-    let Some(updates) = &manifest.updates else { return Ok(snapshot) };
+    let Some(updates) = manifest.updates() else { return Ok(snapshot) };
     if let Some(next) = next_of_none(&snapshot.lineage, &table.base, store, updates).await? {
         snapshot.set_sequence(next.saturating_sub(1));
         return Ok(snapshot);
@@ -42,7 +42,7 @@ async fn laid_over(table: &UpdatableTable, within: Duration) -> Result<Snapshot>
         snapshot.set_sequence(last);
         return Ok(snapshot);
     }
-    let state = ManifestState { number: manifest.number, migration_done: snapshot.migration_done() };
+    let state = ManifestState { number: manifest.number(), migration_done: snapshot.migration_done() };
     let files = &table.merged_views.files;
     let updated = UpdateContext::of(&mut snapshot, store, files, updates, state, UpdateScope::Log).await?;
     let view = merged_view(&updated, &snapshot, &table.merged_views).await?;

@@ -37,14 +37,14 @@ const DROPPED: u32 = u32::MAX;
 pub(crate) async fn merge_oldest(writing: &mut WriteTurn<'_>) -> Result<()> {
     end_if_stopped(&writing.table.base, writing.store, &writing.updates).await?;
     loop {
-        let Some(manifest) = writing.store.newest().await?.manifest? else { return Ok(()) };
-        let Some(updates) = manifest.updates.clone() else { return Ok(()) };
+        let Some(manifest) = writing.store.newest().await?.manifest else { return Ok(()) };
+        let Some(updates) = manifest.updates().cloned() else { return Ok(()) };
         let Some(chosen) = to_merge(&updates, &writing.parameters, bound_by_migration(&updates)) else {
             writing.table.merged_views.files.runs.retain(&updates.runs);
             return Ok(());
         };
         let (store, files) = (writing.store.as_ref(), &writing.table.merged_views.files);
-        let state = ManifestState { number: manifest.number, migration_done: writing.base.migration_done() };
+        let state = ManifestState { number: manifest.number(), migration_done: writing.base.migration_done() };
         let updated = UpdateContext::of(&mut writing.base, store, files, &updates, state, UpdateScope::Log).await?;
         let runs = updated.active_runs(&writing.base, files).await?;
         let merged = merge(writing, &updated, &runs, chosen.clone()).await?;

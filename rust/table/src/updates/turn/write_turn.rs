@@ -39,7 +39,7 @@ pub(crate) struct WriteTurn<'a> {
     /// The lock is held until the turn ends, and as long as a write that the turn began is under way.
     pub(super) lock: Arc<WriterLock>,
     pub manifest: Arc<Manifest>,
-    pub updates: ManifestUpdates,
+    pub updates: Arc<ManifestUpdates>,
     pub parameters: Parameters,
     pub(super) key: Arc<KeyColumns>,
     /// The schema of changes.
@@ -78,9 +78,9 @@ impl<'a> WriteTurn<'a> {
             base = pin(table, needed).await?;
         }
         let manifest = base.manifest.clone().ok_or_else(|| no_key(&table.base))?;
-        let updates = manifest.updates.clone().ok_or_else(|| no_key(&table.base))?;
+        let updates = manifest.updates().cloned().ok_or_else(|| no_key(&table.base))?;
         let parameters = Parameters::of(&updates.options)?;
-        let state = ManifestState { number: manifest.number, migration_done: base.migration_done() };
+        let state = ManifestState { number: manifest.number(), migration_done: base.migration_done() };
         let files = &table.merged_views.files;
         let updated = UpdateContext::of(&mut base, store, files, &updates, state, UpdateScope::Log).await?;
         let mut tail = updated.log_tail(&base, &files.writer).await?;
@@ -115,10 +115,10 @@ impl<'a> WriteTurn<'a> {
         }
         let mut base = Snapshot::pin_base(&self.table.base).await?;
         let Some(manifest) = base.manifest.clone() else { return Ok(false) };
-        if manifest.updates.as_ref() != Some(&self.updates) {
+        if manifest.updates() != Some(&self.updates) {
             return Ok(false);
         }
-        let state = ManifestState { number: manifest.number, migration_done: base.migration_done() };
+        let state = ManifestState { number: manifest.number(), migration_done: base.migration_done() };
         let files = &self.table.merged_views.files;
         let updated = UpdateContext::of(&mut base, self.store, files, &self.updates, state, UpdateScope::Log).await?;
         let is_same = updated.schema == self.schema
@@ -140,7 +140,7 @@ impl<'a> WriteTurn<'a> {
         UpdateContext {
             store: self.store,
             updates: &self.updates,
-            manifest: self.manifest.number,
+            manifest: self.manifest.number(),
             migration_done: self.base.migration_done(),
             key: Arc::clone(&self.key),
             schema: Arc::clone(&self.schema),

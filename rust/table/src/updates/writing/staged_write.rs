@@ -31,8 +31,7 @@ pub(crate) async fn write_staged(
     table.base.check_open_for_changes()?;
     let store = table.base.writable_store()?;
     let KeyedSnapshot { base, key } = KeyedSnapshot::of(table).await?;
-    let updates =
-        base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref()).ok_or_else(|| no_key(&table.base))?;
+    let updates = base.manifest.as_ref().and_then(|manifest| manifest.updates()).ok_or_else(|| no_key(&table.base))?;
     let part_bytes = Parameters::of(&updates.options)?.part_bytes();
     let mut sorted = SortedRows::open(store, staged, &key)?;
     let bytes = staged.iter().map(|file| file.bytes).sum();

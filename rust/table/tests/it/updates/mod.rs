@@ -384,7 +384,7 @@ async fn law_5_damaged_updates_are_errors_and_damaged_indexes_are_not() {
     }
     let lost = open(folder.path()).await.snapshot().await.unwrap_err();
     assert_eq!(lost.kind(), ErrorKind::Corrupt);
-    assert!(lost.to_string().contains("restore its folder `manifest`"), "{lost}");
+    assert!(lost.to_string().contains("restore its folders `manifest` and `checkpoint`"), "{lost}");
     std::fs::remove_dir_all(store.join("manifest")).unwrap();
     assert_eq!(open(folder.path()).await.snapshot().await.unwrap_err().kind(), ErrorKind::Corrupt);
     std::fs::remove_dir_all(store.join("updates")).unwrap();

@@ -191,7 +191,8 @@ impl Trial {
 
 /// Files of the store are so much older than they were, but for data files and what is younger than `oldest`.
 fn set_back(root: &Path, oldest: SystemTime, by: Duration) {
-    let files = ["manifest", "indexes", "updates"].map(|folder| files_below(&root.join("_lakemark").join(folder)));
+    let folders = ["manifest", "checkpoint", "indexes", "updates"];
+    let files = folders.map(|folder| files_below(&root.join("_lakemark").join(folder)));
     for path in files.into_iter().flatten() {
         let file = File::options().write(true).open(path).unwrap();
         let modified = file.metadata().unwrap().modified().unwrap();

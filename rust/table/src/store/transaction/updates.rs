@@ -1,0 +1,160 @@
+//! What edits make of the part about updates.
+
+use std::ops::Range;
+
+use lakemark_format::{
+    ManifestDelta, ManifestLog, ManifestMigration, ManifestPublication, ManifestRun, ManifestTransaction,
+    ManifestUpdates, RunRange, WriteCounters,
+};
+
+use super::Edit;
+
+/// Applications whose last call is known.
+pub(super) const REMEMBERED_APPLICATIONS: usize = 1000;
+
+/// Applies an edit of updates to those of the manifest `number`; says whether it changed them.
+pub(super) fn change(updates: &mut ManifestUpdates, edit: &Edit, number: u64) -> bool {
+    let is_current = |updates: &ManifestUpdates, number: u64| {
+        updates.migration.as_ref().is_some_and(|migration| migration.number == number)
+    };
+    match edit {
+        Edit::CreateIndex { .. }
+        | Edit::DropIndex { .. }
+        | Edit::AddSegments(_)
+        | Edit::ReplaceSegments { .. }
+        | Edit::DeclareKey { .. } => return false,
+        Edit::AddRun { of_log, run, log, written, transactions } => {
+            // The lock of writers sees to it that the log is still the one that was flushed.
+            if updates.log.id != *of_log {
+                return false;
+            }
+            updates.runs.push(run.as_ref().clone());
+            updates.log = log.clone();
+            add_transactions(&mut updates.transactions, transactions);
+            add_counters(&mut updates.written, written);
+        }
+        // Only one migration is begun at a time, and its number is the next one.
+        Edit::BeginMigration { migration } if updates.migrations + 1 != migration.number => return false,
+        Edit::BeginMigration { migration } => begin_migration(updates, migration.clone()),
+        Edit::MigrateFolder { number, .. } | Edit::EndMigration { number, .. } | Edit::AbandonMigration { number }
+            if !is_current(updates, *number) =>
+        {
+            return false;
+        }
+        Edit::MigrateFolder { originals, own, data, .. } => {
+            updates.replaced.extend(originals.iter().cloned());
+            updates.data.retain(|file| !own.contains(&file.path));
+            updates.data.extend(data.iter().cloned());
+            end_migration(updates);
+        }
+        Edit::EndMigration { number, version } => {
+            end_migration(updates);
+            if let Some(delta) = &mut updates.delta {
+                (delta.last_migration, delta.version) = (*number, *version);
+            }
+        }
+        Edit::AbandonMigration { .. } => forget_migration(updates),
+        Edit::TakeOver { migrations, log, delta } => take_over(updates, *migrations, log.as_ref(), delta.as_ref()),
+        Edit::BeginPublication { publication } => return begin_publication(updates, publication),
+        Edit::EndPublication => return end_publication(updates, number + 1),
+        Edit::MergeRuns { replaced, run, written } => return merge_runs(updates, replaced, run, written),
+    }
+    true
+}
+
+fn take_over(updates: &mut ManifestUpdates, migrations: u64, log: Option<&ManifestLog>, delta: Option<&ManifestDelta>) {
+    updates.migrations = updates.migrations.max(migrations);
+    forget_migration(updates);
+    updates.delta = delta.cloned();
+    if let Some(log) = log {
+        updates.runs.clear();
+        updates.log = log.clone();
+    }
+}
+
+fn begin_publication(updates: &mut ManifestUpdates, publication: &ManifestPublication) -> bool {
+    let is_all = updates.data.iter().map(|file| &file.path).eq(publication.files.iter().map(|file| &file.stored));
+    let is_next = is_all && updates.publications.last().is_none_or(|last| last.manifest != 0);
+    if is_next {
+        updates.publications.push(publication.clone());
+    }
+    is_next
+}
+
+/// Ends the publication that was begun, by the manifest `manifest`.
+fn end_publication(updates: &mut ManifestUpdates, manifest: u64) -> bool {
+    let Some(begun) = updates.publications.last_mut().filter(|last| last.manifest == 0) else { return false };
+    begun.manifest = manifest;
+    updates.data.clear();
+    updates.replaced.clear();
+    true
+}
+
+fn merge_runs(
+    updates: &mut ManifestUpdates,
+    replaced: &[[u8; 16]],
+    run: &ManifestRun,
+    written: &WriteCounters,
+) -> bool {
+    let first = updates.runs.iter().position(|have| replaced.first() == Some(&have.id));
+    let place = first.filter(|first| {
+        let there = updates.runs.iter().skip(*first).map(|have| have.id).take(replaced.len());
+        there.eq(replaced.iter().copied())
+    });
+    if let Some(place) = place {
+        updates.runs.splice(place..place + replaced.len(), [run.clone()]);
+        add_counters(&mut updates.written, written);
+    }
+    place.is_some()
+}
+
+/// From now on the migration is under way. One before it that did not come to its end never will.
+pub(crate) fn begin_migration(updates: &mut ManifestUpdates, migration: ManifestMigration) {
+    forget_migration(updates);
+    updates.migrations = migration.number;
+    updates.migration = Some(migration);
+}
+
+/// What the migration would have compacted stays buffered, and runs that were written meanwhile are what they were then.
+fn forget_migration(updates: &mut ManifestUpdates) {
+    let Some(migration) = updates.migration.take() else { return };
+    for run in updates.runs.iter_mut().filter(|run| run.during == migration.number) {
+        run.during = 0;
+    }
+}
+
+/// The slices of the migration are in the data files; runs of which nothing is left are forgotten.
+fn end_migration(updates: &mut ManifestUpdates) {
+    let Some(migration) = updates.migration.take() else { return };
+    for RunRange { run, rows } in migration.ranges {
+        if let Some(run) = updates.runs.get_mut(run as usize) {
+            run.migrated.push(rows);
+            run.migrated.sort_unstable_by_key(|rows| (rows.start, rows.end));
+            let mut joined: Vec<Range<u32>> = Vec::with_capacity(run.migrated.len());
+            for rows in std::mem::take(&mut run.migrated) {
+                match joined.last_mut() {
+                    Some(last) if last.end >= rows.start => last.end = last.end.max(rows.end),
+                    _ => joined.push(rows),
+                }
+            }
+            run.migrated = joined;
+        }
+    }
+    updates.runs.retain(|run| !matches!(run.migrated.as_slice(), [all] if *all == (0..run.rows)));
+}
+
+/// Adds the last call of each application, with those that called last at the end. Jobs that give themselves a new name each time would
+/// fill manifests, so that those that called longest ago are forgotten.
+pub(super) fn add_transactions(have: &mut Vec<ManifestTransaction>, newer: &[ManifestTransaction]) {
+    have.retain(|have| !newer.iter().any(|newer| newer.application == have.application));
+    have.extend(newer.iter().cloned());
+    have.drain(..have.len().saturating_sub(REMEMBERED_APPLICATIONS));
+}
+
+fn add_counters(sum: &mut WriteCounters, more: &WriteCounters) {
+    sum.rows += more.rows;
+    sum.log_bytes += more.log_bytes;
+    sum.flushed_bytes += more.flushed_bytes;
+    sum.merged_bytes += more.merged_bytes;
+    sum.merged_rows += more.merged_rows;
+}
