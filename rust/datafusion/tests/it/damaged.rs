@@ -215,7 +215,7 @@ async fn law_1_bounds_that_a_build_has_seen_to_be_false_are_used_by_nobody() {
         table.build(options).await.unwrap().false_statistics
     };
     let names: Vec<String> = table.snapshot().await.unwrap().indexes().iter().map(|index| index.name.clone()).collect();
-    let [b, a] = names.as_slice() else { panic!("{names:?}") };
+    let [a, b] = names.as_slice() else { panic!("{names:?}") };
     assert_eq!(build(b).await, []);
     let found = build(a).await;
     let [finding] = found.as_slice() else { panic!("{found:?}") };

@@ -117,9 +117,13 @@ impl Store {
             let number = known.manifest.number();
             let listed = self.chain_from(number).await?;
             if listed.end(number) == Some(&known.end) && listed.is_whole_after(number) {
-                return self.advanced(known, &listed).await;
+                match self.advanced(known, &listed).await {
+                    // There may be a checkpoint after the edit that is damaged.
+                    Err(error) if error.kind() == ErrorKind::Corrupt => {}
+                    advanced => return advanced,
+                }
             }
-            // The store was deleted and begun again, or a vacuum took what was known.
+            // Otherwise the store was deleted and begun again, or a vacuum took what was known.
         }
         let listed = self.chain().await?;
         let Some((number, end)) = listed.newest().and_then(|number| Some((number, listed.end(number)?.clone()))) else {

@@ -177,6 +177,52 @@ async fn law_1_a_checkpoint_that_is_damaged_or_gone_costs_reads_and_no_index() {
 }
 
 #[tokio::test]
+async fn whoever_knows_a_manifest_passes_a_damaged_edit_by_a_checkpoint_after_it() {
+    let folder = committed(2, EDITS - 4).await;
+    let held = open(folder.path()).await;
+    assert_eq!(held.snapshot().await.unwrap().manifest_number(), Some(EDITS - 4));
+    commit(&*open(folder.path()).await, "more", 6).await;
+    flip(&numbered(&store(folder.path()), "lmm")[&(EDITS - 2)]);
+    assert_eq!(checkpoints(folder.path()), [EDITS]);
+    assert_eq!(held.snapshot().await.unwrap().manifest_number(), Some(EDITS + 2));
+    check_rows(folder.path(), EDITS + 2).await;
+}
+
+#[tokio::test]
+async fn checkpoints_of_many_files_share_the_pieces_that_did_not_change() {
+    const FILES: usize = 1100;
+    let folder = tempfile::tempdir().unwrap();
+    let path = |file: usize| folder.path().join(format!("f{file:04}.parquet"));
+    write(&path(0), &batch(0, 10));
+    for file in 1..FILES {
+        fs::copy(path(0), path(file)).unwrap();
+    }
+    let table = open(folder.path()).await;
+    create_indexes(&table).await;
+    commit(&table, "other", EDITS - 2).await;
+    let first = pieces(folder.path());
+    assert_eq!(first.len(), 4, "two parts of 1,024 numbers, and two pages of 1,024 paths");
+    commit(&table, "other", EDITS).await;
+    assert_eq!((checkpoints(folder.path()), pieces(folder.path())), (vec![EDITS, 2 * EDITS], first));
+    fs::copy(path(0), path(FILES)).unwrap();
+    let other = open(folder.path()).await;
+    other.build(BuildOptions::default()).await.unwrap();
+    commit(&other, "other", EDITS - 1).await;
+    assert_eq!(checkpoints(folder.path()).len(), 3);
+    check_replay(folder.path());
+    let snapshot = open(folder.path()).await.snapshot().await.unwrap();
+    assert_eq!((snapshot.files().len(), snapshot.indexes()[0].coverage), (FILES + 1, 1.0));
+    let found = probe(&snapshot, &equals("k", 3)).await;
+    assert!(found.files.iter().all(|file| exact_rows(file) == [3]));
+    // Pieces go that the newest checkpoint has not.
+    age_all(folder.path());
+    table.vacuum(VacuumOptions::default()).await.unwrap();
+    assert_eq!(pieces(folder.path()).len(), 4);
+    let snapshot = open(folder.path()).await.snapshot().await.unwrap();
+    assert_eq!((snapshot.files().len(), snapshot.indexes()[0].coverage), (FILES + 1, 1.0));
+}
+
+#[tokio::test]
 async fn an_edit_that_is_missing_ends_the_use_of_indexes_until_a_checkpoint_after_it() {
     let folder = committed(2, EDITS + 5).await;
     let all = numbered(&store(folder.path()), "lmm");

@@ -122,36 +122,49 @@ impl<'a> Draft<'a> {
     /// meanwhile.
     fn accepted<'b>(&self, built: &'b BuiltSegments, known: &[Known]) -> Vec<&'b ManifestSegment> {
         let declared: HashSet<[u8; 16]> = self.base.indexes().map(|index| index.id).collect();
-        let mut accepted = Vec::new();
-        for segment in &built.segments {
-            if declared.contains(&segment.index_id)
-                && self.base.segment(&segment.id).is_none()
-                && !self.covers(segment, known)
-            {
-                accepted.push(segment);
-            }
-        }
-        accepted
-    }
-
-    /// Whether other segments of its index cover all files of a built segment. Only a build of files that are all known has to look.
-    fn covers(&self, segment: &ManifestSegment, known: &[Known]) -> bool {
+        // A segment with a new file covers what nothing does: only one of files that are all known needs a look at the others.
         let number = |place: u32| match known.get(place as usize) {
             Some(Known::Same(number)) => Some(*number),
             _ => None,
         };
-        let Some(wanted) = segment.files.iter().map(number).collect::<Option<FileNumbers>>() else { return false };
-        self.uncovered(wanted, Some(segment.index_id)).is_empty()
+        let numbers = |segment: &ManifestSegment| segment.files.iter().map(number).collect::<Option<Vec<u32>>>();
+        let is_of_use = |segment: &&ManifestSegment| {
+            declared.contains(&segment.index_id) && self.base.segment(&segment.id).is_none()
+        };
+        let candidates: Vec<(&ManifestSegment, Option<Vec<u32>>)> =
+            built.segments.iter().filter(is_of_use).map(|segment| (segment, numbers(segment))).collect();
+        let in_doubt = candidates.iter().filter(|(_, numbers)| numbers.is_some()).map(|(segment, _)| segment.index_id);
+        let covered = self.covered(&in_doubt.collect());
+        let is_covered = |segment: &ManifestSegment, numbers: &Option<Vec<u32>>| {
+            let covered = covered.get(&segment.index_id).zip(numbers.as_ref());
+            covered.is_some_and(|(covered, numbers)| numbers.iter().all(|number| covered.contains(*number)))
+        };
+        let accepted = candidates.iter().filter(|(segment, numbers)| !is_covered(segment, numbers));
+        accepted.map(|(segment, _)| *segment).collect()
     }
 
-    /// Of these files those that no segment covers which stays, of one index or of any.
-    fn uncovered(&self, mut files: FileNumbers, index: Option<[u8; 16]>) -> FileNumbers {
+    /// The files that segments of these indexes cover which stay.
+    fn covered(&self, indexes: &HashSet<[u8; 16]>) -> HashMap<[u8; 16], FileNumbers> {
+        let mut files: HashMap<[u8; 16], Vec<u32>> = HashMap::new();
+        if indexes.is_empty() {
+            return HashMap::new();
+        }
+        for segment in self.base.segments().filter(|segment| indexes.contains(&segment.index_id)) {
+            if !self.segments_removed.contains(&segment.id) {
+                files.entry(segment.index_id).or_default().extend(segment.files.iter());
+            }
+        }
+        files.into_iter().map(|(index, numbers)| (index, numbers.into_iter().collect())).collect()
+    }
+
+    /// Of these files those that no segment covers any more. Those that come are asked first, as they cover what they replace.
+    fn uncovered(&self, mut files: FileNumbers) -> FileNumbers {
         let stay = self.base.segments().map(Arc::as_ref).filter(|segment| !self.segments_removed.contains(&segment.id));
-        for segment in stay.chain(&self.segments_added) {
+        for segment in self.segments_added.iter().chain(stay) {
             if files.is_empty() {
                 break;
             }
-            if index.is_none_or(|index| segment.index_id == index) && files.intersects(&segment.files) {
+            if files.intersects(&segment.files) {
                 files = files.difference(&segment.files);
             }
         }
@@ -246,7 +259,7 @@ impl<'a> Draft<'a> {
         for segment in self.segments_removed.iter().filter_map(|id| self.base.segment(id)) {
             files.extend(segment.files.iter().filter(|file| self.base.is_live(*file) && !self.removed.contains(file)));
         }
-        for number in self.uncovered(files.into_iter().collect(), None).iter() {
+        for number in self.uncovered(files.into_iter().collect()).iter() {
             if self.file(number)?.is_some_and(|file| file.false_statistics.is_empty()) {
                 self.removed.insert(number);
             }
