@@ -21,7 +21,7 @@ use object_store::{ObjectMeta, ObjectStoreExt};
 
 use super::Store;
 use super::chain::Chain;
-use super::layout::{MANIFESTS, edit_name, edit_path, piece_path};
+use super::layout::{MANIFESTS, checkpoint_path, edit_name, edit_path, piece_path};
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::put_if_absent::{PutOutcome, PutTarget};
 use crate::storage::retry_listing::retry_if_gone;
@@ -311,6 +311,17 @@ impl Store {
             return Err(self.damaged("edit", number));
         }
         Ok(Some(edit))
+    }
+
+    /// Whether a vacuum took what the manifest of a number ends with, which it leaves of the newest one. Then others committed after that one,
+    /// and a number after it is free that was taken. Nobody who reads at once is overtaken, but a process that was stopped for hours is.
+    pub(crate) async fn is_overtaken(&self, number: u64) -> bool {
+        let is_gone = async |relative: String| matches!(self.length_of(&relative).await, Ok(None));
+        match number {
+            // Where edits went there is a checkpoint.
+            0 => self.chain().await.is_ok_and(|listed| !listed.checkpoints.is_empty()),
+            _ => is_gone(edit_path(number)).await && is_gone(checkpoint_path(number)).await,
+        }
     }
 
     /// Puts an edit if its number is still free: the commit.

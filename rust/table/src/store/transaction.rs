@@ -22,6 +22,7 @@ use crate::storage::clock;
 use crate::storage::ids::new_id;
 use crate::storage::put_if_absent::PutOutcome;
 use crate::store::Store;
+use crate::store::layout::edit_path;
 pub(crate) use adoption::Adoption;
 use applied::is_done;
 use draft::Draft;
@@ -126,6 +127,10 @@ pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
         let written = edit_of(&base, newest.checkpoint, changes);
         let next = base.apply(&written).map_err(beyond_the_format)?;
         match store.put_edit(&written).await? {
+            PutOutcome::Made if store.is_overtaken(base.number()).await => {
+                // Nobody will read it: readers begin behind it.
+                store.discard(&edit_path(written.number)).await;
+            }
             PutOutcome::Made => {
                 store.metrics.commits.add(1);
                 discard(store, &committed.unused).await;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use lakemark_format::{Manifest, ManifestEdit};
@@ -13,9 +13,10 @@ use object_store::path::Path as StorePath;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 
 use crate::fixture::{batch, create_indexes, equals, exact_rows, folder, k_values, open, probe, rows_of, spec, write};
-use crate::layer::{Layer, Log, Lost};
+use crate::layer::{Hook, Layer, Log, Lost};
 use crate::told::numbered;
 
+const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Edits after a checkpoint.
 const EDITS: u64 = 64;
@@ -382,6 +383,46 @@ async fn a_checkpoint_that_fails_or_whose_answer_is_lost_fails_no_commit() {
         let snapshot = in_memory(&memory, &Log::new()).await.snapshot().await.unwrap();
         assert_eq!((snapshot.manifest_number(), snapshot.indexes().len()), (Some(EDITS + 1), 2));
     }
+}
+
+/// Whoever is stopped before he puts an edit finds the number free again after a vacuum. Others would never see the edit there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_waits_for_hours_is_made_of_the_newest_manifest() {
+    let folder = folder(1);
+    let memory: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    let bytes = fs::read(folder.path().join("f0000.parquet")).unwrap();
+    memory.put(&StorePath::from("t/f0000.parquet"), PutPayload::from(bytes)).await.unwrap();
+    let log = Log::new();
+    let slow = in_memory(&memory, &log).await;
+    create_indexes(&slow).await;
+    let (reached, stopped) = std::sync::mpsc::channel();
+    let (go, went) = std::sync::mpsc::channel::<()>();
+    let (noted, once) = (Arc::clone(&log), Mutex::new(Some((reached, went))));
+    let stop = move || {
+        let is_put = |operation: &String| operation.starts_with("put ") && operation.ends_with(".lmm");
+        let is_here = noted.operations.lock().unwrap().last().is_some_and(is_put);
+        let waiting = is_here.then(|| once.lock().unwrap().take()).flatten();
+        if let Some((reached, went)) = waiting {
+            reached.send(()).unwrap();
+            tokio::task::block_in_place(|| went.recv()).unwrap();
+        }
+    };
+    log.hook.set(Hook(Box::new(stop))).unwrap();
+    let late = Arc::clone(&slow);
+    let declaring = tokio::spawn(async move { late.create_index(named("late"), false).await });
+    tokio::task::block_in_place(|| stopped.recv()).unwrap();
+    commit(&*in_memory(&memory, &Log::new()).await, "other", 2).await;
+    let hours_later = Log::new();
+    *hours_later.time.lock().unwrap() = Some((SystemTime::now() - 2 * HOUR).into());
+    let options = VacuumOptions { older_than: HOUR, ..VacuumOptions::default() };
+    let report = in_memory(&memory, &hours_later).await.vacuum(options).await.unwrap();
+    assert_eq!((report.removed.len(), report.manifests_kept), (3, 1));
+    go.send(()).unwrap();
+    assert!(declaring.await.unwrap().unwrap());
+    let snapshot = in_memory(&memory, &Log::new()).await.snapshot().await.unwrap();
+    assert_eq!(snapshot.manifest_number(), Some(5));
+    assert!(snapshot.indexes().iter().any(|index| index.name == "late"));
+    assert_eq!(listed(&memory, ".lmm").await, 2, "the edits 4 and 5");
 }
 
 #[tokio::test]
