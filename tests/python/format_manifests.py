@@ -219,6 +219,7 @@ def check_edit(edit: Edit) -> None:
     ascending(edit.segments_removed)
     ascending(edit.indexes_removed)
     ascending([index.name for index in edit.indexes_added])
+    unique([index.id for index in edit.indexes_added])
     ascending([segment.id for segment in edit.segments_added])
 
 

@@ -254,7 +254,11 @@ impl ManifestChanges {
         ascending("the segments that are removed", self.segments_removed.iter())?;
         ascending("the indexes that are removed", self.indexes_removed.iter())?;
         ascending("the indexes that are added", self.indexes_added.iter().map(|index| &index.name))?;
-        self.indexes_added.iter().try_for_each(|index| index.key_type.validate())?;
+        let mut ids = HashSet::new();
+        for index in &self.indexes_added {
+            unique(&mut ids, "the id of an index", &index.id)?;
+            index.key_type.validate()?;
+        }
         ascending("the segments that are added", self.segments_added.iter().map(|segment| &segment.id))?;
         self.segments_added.iter().try_for_each(ManifestSegment::validate)?;
         self.updates.as_ref().map_or(Ok(()), ManifestUpdates::validate)
