@@ -23,7 +23,7 @@ use object_store::ObjectMeta;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::VacuumOptions;
 use crate::report::{VacuumReport, Waste};
-use crate::snapshot::BaseTable;
+use crate::snapshot::{BaseTable, newest_manifest};
 use crate::storage::clock::{self, Stopwatch};
 use crate::storage::retry_listing::retry_if_gone;
 use crate::store::chain::Chain;
@@ -43,6 +43,8 @@ pub(crate) async fn vacuum(table: &BaseTable, options: &VacuumOptions) -> Result
         ));
     }
     let store = table.writable_store()?;
+    // Without a manifest that names them, buffered updates would be waste.
+    newest_manifest(table).await?;
     let held = updates::quiesce(store).await?;
     if options.originals && !held.migrations {
         return Err(Error::new(
@@ -121,7 +123,11 @@ impl Kept {
     async fn of(store: &Store, files: &[ListedStoreFile], before: DateTime<Utc>) -> Result<Option<Self>> {
         let listed = Chain::of(files.iter().filter(|file| is_of_chain(file)).map(|file| file.meta.clone()));
         let versions = staying(&listed, before);
-        let Some(oldest) = versions.first().copied() else { return Ok(Some(Self::default())) };
+        let Some(newest) = listed.newest() else { return Ok(Some(Self::default())) };
+        let Some(oldest) = versions.first().copied().filter(|_| versions.last() == Some(&newest)) else {
+            // Nothing leads to the newest, or others commit while it is listed.
+            return store.manifest_of(&listed, newest).await.map(|_| None);
+        };
         let Some(manifest) = store.manifest_of(&listed, oldest).await? else { return Ok(None) };
         let mut kept = Self { from: oldest, manifests: versions.len() as u64, ..Self::default() };
         let is_first = listed.edits.keys().chain(listed.checkpoints.keys()).all(|number| *number >= oldest);

@@ -15,6 +15,12 @@ impl Manifest {
     ///
     /// That no file with the path of an added one is there is checked as far as pieces were read.
     pub fn apply(&self, edit: &ManifestEdit) -> Result<Self> {
+        self.clone().into_applied(edit)
+    }
+
+    /// The same of a state that nobody needs any more: what no other state shares is changed in place. So a replay of many edits copies what
+    /// is there once at most.
+    pub fn into_applied(mut self, edit: &ManifestEdit) -> Result<Self> {
         if edit.store_id != self.store_id {
             let (got, expected) = (PieceId(edit.store_id).to_string(), PieceId(self.store_id).to_string());
             return Err(FormatError::OtherStore { edit: edit.number, got, expected });
@@ -22,10 +28,9 @@ impl Manifest {
         if Some(edit.number) != self.number.checked_add(1) {
             return Err(FormatError::OutOfTurn { got: edit.number, expected: self.number.saturating_add(1) });
         }
-        let mut next = self.clone();
-        (next.number, next.created_ms) = (edit.number, edit.created_ms);
-        next.change(&edit.changes).map_err(|misfit| misfit.of_edit(edit.number))?;
-        Ok(next)
+        (self.number, self.created_ms) = (edit.number, edit.created_ms);
+        self.change(&edit.changes).map_err(|misfit| misfit.of_edit(edit.number))?;
+        Ok(self)
     }
 
     fn change(&mut self, changes: &ManifestChanges) -> Result<(), Misfit> {

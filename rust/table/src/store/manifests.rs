@@ -241,7 +241,7 @@ impl Store {
 
     pub(crate) fn applied(&self, base: Manifest, edits: &[ManifestEdit]) -> Result<Manifest> {
         edits.iter().try_fold(base, |manifest, edit| {
-            manifest.apply(edit).map_err(|error| self.damaged("edit", edit.number).with_source(error))
+            manifest.into_applied(edit).map_err(|error| self.damaged("edit", edit.number).with_source(error))
         })
     }
 

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
 use lakemark_table::{
     BuildOptions, Change, ErrorKind, FileProbe, IndexKind, IndexSpec, MigrateOptions, Operation, ProbeOptions, Table,
-    TableOptions, WriteOptions, Written,
+    TableOptions, VacuumOptions, WriteOptions, Written,
 };
 
 use self::reading::{Row, rows_of};
@@ -386,6 +386,8 @@ async fn law_5_damaged_updates_are_errors_and_damaged_indexes_are_not() {
     assert_eq!(lost.kind(), ErrorKind::Corrupt);
     assert!(lost.to_string().contains("restore its folders `manifest` and `checkpoint`"), "{lost}");
     std::fs::remove_dir_all(store.join("manifest")).unwrap();
+    let refused = open(folder.path()).await.vacuum(VacuumOptions::default()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Corrupt, "{refused}");
     assert_eq!(open(folder.path()).await.snapshot().await.unwrap_err().kind(), ErrorKind::Corrupt);
     std::fs::remove_dir_all(store.join("updates")).unwrap();
     assert_eq!(rows(&*open(folder.path()).await).await.len(), 300);
