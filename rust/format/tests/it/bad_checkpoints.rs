@@ -5,7 +5,7 @@ use lakemark_format::*;
 use crate::bad::{Bad, bad};
 use crate::bad_edits::of_file;
 use crate::forge;
-use crate::forge_manifests::{Root, page_body, part_body, piece, root, root_body, whole};
+use crate::forge_manifests::{Root, page_body, part_body, piece, piece_id, root, root_body, whole};
 use crate::samples_manifests::{self as samples, STORE, file, segment};
 
 const HUGE: [u8; 9] = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
@@ -43,7 +43,7 @@ fn containers() -> Vec<Bad> {
     let whole_root = |body: &[u8]| whole(ContentKind::Checkpoint, STORE, body);
     let (body, page) = (root_body(&small()), page_body(0, 0, &[(7, 1)]));
     let other = whole(ContentKind::PathPage, [7; 16], &page);
-    let as_part = crate::forge_manifests::piece_id(ContentKind::FilePart, &page);
+    let as_part = piece_id(ContentKind::FilePart, &page);
     vec![
         bad("edit-as-root.lmk", "Invalid", "the file is a good edit", samples::every_change().encode().unwrap()),
         bad("root-empty.lmk", "Truncated", "the body has no bytes", whole_root(&[])),
@@ -63,8 +63,7 @@ fn containers() -> Vec<Bad> {
             whole(ContentKind::PathPage, as_part, &page)
         }),
         bad("piece-header.lmp", "Invalid", "the header is that of a page, the trailer that of a part", {
-            let id = crate::forge_manifests::piece_id(ContentKind::FilePart, &page);
-            forge::container(ContentKind::FilePart, id, &forge::header(7, &id), &page)
+            forge::container(ContentKind::FilePart, as_part, &forge::header(7, &as_part), &page)
         }),
     ]
 }
@@ -156,8 +155,12 @@ fn parts() -> Vec<Bad> {
     ]
 }
 
+/// A part of a file `abc` and one with these bytes.
+fn two(second: &[u8]) -> Vec<u8> {
+    [&[0, 2, 0], of_file(0, b"abc").as_slice(), &[0], second].concat()
+}
+
 fn part_files() -> Vec<Bad> {
-    let two = |second: &[u8]| [&[0, 2, 0], of_file(0, b"abc").as_slice(), &[0], second].concat();
     let one = |change: &dyn Fn(&mut ManifestFile)| {
         let mut value = file("a");
         change(&mut value);
@@ -216,4 +219,20 @@ fn pages() -> Vec<Bad> {
         page("page-entry-twice.lmp", "Invalid", "an entry is there twice", page_body(0, 0, &[(7, 1), (7, 1)])),
         page("page-numbers-descend.lmp", "Invalid", "numbers of one hash descend", page_body(0, 0, &[(7, 2), (7, 1)])),
     ]
+}
+
+/// Each bad file has one thing wrong.
+#[test]
+fn what_the_bad_checkpoints_are_made_of_is_good() {
+    let manifest = Manifest::from_root(&root(&small())).unwrap();
+    assert_eq!(manifest.live_files(), [0, 4, 5].into_iter().collect());
+    for (kind, body) in [
+        (ContentKind::FilePart, two(&of_file(2, b"d"))),
+        (ContentKind::FilePart, part_body(0, &[(0, file("a")), (1023, file("b"))])),
+        (ContentKind::PathPage, page_body(0, 0, &[(7, 1), (7, 2)])),
+        (ContentKind::PathPage, page_body(1, 1, &[(1 << 63, 1), (u64::MAX, 0)])),
+    ] {
+        let bytes = piece(kind, &body);
+        assert_eq!(Piece::read(&bytes).unwrap().encode(), Ok(bytes));
+    }
 }
