@@ -209,7 +209,7 @@ def test_looking_once_ends_with_0_or_with_1_and_says_so(plain: Judged, tmp_path:
     assert f"{other}: nothing to build" in done.stderr, "the others are looked at all the same"
 
 
-def test_looking_once_ends_with_3_if_a_file_cannot_be_indexed(plain: Judged) -> None:
+def test_looking_once_ends_with_3_if_a_file_cannot_be_indexed(plain: Judged, tmp_path: Path) -> None:
     plain.table.create_index("city", using="bitmap", name="c", build=False)
     broken = plain.folder / "broken.parquet"
     broken.write_bytes(b"PAR1 and nothing more PAR1")
@@ -219,6 +219,11 @@ def test_looking_once_ends_with_3_if_a_file_cannot_be_indexed(plain: Judged) -> 
     assert "failed: broken.parquet: " in done.stderr
     assert "covered 80 %" in done.stderr
     assert "error: some files could not be indexed" in done.stderr
+    file = tmp_path / "m.prom"
+    assert command("index", "build", plain.folder, "--metrics-file", file).returncode == 3
+    samples = parsed(file.read_text("utf-8"))
+    assert value(samples, "lakemark_uncovered_files") == 1
+    assert value(samples, "lakemark_coverage_ratio", index="c") == 0.8
     broken.unlink()
     assert command("index", "watch", plain.folder, "--once").returncode == 0
 

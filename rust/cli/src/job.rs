@@ -67,11 +67,9 @@ impl Job {
     /// Tells what a verb did, if it went well. Who collects counters gets the coverage with them, for one listing more.
     pub(crate) async fn ended<T: Report>(&self, verb: &str, table: &Table, outcome: &lakemark_table::Result<T>) {
         if self.is_collected
-            && let Ok(snapshot) = table.snapshot().await
-            // After a failure the manifest may be one that nobody can read, by which nothing would be missing.
-            && (outcome.is_ok() || snapshot.has_indexes())
+            && let Ok(coverage) = table.index_coverage().await
         {
-            table.metrics().set_coverage(snapshot.index_coverage(), lakemark_table::now());
+            table.metrics().set_coverage(coverage, lakemark_table::now());
         }
         if let (Ok(report), false) = (outcome, self.log.is_text()) {
             self.log.line("done", "", done(verb, table, report));

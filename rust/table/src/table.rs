@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::indexing::advise::{Advice, QueryUse};
 use crate::indexing::build::{BuildPart, BuildPlan, BuildTask, RunningBuild};
 use crate::indexing::{advise, build, compact, verify};
-use crate::metrics::{Metrics, RunCounters, RunEnd};
+use crate::metrics::{IndexCoverage, Metrics, RunCounters, RunEnd};
 use crate::options::{BuildOptions, IndexSpec, MigrateOptions, TableOptions, VacuumOptions};
 use crate::report::{
     BuildReport, ChangesBesideFiles, CompactReport, MigrateReport, PublishReport, UpdatesInfo, VacuumReport,
@@ -312,6 +312,14 @@ impl Table {
             Ok(report)
         };
         recorded(&self.metrics().build, built).instrument(span).boxed()
+    }
+
+    /// How much the indexes cover now, as a build sees it: a data file that cannot be read is one that no index covers.
+    ///
+    /// # Errors
+    /// A manifest that cannot be read: by none at all nothing would be missing.
+    pub fn index_coverage(&self) -> BoxFuture<'_, Result<IndexCoverage>> {
+        Box::pin(async move { Ok(updates::pin_to_build(&self.updates).await?.index_coverage()) })
     }
 
     /// The first of the three steps of a build that other processes share in: what is to be done, cut into tasks. Where files allow it

@@ -93,7 +93,7 @@ impl Watch {
             return Ok(Look { coverage, report: None });
         }
         let report = self.table.build(self.options.clone()).await?;
-        let coverage = updates::pin_to_build(&self.table.updates).await?.index_coverage();
+        let coverage = self.table.index_coverage().await?;
         self.table.metrics().set_coverage(coverage.clone(), clock::now());
         let look = Look { coverage, report: Some(report) };
         self.built = (look.failed() == 0).then_some(state);

@@ -86,7 +86,7 @@ Examples:
 /// Of `index watch`.
 pub(super) const WATCH_EXAMPLES: &str = "\
 Looks at each table every so often, give or take a tenth, and builds what no index covers yet. A look at a table that is as it was \
-costs one listing, or one look at its Delta log. After an error it waits twice as long each time, up to 15 minutes, and goes on. \
+costs one listing, or one look at its Delta log. After an error, or with files that could not be indexed, it waits twice as long each time, up to 15 minutes, and goes on. \
 SIGTERM or Ctrl-C ends it with exit code 0; a build that is under way commits what is finished, and stops.
 
 Several watches, builds of cron and builds of Spark may run beside each other. The indexes have to be declared before, or \
