@@ -85,9 +85,12 @@ pub(crate) fn check_failures(report: &BuildReport, table: &Table) -> Result<(), 
     if report.failed.is_empty() {
         return Ok(());
     }
+    let (files, them) = match report.failed.len() {
+        1 => ("1 file".to_owned(), "it"),
+        many => (format!("{many} files"), "them"),
+    };
     Err(Failure::Incomplete(format!(
-        "{} files could not be indexed, and queries scan them. Mend or remove them; `lakemark index build {}` tries them again.",
-        report.failed.len(),
+        "{files} could not be indexed, and queries scan {them}. Mend or remove {them}; `lakemark index build {}` tries {them} again.",
         table.location()
     )))
 }

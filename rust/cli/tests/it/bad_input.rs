@@ -169,7 +169,7 @@ fn a_file_that_cannot_be_indexed_is_named_and_the_exit_code_says_that_the_others
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
     assert!(ran.stdout.starts_with("built c: rows 4,000, files 2, "), "{}", ran.stdout);
     assert!(ran.stdout.contains("failed: part-1.parquet: "), "{}", ran.stdout);
-    assert!(ran.stderr.contains("error: 1 files could not be indexed, and queries scan them."), "{}", ran.stderr);
+    assert!(ran.stderr.contains("error: 1 file could not be indexed, and queries scan it."), "{}", ran.stderr);
     let ran = build(&["--format", "json"]);
     let report: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!((ran.code, &report["failed"][0]["path"]), (Some(3), &"part-1.parquet".into()));

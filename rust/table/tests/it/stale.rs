@@ -96,14 +96,14 @@ async fn a_listing_is_used_again_as_long_as_the_option_says() {
 async fn buffered_changes_of_anybody_are_seen_at_once() {
     let (folder, writer) = keyed().await;
     let (reader, log) = stale(folder.path()).await;
-    assert_eq!(counted(&*reader.snapshot().await.unwrap()).await, 20);
+    assert_eq!(counted(&reader.snapshot().await.unwrap()).await, 20);
     make(&writer, Operation::Upsert, &[100, 101]).await;
     make(&reader, Operation::Delete, &[0]).await;
-    assert_eq!(counted(&*reader.snapshot().await.unwrap()).await, 21);
+    assert_eq!(counted(&reader.snapshot().await.unwrap()).await, 21);
     writer.flush().await.unwrap();
     make(&reader, Operation::Delete, &[100]).await;
     looks(&log);
-    assert_eq!((counted(&*reader.snapshot().await.unwrap()).await, looks(&log)), (20, 0));
+    assert_eq!((counted(&reader.snapshot().await.unwrap()).await, looks(&log)), (20, 0));
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn migrations_and_publications_of_anybody_are_seen_at_once() {
 async fn where_a_file_of_then_is_gone_and_needed_the_newest_state_is_read() {
     let (folder, writer) = keyed().await;
     let (reader, _) = stale(folder.path()).await;
-    assert_eq!(files(&*reader.snapshot().await.unwrap()), ["f0.parquet", "f1.parquet"]);
+    assert_eq!(files(&reader.snapshot().await.unwrap()), ["f0.parquet", "f1.parquet"]);
     fs::remove_file(folder.path().join("f1.parquet")).unwrap();
     // The rest of the row would come from that file.
     make(&writer, Operation::Update, &[13]).await;
@@ -156,7 +156,7 @@ async fn checks_of_changes_look_at_the_files_that_are_there() {
     // What the check found is what is read from now on, so that it can be tried again.
     let options = WriteOptions { read: Some(table.snapshot().await.unwrap()), ..WriteOptions::default() };
     table.write(delete, options).await.unwrap();
-    assert_eq!(counted(&*table.snapshot().await.unwrap()).await, 20);
+    assert_eq!(counted(&table.snapshot().await.unwrap()).await, 20);
 }
 
 #[tokio::test]
@@ -171,7 +171,7 @@ async fn versions_are_what_they_are() {
     for (at, log) in [(table.at_version(version), log), watched(folder.path(), options).await] {
         for _ in 0..2 {
             looks(&log);
-            assert_eq!(counted(&*at.snapshot().await.unwrap()).await, 20);
+            assert_eq!(counted(&at.snapshot().await.unwrap()).await, 20);
             assert!(looks(&log) > 0, "each look at a version lists the folder");
         }
     }
