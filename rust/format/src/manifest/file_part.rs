@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::file::ManifestFile;
 use super::live::Live;
 use super::piece::Piece;
-use super::piece_id::PieceId;
+use super::piece_id::NamedPiece;
 use super::stored_files::StoredFiles;
 use crate::error::{FormatError, Result};
 
@@ -87,7 +87,7 @@ impl FilePart {
     }
 
     /// The part as it is now, stored: the piece's bytes if they are not those of the last checkpoint.
-    pub(super) fn store(&self, part: u32) -> Result<(Self, Option<(PieceId, Vec<u8>)>)> {
+    pub(super) fn store(&self, part: u32) -> Result<(Self, Option<NamedPiece>)> {
         if self.live.len() == 0 {
             return Ok((Self::default(), None));
         }

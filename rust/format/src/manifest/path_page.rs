@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::piece::Piece;
-use super::piece_id::PieceId;
+use super::piece_id::NamedPiece;
 use super::stored_paths::{PagePlace, PathEntry, StoredPaths, equal};
 use crate::error::Result;
 
@@ -114,11 +114,7 @@ impl PathPage {
     }
 
     /// The page with these entries, stored at this place: the piece's bytes if they are not those of the last checkpoint.
-    pub(super) fn store(
-        &self,
-        place: PagePlace,
-        entries: Vec<PathEntry>,
-    ) -> Result<(Self, Option<(PieceId, Vec<u8>)>)> {
+    pub(super) fn store(&self, place: PagePlace, entries: Vec<PathEntry>) -> Result<(Self, Option<NamedPiece>)> {
         if entries.is_empty() {
             return Ok((Self::default(), None));
         }

@@ -49,8 +49,11 @@ impl FromStr for PieceId {
     }
 }
 
+/// The name and the bytes of a piece that a checkpoint stores.
+pub(super) type NamedPiece = (PieceId, Vec<u8>);
+
 /// The name of a piece of this kind with this directory, and its file.
-pub(super) fn encode_piece(kind: ContentKind, directory: &[u8]) -> Result<(PieceId, Vec<u8>)> {
+pub(super) fn encode_piece(kind: ContentKind, directory: &[u8]) -> Result<NamedPiece> {
     let id = PieceId::of(kind, directory);
     Ok((id, ContainerWriter::new(kind, id.0).finish(directory)?))
 }

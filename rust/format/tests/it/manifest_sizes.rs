@@ -41,7 +41,7 @@ fn root_of(files: u32) -> Root {
 fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let places = (0..).zip(digits.chars()).map(|(place, digit)| {
-        let is_first = place == 0 || (digits.len() - place) % 3 != 0;
+        let is_first = place == 0 || !(digits.len() - place).is_multiple_of(3);
         if is_first { digit.to_string() } else { format!(",{digit}") }
     });
     places.collect()
