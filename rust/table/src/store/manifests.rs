@@ -296,6 +296,10 @@ impl Store {
 
     /// Edits that were listed, all at once; none if one of them is gone.
     async fn edits(&self, listed: &Chain, numbers: RangeInclusive<u64>) -> Result<Option<Vec<ManifestEdit>>> {
+        // A map takes a range that ends before it begins for a mistake.
+        if numbers.is_empty() {
+            return Ok(Some(Vec::new()));
+        }
         let listed = listed.edits.range(numbers).map(|(number, meta)| (*number, meta.location.clone()));
         let reads = stream::iter(listed.collect::<Vec<_>>())
             .map(|(number, location)| async move { self.read_edit(number, &location).await });
