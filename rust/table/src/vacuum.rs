@@ -78,8 +78,11 @@ pub(crate) async fn vacuum(table: &BaseTable, options: &VacuumOptions) -> Result
             StoreFileKind::Original => options.originals && !is_named,
         }
     };
-    let roots: Vec<&ListedStoreFile> = files.iter().filter(is_old_root).collect();
-    let edits: Vec<&ListedStoreFile> = files.iter().filter(is_old_edit).collect();
+    let mut roots: Vec<&ListedStoreFile> = files.iter().filter(is_old_root).collect();
+    let mut edits: Vec<&ListedStoreFile> = files.iter().filter(is_old_edit).collect();
+    // By their numbers: what a stopped vacuum leaves is the end of the chain, without a gap.
+    roots.sort_unstable_by(|left, right| left.path.cmp(&right.path));
+    edits.sort_unstable_by(|left, right| left.path.cmp(&right.path));
     let rest: Vec<&ListedStoreFile> = files.iter().filter(is_waste).collect();
     let mut report = VacuumReport {
         dry_run: options.dry_run,
