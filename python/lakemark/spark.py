@@ -68,7 +68,7 @@ def jar_path() -> Path:
     if not path.is_file():
         raise NotFoundError(
             f"{path} is missing: this copy of lakemark was built without the Spark connector. "
-            "Install a wheel, or build the jar first (`make wheel` does)."
+            "Install a wheel, or build the jar first (`make jar` in a checkout does)."
         )
     return path
 
