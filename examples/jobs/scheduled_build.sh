@@ -4,7 +4,7 @@
 #   */15 * * * *  /opt/lakemark/scheduled_build.sh /data/lake/flights /data/lake/orders
 #
 # A build is incremental: it reads only what no index covers yet, and does nothing if that is nothing. Two builds at
-# once do no harm, yet the second would do the first one's work again. So a lock lets it wait for the next turn instead.
+# once do no harm: each leaves to the other what that one has finished. A lock lets it wait for the next turn all the same.
 # Until a build has committed, and if it fails, queries answer from the indexes that are there and scan the rest.
 # A build that was stopped is gone on with at the next turn.
 #

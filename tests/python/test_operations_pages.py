@@ -42,7 +42,7 @@ def test_options_of_catalog_reads_and_writes_are_on_the_page() -> None:
     assert catalog == {"warehouse", "use_index"}
     assert [name for name in catalog if f"`spark.sql.catalog.NAME.{name}`" not in PAGE] == []
     read, write = known_options("LakemarkOptions"), known_options("LakemarkChange")
-    assert read == {"path", "store", "use_index", "version"}
+    assert read == {"path", "store", "use_index", "version", "max_staleness"}
     assert read < write
     assert [name for name in sorted(write) if f"`{name}`" not in PAGE] == []
 

@@ -108,7 +108,7 @@ def test_build_and_verify_reports_draw_themselves(indexed: Judged) -> None:
     assert str(report).startswith("built again: rows 4,000, files 4, segments ")
     assert "<td>4,000</td>" in report._repr_html_()
     verdict = indexed.table.verify()
-    assert [picture.get("aria-label") for picture in svgs(verdict._repr_html_())] == ["by_id", "by_day", "again"]
+    assert [picture.get("aria-label") for picture in svgs(verdict._repr_html_())] == ["again", "by_day", "by_id"]
 
 
 def test_info_draws_itself_and_so_does_the_table(indexed: Judged) -> None:
