@@ -88,6 +88,7 @@ impl Snapshot {
                 let is_plain = later.is_empty() && !updates.is_some_and(|updates| has_moved(updates));
                 let same = || table.last.get(manifest.as_ref(), |source| source.has_listed(&files));
                 if let Some(same) = is_plain.then(same).flatten() {
+                    table.columns.insert(&files, &same);
                     return Ok(same);
                 }
                 // The age is read before anything else: what is read later may be of the same tick.

@@ -23,8 +23,7 @@ impl Snapshot {
         if let Some(known) = known {
             let manifest = newest_manifest(table).await?;
             let is_known = has_same_moves(updates_of(known.manifest.as_deref()), updates_of(manifest.as_deref()));
-            let is_recent = || table.recent_files.is_within(table.max_staleness);
-            if is_known && (is_recent() || table.listing.has_same_names(&known.files).await?) {
+            if is_known && table.listing.has_same_names(&known.files).await? {
                 return Ok(known.snapshot.without_files(manifest));
             }
         }

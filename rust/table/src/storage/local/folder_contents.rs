@@ -28,7 +28,9 @@ pub(crate) struct KnownFolder {
 impl KnownFolder {
     /// Whether the folder itself is what it was: names that come to it or leave it give it another time.
     pub(crate) fn has_same_stamp(&self) -> bool {
-        self.stamp.is_some_and(|was| fs::metadata(&self.place).is_ok_and(|now| Stamp::of(&now) == was))
+        // Opened, as network file systems answer a look by path from memory.
+        let now = || fs::File::open(&self.place).and_then(|folder| folder.metadata());
+        self.stamp.is_some_and(|was| now().is_ok_and(|now| Stamp::of(&now) == was))
     }
 }
 

@@ -20,7 +20,7 @@ impl KeyedSnapshot {
     /// The key of a table as writers have it.
     pub(crate) async fn of(table: &UpdatableTable) -> Result<Self> {
         let store = table.base.writable_store()?;
-        let mut base = Snapshot::pin_columns(&table.base).await?;
+        let mut base = Snapshot::pin_base(&table.base).await?;
         let manifest = base.manifest.clone().ok_or_else(|| no_key(&table.base))?;
         let updates = manifest.updates().ok_or_else(|| no_key(&table.base))?;
         let state = ManifestState { number: manifest.number(), migration_done: base.migration_done() };

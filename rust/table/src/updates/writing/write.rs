@@ -58,8 +58,9 @@ async fn write_all(table: &Arc<UpdatableTable>, waiting: Vec<QueuedWrite>) {
 
 /// Whether other columns may be all that is in the way.
 fn is_about_columns(error: &Error) -> bool {
-    use ErrorKind::{InvalidInput, NotFound, SchemaMismatch, Unsupported};
-    matches!(error.kind(), InvalidInput | NotFound | SchemaMismatch | Unsupported)
+    use ErrorKind::{Corrupt, InvalidInput, NotFound, SchemaMismatch, Unsupported};
+    // A log with the columns that others gave the table does not fit those that are known.
+    matches!(error.kind(), Corrupt | InvalidInput | NotFound | SchemaMismatch | Unsupported)
 }
 
 /// Whether nothing of the data files decides whether these changes can be made, but for their columns.

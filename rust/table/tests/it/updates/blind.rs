@@ -16,9 +16,13 @@ use crate::layer::{Layer, Log};
 
 /// The table as somebody has it open who has looked at it, later than the clock of the file system counts.
 async fn looked_at(root: &Path) -> (Arc<Table>, Arc<Log>) {
+    looked_at_with(root, TableOptions::default()).await
+}
+
+async fn looked_at_with(root: &Path, options: TableOptions) -> (Arc<Table>, Arc<Log>) {
     let log = Log::new();
     let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
-    let table = Table::open_layered(root.to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
+    let table = Table::open_layered(root.to_str().unwrap(), options, &layer).await.unwrap();
     tokio::time::sleep(Duration::from_millis(20)).await;
     table.snapshot().await.unwrap();
     log.clear();
@@ -80,6 +84,13 @@ async fn changes_by_key_list_nothing() {
 
 #[tokio::test]
 async fn partitions_are_not_listed_either() {
+    for max_staleness in [Duration::ZERO, Duration::from_secs(3600)] {
+        partitions_are_not_listed(TableOptions { max_staleness, ..TableOptions::default() }).await;
+    }
+}
+
+/// Whoever changes something goes by the columns that are there, however old the files may be that queries go by.
+async fn partitions_are_not_listed(options: TableOptions) {
     let folder = tempfile::tempdir().unwrap();
     let path = |part: &str| folder.path().join(format!("p={part}/f.parquet"));
     for part in ["1", "2"] {
@@ -87,7 +98,7 @@ async fn partitions_are_not_listed_either() {
     }
     let table = open(folder.path()).await;
     table.declare_key(&["p".to_owned(), "k".to_owned()], &Default::default(), BuildOptions::default()).await.unwrap();
-    let (table, log) = looked_at(folder.path()).await;
+    let (table, log) = looked_at_with(folder.path(), options).await;
     let change = |part: &str| {
         let part: ArrayRef = Arc::new(StringArray::from(vec![part]));
         let k: ArrayRef = Arc::new(Int64Array::from(vec![7]));
@@ -99,7 +110,7 @@ async fn partitions_are_not_listed_either() {
     write(&path("x"), &keys(&[1]));
     make(&table, Operation::Upsert, change("007")).await.unwrap();
     assert!(looks(&log) > 0);
-    let snapshot = table.snapshot().await.unwrap();
+    let snapshot = open(folder.path()).await.snapshot().await.unwrap();
     assert_eq!(snapshot.schema().field_with_name("p").unwrap().data_type(), &DataType::Utf8);
     let buffered = snapshot.buffered_rows().unwrap();
     let parts = buffered.batches.iter().flat_map(|rows| rows.column_by_name("p").unwrap().as_string::<i32>().iter());
