@@ -182,18 +182,36 @@ impl Store {
         let paths: Vec<object_store::Result<Path>> = files.iter().map(|file| Ok(file.meta.location.clone())).collect();
         let mut deleted = self.place.object_store.delete_stream(stream::iter(paths).boxed());
         while let Some(outcome) = deleted.next().await {
-            match outcome {
-                Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
-                Err(error) => {
-                    return Err(Error::io(format!(
-                        "old files of the store {} cannot be deleted (no permission?); nothing that is in use was touched, \
-                         run it again at any time",
-                        self.text()
-                    ))
-                    .with_source(error));
-                }
-            }
+            self.deleted(outcome.map(drop))?;
         }
+        self.sync_folders().await
+    }
+
+    /// The same, each when the one before it is gone: stores delete many in any order.
+    pub(crate) async fn remove_one_by_one(&self, files: &[&ListedStoreFile]) -> Result<()> {
+        if files.is_empty() {
+            return Ok(());
+        }
+        for file in files {
+            self.attempt_removal(std::iter::once(&file.meta.location))?;
+            self.deleted(self.place.object_store.delete(&file.meta.location).await)?;
+        }
+        self.sync_folders().await
+    }
+
+    fn deleted(&self, outcome: object_store::Result<()>) -> Result<()> {
+        match outcome {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(Error::io(format!(
+                "old files of the store {} cannot be deleted (no permission?); nothing that is in use was touched, \
+                 run it again at any time",
+                self.text()
+            ))
+            .with_source(error)),
+        }
+    }
+
+    async fn sync_folders(&self) -> Result<()> {
         let Some(root) = self.place.local.clone() else { return Ok(()) };
         let sync = move || {
             FOLDERS

@@ -97,9 +97,10 @@ pub(crate) async fn vacuum(table: &BaseTable, options: &VacuumOptions) -> Result
         if let Some(checkpoint) = kept.checkpoint {
             store.put_checkpoint(checkpoint).await?;
         }
-        for files in [roots, edits, rest] {
-            store.remove(&files).await?;
-        }
+        store.remove(&roots).await?;
+        // A writer that finds the number after an edit free and the edit there takes its commit for made.
+        store.remove_one_by_one(&edits).await?;
+        store.remove(&rest).await?;
     }
     report.seconds = stopwatch.seconds();
     Ok(report)

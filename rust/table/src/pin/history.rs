@@ -5,7 +5,7 @@ use lakemark_format::{Manifest, ManifestEdit, ManifestUpdates};
 use object_store::{ObjectMeta, ObjectStoreExt};
 use serde_json::Value;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::files::delta::DeltaLog;
 use crate::files::listing::under_way;
 use crate::report::{VersionInfo, VersionOperation};
@@ -151,12 +151,16 @@ async fn listed_edits(store: &Store, limit: usize) -> Result<Option<Vec<VersionI
     for (number, meta) in shown {
         // An edit that cannot be read is no version, and nobody knows what the next one followed.
         let edit = match store.read_edit(*number, &meta.location).await {
+            Ok(Some(edit)) => edit,
             Ok(None) => return Ok(None),
-            read => read.ok().flatten(),
+            Err(error) if error.kind() == ErrorKind::Io => return Err(error),
+            Err(_) => continue,
         };
-        let Some(edit) = edit else { continue };
         if before.as_ref().is_none_or(|before| before.number() + 1 != *number) {
-            before = manifest_before(store, &listed, &edit).await?;
+            match manifest_before(store, &listed, &edit).await? {
+                Told::Known(manifest) => before = manifest,
+                Told::Gone => return Ok(None),
+            }
         }
         let VersionStep { operation, files_added, files_removed, rows } = step(before.as_ref(), &edit);
         let time_ms = Some(edit.created_ms);
@@ -167,14 +171,28 @@ async fn listed_edits(store: &Store, limit: usize) -> Result<Option<Vec<VersionI
     Ok(Some(versions))
 }
 
-/// The manifest that an edit changed; none if it cannot be told any more.
-async fn manifest_before(store: &Store, listed: &Chain, edit: &ManifestEdit) -> Result<Option<Manifest>> {
-    match edit.number.checked_sub(1) {
-        None => Ok(None),
-        Some(0) => Ok(Some(Manifest::new(edit.store_id))),
-        Some(before) if listed.starts(before).is_empty() => Ok(None),
-        Some(before) => Ok(store.manifest_of(listed, before).await.ok().flatten()),
-    }
+/// What a manifest before an edit was.
+enum Told {
+    /// The manifest; none if it cannot be told any more.
+    Known(Option<Manifest>),
+    /// A vacuum took some of what was listed.
+    Gone,
+}
+
+/// The manifest that an edit changed.
+async fn manifest_before(store: &Store, listed: &Chain, edit: &ManifestEdit) -> Result<Told> {
+    let manifest = match edit.number.checked_sub(1) {
+        None => None,
+        Some(0) => Some(Manifest::new(edit.store_id)),
+        Some(before) if listed.starts(before).is_empty() => None,
+        Some(before) => match store.manifest_of(listed, before).await {
+            Ok(None) => return Ok(Told::Gone),
+            Ok(manifest) => manifest,
+            Err(error) if error.kind() == ErrorKind::Io => return Err(error),
+            Err(_) => None,
+        },
+    };
+    Ok(Told::Known(manifest))
 }
 
 /// What an edit did.

@@ -22,6 +22,7 @@ use crate::files::list_folders::locations;
 use crate::files::listed_file::FileList;
 use crate::files::listing::moved_of;
 use crate::snapshot::{BaseTable, ManifestAndListing, Snapshot, listing_of, newest_listing};
+use crate::storage::retry_listing::retry_if_gone;
 use crate::store::Store;
 use crate::store::chain::Chain;
 use crate::table_format::TableFormat;
@@ -42,13 +43,16 @@ async fn pin_folder(table: &UpdatableTable, version: u64) -> Result<Snapshot> {
             table.base.location()
         )));
     };
-    let listed = store.chain().await?;
-    if !listed.versions().contains(&version) {
-        return Err(no_manifest(&table.base, version, &listed));
-    }
-    let Some(manifest) = store.manifest_of(&listed, version).await? else {
-        return Err(no_manifest(&table.base, version, &store.chain().await?));
-    };
+    // A vacuum may take the checkpoint that was listed, and leave another one before the version.
+    let (listed, manifest) = retry_if_gone(store.text(), || async {
+        let listed = store.chain().await?;
+        if !listed.versions().contains(&version) {
+            return Ok(Some((listed, None)));
+        }
+        Ok(store.manifest_of(&listed, version).await?.map(|manifest| (listed, Some(manifest))))
+    })
+    .await?;
+    let Some(manifest) = manifest else { return Err(no_manifest(&table.base, version, &listed)) };
     // Segments that the old manifest names may be gone, those of the newest are there. Publications move files, so that the listing goes
     // with what the newest manifest says of them.
     let ManifestAndListing { manifest: newest, files } = newest_listing(&table.base).await?;

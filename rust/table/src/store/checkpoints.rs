@@ -85,10 +85,13 @@ impl Store {
 
     /// The manifest as it follows from the newest checkpoint. The pieces of that one are kept, those of an older one may be gone.
     async fn on_newest_checkpoint(&self, manifest: &Manifest, newest_checkpoint: u64) -> Result<Manifest> {
-        if manifest.checkpoint() == newest_checkpoint {
+        // A vacuum may have put one below what is known, and taken the one that is known with its pieces.
+        let listed = self.chain().await?;
+        let is_there = listed.checkpoints.keys().next_back().copied().unwrap_or(0) == newest_checkpoint;
+        if is_there && manifest.checkpoint() == newest_checkpoint {
             return Ok(manifest.clone());
         }
-        let again = self.manifest_of(&self.chain().await?, manifest.number()).await?;
+        let again = self.manifest_of(&listed, manifest.number()).await?;
         again.ok_or_else(|| Error::internal("a vacuum took the edits that a checkpoint was to be made of"))
     }
 

@@ -317,15 +317,23 @@ impl Store {
         Ok(Some(edit))
     }
 
-    /// Whether a vacuum took what the manifest of a number ends with, which it leaves of the newest one. Then others committed after that one,
-    /// and a number after it is free that was taken. Nobody who reads at once is overtaken, but a process that was stopped for hours is.
-    pub(crate) async fn is_overtaken(&self, number: u64) -> bool {
-        let is_gone = async |relative: String| matches!(self.length_of(&relative).await, Ok(None));
-        match number {
-            // Where edits went there is a checkpoint.
-            0 => self.chain().await.is_ok_and(|listed| !listed.checkpoints.is_empty()),
-            _ => is_gone(edit_path(number)).await && is_gone(checkpoint_path(number)).await,
-        }
+    /// Whether a vacuum took what the manifest of a number ends with, which it leaves of the newest one, before an edit of the number `put`
+    /// was put. Then others committed after that manifest, and a number after it was free that had been taken. Nobody who reads at once is
+    /// overtaken, but a process that was stopped for hours is. An edit with a checkpoint was read before the vacuum, and counts.
+    ///
+    /// # Errors
+    /// It cannot be told (`Io`), nor whether the edit counts.
+    pub(crate) async fn is_overtaken(&self, number: u64, put: u64) -> Result<bool> {
+        let is_there = async |relative: String| -> Result<bool> { Ok(self.length_of(&relative).await?.is_some()) };
+        let is_overtaken = async || -> Result<bool> {
+            let is_gone = match number {
+                // Where edits went there is a checkpoint.
+                0 => !self.chain().await?.checkpoints.is_empty(),
+                _ => !is_there(edit_path(number)).await? && !is_there(checkpoint_path(number)).await?,
+            };
+            Ok(is_gone && !is_there(checkpoint_path(put)).await?)
+        };
+        is_overtaken().await.map_err(|error| self.unsure(error))
     }
 
     /// Puts an edit if its number is still free: the commit.

@@ -113,7 +113,10 @@ pub(crate) struct Committed {
 #[tracing::instrument(level = "debug", skip_all, fields(store = store.text()))]
 pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
     if let Err(error) = look_for(store, edit.built()).await {
-        abandon(store, edit.built().iter().collect()).await;
+        // Of a storage that does not answer nobody knows what is there.
+        if error.kind() == ErrorKind::NotFound {
+            abandon(store, edit.built().iter().collect()).await;
+        }
         return Err(error);
     }
     for attempt in 0..MAX_ATTEMPTS {
@@ -127,9 +130,14 @@ pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
         let written = edit_of(&base, newest.checkpoint, changes);
         let next = base.apply(&written).map_err(beyond_the_format)?;
         match store.put_edit(&written).await? {
-            PutOutcome::Made if store.is_overtaken(base.number()).await => {
+            PutOutcome::Made if store.is_overtaken(base.number(), written.number).await? => {
                 // Nobody will read it: readers begin behind it.
                 store.discard(&edit_path(written.number)).await;
+                // The vacuum that took the edits may have taken what was built.
+                if let Err(error) = look_for(store, edit.built()).await {
+                    abandon(store, edit.built().iter().collect()).await;
+                    return Err(error);
+                }
             }
             PutOutcome::Made => {
                 store.metrics.commits.add(1);

@@ -257,7 +257,12 @@ async fn law_4_a_storage_that_fails_in_a_compaction_leaves_the_old_or_the_new_se
                 Err(error) => {
                     failures += 1;
                     assert!([ErrorKind::Io, ErrorKind::Corrupt].contains(&error.kind()), "{fail_from}: {error}");
-                    assert_eq!(segments, 3, "{encoding:?} {fail_from}");
+                    // A commit may be made where the look whether it counts had no answer.
+                    let is_unsure = error.to_string().contains("whether the change was made cannot be told");
+                    assert!(
+                        segments == 3 || is_unsure && segments == 1,
+                        "{encoding:?} {fail_from}: {segments}, {error}"
+                    );
                 }
             }
         }

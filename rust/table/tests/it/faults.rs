@@ -63,6 +63,12 @@ async fn a_storage_that_fails_at_any_operation_leaves_the_old_or_the_new_snapsho
             Err(error) => {
                 failures += 1;
                 assert_eq!(error.kind(), ErrorKind::Io, "operation {fail_from}: {error}");
+                // The commit may be made where the look whether it counts had no answer.
+                if after.indexes()[0].coverage > 0.0 {
+                    assert!(error.to_string().contains("whether the change was made cannot be told"), "{error}");
+                    assert_eq!(after.indexes()[0].coverage, 1.0);
+                    continue;
+                }
                 assert_eq!(after.indexes()[0].coverage, 0.0);
                 assert_eq!(found.files, [FileProbe::Unknown, FileProbe::Unknown]);
             }
