@@ -13,12 +13,14 @@ use lakemark_table::metrics::{NamedMetrics, open_metrics};
 pub(crate) struct Exporter {
     tables: Mutex<Vec<Arc<Table>>>,
     file: Option<PathBuf>,
+    /// Held while the file is written: two writers would have the same temporary name.
+    writing: Mutex<()>,
 }
 
 impl Exporter {
     /// An exporter that writes to a file, if one is given.
     pub(crate) fn new(file: Option<PathBuf>) -> Self {
-        Self { tables: Mutex::default(), file }
+        Self { file, ..Self::default() }
     }
 
     /// Tells the counters of this table from now on.
@@ -41,6 +43,7 @@ impl Exporter {
 
     /// Writes the file, if there is one. Who reads it meanwhile sees all of the old one or all of the new one.
     pub(crate) fn write(&self) -> io::Result<()> {
+        let _one_at_a_time = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         self.file.as_deref().map_or(Ok(()), |path| replace(path, &self.text()))
     }
 

@@ -93,7 +93,12 @@ impl Table {
     fn metrics(&self, py: Python<'_>) -> PyResult<String> {
         let table = Arc::clone(&self.0);
         wait(py, move || async move {
-            let (coverage, now) = (table.snapshot().await?.index_coverage(), lakemark_table::now());
+            // As a build sees it, if the newest state is open: a file that cannot be read is one that no index covers.
+            let coverage = match table.index_coverage().await {
+                Ok(coverage) => coverage,
+                Err(_) => table.snapshot().await?.index_coverage(),
+            };
+            let now = lakemark_table::now();
             table.metrics().set_coverage(coverage, now);
             Ok(Value::Object(table.metrics().values(now)).to_string())
         })

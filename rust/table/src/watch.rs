@@ -35,7 +35,7 @@ pub struct Watch {
     options: BuildOptions,
     pauses: Pauses,
     /// What the last build that went well saw, or something older.
-    built: Option<u64>,
+    built: Option<Built>,
 }
 
 /// What a look found and did.
@@ -87,7 +87,7 @@ impl Watch {
         let state = readable.build_state();
         let is_due = match self.built {
             None => true,
-            Some(built) => built != state && coverage.uncovered_files > 0,
+            Some(built) => built.is_due(state, coverage.uncovered_files),
         };
         if coverage.indexes.is_empty() || !is_due {
             return Ok(Look { coverage, report: None });
@@ -96,7 +96,7 @@ impl Watch {
         let coverage = self.table.index_coverage().await?;
         self.table.metrics().set_coverage(coverage.clone(), clock::now());
         let look = Look { coverage, report: Some(report) };
-        self.built = (look.failed() == 0).then_some(state);
+        self.built = (look.failed() == 0).then_some(Built { state, left: look.coverage.uncovered_files });
         Ok(look)
     }
 
@@ -105,6 +105,21 @@ impl Watch {
     pub fn pause(&self) -> Duration {
         let drawn = new_id().as_u128() as u32;
         self.pauses.next(f64::from(drawn) / f64::from(u32::MAX))
+    }
+}
+
+/// What the last build saw, and left.
+#[derive(Clone, Copy, Debug)]
+struct Built {
+    state: u64,
+    /// Files that it could not cover, such as those whose columns an index cannot take.
+    left: u64,
+}
+
+impl Built {
+    /// Whether there is something to build: other files or indexes, or coverage that was lost meanwhile.
+    fn is_due(self, state: u64, uncovered: u64) -> bool {
+        uncovered > 0 && (self.state != state || uncovered > self.left)
     }
 }
 

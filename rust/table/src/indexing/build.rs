@@ -155,8 +155,9 @@ async fn run_and_commit(running: &mut RunningBuild<'_>, number: usize, options: 
             break part;
         }
         if let Err(error) = running.commit().await {
+            // Whoever stops the build commits it, if that can be done by then.
             if let Ok(part) = work.await {
-                abandon(table, &[part]).await;
+                let _ = running.add(number, part).await;
             }
             return Err(error);
         }

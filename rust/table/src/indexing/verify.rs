@@ -87,6 +87,7 @@ async fn compare_segment(
     let damaged = |problem: String| Finding { path: segment.path.clone(), problem };
     let stored = match Segment::open_afresh(store, segment, index, &counter).await {
         Ok(stored) => stored,
+        Err(damage) if damage.is_unread => return Err(unread(segment, &damage)),
         Err(damage) => {
             verdict.damaged.push(damaged(damage.problem));
             return Ok(());
@@ -113,9 +114,18 @@ async fn compare_segment(
     let derived = derive(snapshot, index, &field, &fresh).await?;
     match compare(&stored, &derived, &counter).await {
         Ok(()) => verdict.files_ok += fresh.len() as u64,
+        Err(damage) if damage.is_unread => return Err(unread(segment, &damage)),
         Err(damage) => verdict.damaged.push(damaged(damage.problem)),
     }
     Ok(())
+}
+
+/// A segment that the storage does not give is not damaged: who repairs would remove it.
+fn unread(segment: &ManifestSegment, damage: &Damage) -> Error {
+    Error::io(format!(
+        "the segment {} cannot be read, so that nobody knows whether it is sound: {}; try again when the storage answers",
+        segment.path, damage.problem
+    ))
 }
 
 /// A data file that is still what was indexed.

@@ -91,6 +91,24 @@ async fn a_damaged_segment_is_built_again_by_a_build_that_verifies() {
     check(&table, 2).await;
 }
 
+/// Nobody knows whether it is sound. A build that took it for damaged would remove it because of an outage.
+#[tokio::test]
+async fn a_segment_that_the_storage_does_not_give_is_not_taken_for_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, made) = one_by_one(folder.path(), 2).await;
+    let log = Log::new();
+    let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
+    let table = Table::open_layered(folder.path().to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
+    *log.unreadable.lock().unwrap() = Some(".lmx");
+    let error = table.build(verified()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    assert!(error.to_string().contains("cannot be read"), "{error}");
+    assert_eq!(table.verify().await.unwrap_err().kind(), ErrorKind::Io);
+    *log.unreadable.lock().unwrap() = None;
+    assert!(made.iter().all(|path| path.exists()));
+    check(&table, 2).await;
+}
+
 /// Which segments are in the sample is another matter every day: how many there are is not.
 #[tokio::test]
 async fn a_sample_of_the_segments_is_compared_and_its_damaged_ones_are_built_again() {

@@ -196,19 +196,20 @@ impl<'a> RunningBuild<'a> {
         Some(if bytes >= COMMIT_BYTES { Duration::ZERO } else { self.since.left_of(self.commit_every) })
     }
 
-    /// Commits what waits. After a failure its segments are gone, unless nobody knows whether they were committed.
+    /// Commits what waits. What could not be looked at goes on waiting, so that [`RunningBuild::stop`] tries once more. After another failure
+    /// its segments are gone, unless nobody knows whether they were committed.
     ///
     /// # Errors
     /// Segments that are not there (`NotFound`), and those of every commit.
     pub fn commit(&mut self) -> BoxFuture<'_, Result<()>> {
         async move {
-            let parts = take(&mut self.waiting);
-            let parts: Vec<&BuildPart> = parts.values().collect();
+            let taken = take(&mut self.waiting);
+            let parts: Vec<&BuildPart> = taken.values().collect();
             self.since = Stopwatch::start();
             let Prepared { built, dropped, changed } = match self.prepare(&parts).await {
                 Ok(prepared) => prepared,
                 Err(error) => {
-                    abandon(self.table, parts).await;
+                    self.waiting = taken;
                     return Err(error);
                 }
             };
@@ -242,7 +243,10 @@ impl<'a> RunningBuild<'a> {
             let ended = self.commit().await.and_then(|()| self.check_failures());
             match ended {
                 Ok(()) => Ok(self.report()),
-                Err(error) => Err(self.noted(error)),
+                Err(error) => {
+                    abandon(self.table, self.waiting.values()).await;
+                    Err(self.noted(error))
+                }
             }
         }
         .boxed()
@@ -253,7 +257,13 @@ impl<'a> RunningBuild<'a> {
         async move {
             match self.commit().await {
                 Ok(()) => self.noted(error),
+                // That somebody stopped it is the lesser news.
+                Err(also) if error.kind() == ErrorKind::Cancelled => {
+                    abandon(self.table, self.waiting.values()).await;
+                    self.noted(also).with_note("the build was stopped, and what was finished could not be committed")
+                }
                 Err(also) => {
+                    abandon(self.table, self.waiting.values()).await;
                     self.noted(error).with_note(&format!("what was finished could not be committed either ({also})"))
                 }
             }
