@@ -82,7 +82,7 @@ def test_a_build_is_one_job_with_a_task_for_each_segment(spark: SparkSession, fo
     declare(folder, "k", "id", files_per_segment=2)
     jobs = Jobs(spark)
     built = build(spark, folder)
-    assert (built["indexes"], built["files"], built["segments"]) == (["k_bitmap", "id_bitmap"], 5, 6)
+    assert (built["indexes"], built["files"], built["segments"]) == (["id_bitmap", "k_bitmap"], 5, 6)
     assert (built["rows"], built["failed"], built["declined"], built["spilled"]) == (2 * 5 * ROWS_PER_FILE, [], [], 0)
     (job,) = jobs.new()
     assert job.numTasks() == 6
@@ -325,7 +325,7 @@ def test_the_scheduled_job_declares_builds_merges_and_goes_on_after_a_failure(fo
     (line,) = done.stdout.splitlines()
     told = json.loads(line)
     assert (told["table"], told["declared"]) == (str(folder), ["k_bitmap", "city_auto"])
-    assert (told["build"]["files"], told["build"]["indexes"]) == (6, ["id_key", "k_bitmap", "city_auto"])
+    assert (told["build"]["files"], told["build"]["indexes"]) == (6, ["city_auto", "id_key", "k_bitmap"])
     assert told["compact"]["segments_merged"] == 0
     assert told["vacuum"] == {"files": 0, "bytes": 0}
     assert [index.coverage for index in lakemark.Table(folder).indexes] == [1.0, 1.0, 1.0]
