@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use lakemark_table::{BuildOptions, IndexKind, IndexSpec, Table};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::{DefaultGuard, set_default};
-use tracing::{Instrument, Subscriber};
+use tracing::subscriber::{DefaultGuard, NoSubscriber, set_default};
+use tracing::{Dispatch, Instrument, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::{LookupSpan, Registry};
@@ -27,8 +27,13 @@ struct Seen {
 #[derive(Clone, Default)]
 struct Spans(Arc<Mutex<Vec<Seen>>>);
 
+/// Where there is one subscriber alone, `tracing` asks the thread that comes to a span first whether anybody wants it. That may be the
+/// thread of another test, which has none, and the span is off for all from then on. Of two subscribers it asks both.
+static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::default()));
+
 impl Spans {
     fn listen() -> (Self, DefaultGuard) {
+        LazyLock::force(&SECOND);
         let spans = Self::default();
         let guard = set_default(Registry::default().with(spans.clone()));
         (spans, guard)
