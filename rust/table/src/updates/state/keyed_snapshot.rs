@@ -11,7 +11,7 @@ use crate::updates::view::context::{ManifestState, UpdateContext, UpdateScope};
 
 /// The key of a table by the columns that its data files show, with the manifest that has it.
 pub(crate) struct KeyedSnapshot {
-    /// The columns; it may have no file.
+    /// The data files that have the columns.
     pub base: Snapshot,
     pub key: Arc<KeyColumns>,
 }
