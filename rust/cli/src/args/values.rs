@@ -70,30 +70,22 @@ pub(super) fn share(text: &str) -> Result<f64, String> {
 
 /// A time that has passed: 12h or 30d.
 pub(super) fn age(text: &str) -> Result<Duration, String> {
-    let wrong = || "write it as a number with h, d or w, e.g. 12h or 30d".to_owned();
-    let text = text.trim();
-    let (digits, hours) = match text.char_indices().last() {
-        Some((at, 'h')) => (text.get(..at), 1),
-        Some((at, 'd')) => (text.get(..at), 24),
-        Some((at, 'w')) => (text.get(..at), 7 * 24),
-        _ => return Err(wrong()),
-    };
-    let number: u64 = digits.and_then(|digits| digits.parse().ok()).ok_or_else(wrong)?;
-    number.checked_mul(hours * 60 * 60).map(Duration::from_secs).ok_or_else(wrong)
+    let units = [('h', 60 * 60), ('d', 24 * 60 * 60), ('w', 7 * 24 * 60 * 60)];
+    duration(text, &units).ok_or_else(|| "write it as a number with h, d or w, e.g. 12h or 30d".to_owned())
 }
 
 /// A time between two things: 30s, 5m or 1h.
 pub(super) fn interval(text: &str) -> Result<Duration, String> {
-    let wrong = || "write it as a number with s, m or h, e.g. 30s or 5m".to_owned();
-    let text = text.trim();
-    let (digits, seconds) = match text.char_indices().last() {
-        Some((at, 's')) => (text.get(..at), 1),
-        Some((at, 'm')) => (text.get(..at), 60),
-        Some((at, 'h')) => (text.get(..at), 60 * 60),
-        _ => return Err(wrong()),
-    };
-    let number: u64 = digits.and_then(|digits| digits.parse().ok()).ok_or_else(wrong)?;
-    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(wrong)
+    let units = [('s', 1), ('m', 60), ('h', 60 * 60)];
+    duration(text, &units).ok_or_else(|| "write it as a number with s, m or h, e.g. 30s or 5m".to_owned())
+}
+
+/// A whole number with one of the units, each with its seconds.
+fn duration(text: &str, units: &[(char, u64)]) -> Option<Duration> {
+    let (at, letter) = text.trim().char_indices().last()?;
+    let &(_, seconds) = units.iter().find(|&&(unit, _)| unit == letter)?;
+    let number: u64 = text.trim().get(..at)?.parse().ok()?;
+    number.checked_mul(seconds).map(Duration::from_secs)
 }
 
 /// The time between two looks: an interval that is not nothing.

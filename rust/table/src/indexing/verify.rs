@@ -39,50 +39,47 @@ pub(crate) async fn verify(store: &Arc<Store>, manifest: &Manifest, snapshot: &S
         files.filter_map(|(file, state)| false_statistics(&file.path, state.schema.as_ref()?, &file.false_statistics));
     let mut report = VerifyReport { false_statistics: files.collect(), ..VerifyReport::default() };
     for index in manifest.indexes() {
-        report.indexes.push(verify_index(snapshot, store, manifest, index).await?);
+        report.indexes.push(Verified { snapshot, store, manifest, index }.verify().await?);
     }
     Ok(report)
 }
 
-/// Verifies every segment of an index.
-async fn verify_index(
-    snapshot: &Snapshot,
-    store: &Arc<Store>,
-    manifest: &Manifest,
-    index: &ManifestIndex,
-) -> Result<IndexVerdict> {
-    let mut verdict = IndexVerdict { name: index.name.clone(), ..IndexVerdict::default() };
-    for segment in manifest.segments().filter(|segment| segment.index_id == index.id) {
-        verify_segment(snapshot, store, manifest, index, segment, &mut verdict).await?;
-    }
-    Ok(verdict)
+/// An index whose segments are compared with the data.
+#[derive(Clone, Copy)]
+pub(crate) struct Verified<'a> {
+    /// The data files.
+    pub(crate) snapshot: &'a Snapshot,
+    /// Where the segments are.
+    pub(crate) store: &'a Arc<Store>,
+    /// What says which files a segment covers.
+    pub(crate) manifest: &'a Manifest,
+    /// The index.
+    pub(crate) index: &'a ManifestIndex,
 }
 
-/// Verifies a segment. If others took it out of the newest manifest meanwhile, it is no damage.
-pub(crate) async fn verify_segment(
-    snapshot: &Snapshot,
-    store: &Arc<Store>,
-    manifest: &Manifest,
-    index: &ManifestIndex,
-    segment: &ManifestSegment,
-    verdict: &mut IndexVerdict,
-) -> Result<()> {
-    let sound = verdict.damaged.len();
-    compare_segment(snapshot, store, manifest, index, segment, verdict).await?;
-    if verdict.damaged.len() > sound && !store.named_segments().await?.contains(&segment.id) {
-        verdict.damaged.truncate(sound);
+impl Verified<'_> {
+    /// Verifies every segment of the index.
+    async fn verify(self) -> Result<IndexVerdict> {
+        let mut verdict = IndexVerdict { name: self.index.name.clone(), ..IndexVerdict::default() };
+        for segment in self.manifest.segments().filter(|segment| segment.index_id == self.index.id) {
+            self.verify_segment(segment, &mut verdict).await?;
+        }
+        Ok(verdict)
     }
-    Ok(())
+
+    /// Verifies a segment. If others took it out of the newest manifest meanwhile, it is no damage.
+    pub(crate) async fn verify_segment(self, segment: &ManifestSegment, verdict: &mut IndexVerdict) -> Result<()> {
+        let sound = verdict.damaged.len();
+        compare_segment(self, segment, verdict).await?;
+        if verdict.damaged.len() > sound && !self.store.named_segments().await?.contains(&segment.id) {
+            verdict.damaged.truncate(sound);
+        }
+        Ok(())
+    }
 }
 
-async fn compare_segment(
-    snapshot: &Snapshot,
-    store: &Arc<Store>,
-    manifest: &Manifest,
-    index: &ManifestIndex,
-    segment: &ManifestSegment,
-    verdict: &mut IndexVerdict,
-) -> Result<()> {
+async fn compare_segment(verified: Verified<'_>, segment: &ManifestSegment, verdict: &mut IndexVerdict) -> Result<()> {
+    let Verified { snapshot, store, manifest, index } = verified;
     let counter = ReadCounter::default();
     let damaged = |problem: String| Finding { path: segment.path.clone(), problem };
     let stored = match Segment::open_afresh(store, segment, index, &counter).await {

@@ -326,4 +326,4 @@ fn replace_segments(base: &Manifest, replaced: &[[u8; 16]], built: &BuiltSegment
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

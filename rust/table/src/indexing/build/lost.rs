@@ -7,7 +7,7 @@ use lakemark_format::{ManifestIndex, ManifestSegment};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::unreadable::is_about_the_file;
-use crate::indexing::verify::verify_segment;
+use crate::indexing::verify::Verified;
 use crate::report::{Finding, IndexVerdict};
 use crate::snapshot::Snapshot;
 use crate::storage::clock;
@@ -49,7 +49,7 @@ pub(super) async fn look_at(
     let named = manifest.segments().map(Arc::as_ref);
     for (index, segment) in sample(named, indexes, &lost, share, day) {
         let mut verdict = IndexVerdict::default();
-        match verify_segment(snapshot, store, manifest, index, segment, &mut verdict).await {
+        match (Verified { snapshot, store, manifest, index }).verify_segment(segment, &mut verdict).await {
             Ok(()) => seen.verified += 1,
             Err(error) if error.kind() != ErrorKind::Io && is_about_the_file(error.kind()) => {
                 tracing::warn!(segment = segment.path, %error, "a segment cannot be compared with the data");
@@ -90,22 +90,10 @@ fn sample<'a>(
 
 #[cfg(test)]
 mod tests {
-    use lakemark_format::{FileNumbers, KeyType};
+    use lakemark_format::FileNumbers;
 
     use super::*;
-
-    fn index() -> ManifestIndex {
-        ManifestIndex {
-            id: [1; 16],
-            name: "i".to_owned(),
-            kind: "bitmap".into(),
-            encoding: "equality".into(),
-            column: "k".to_owned(),
-            field_id: None,
-            key_type: KeyType::Int32,
-            options: Vec::new(),
-        }
-    }
+    use crate::store::transaction::tests::index;
 
     fn segments(count: u8) -> Vec<ManifestSegment> {
         let segment = |number: u8| ManifestSegment {
@@ -120,7 +108,7 @@ mod tests {
 
     fn sampled(segments: &[ManifestSegment], share: f64, day: i64) -> Vec<u8> {
         let lost = HashSet::from([[0; 16]]);
-        sample(segments.iter(), &[index()], &lost, share, day).iter().map(|(_, segment)| segment.id[0]).collect()
+        sample(segments.iter(), &[index(1)], &lost, share, day).iter().map(|(_, segment)| segment.id[0]).collect()
     }
 
     #[test]

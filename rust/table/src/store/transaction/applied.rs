@@ -45,26 +45,13 @@ fn has_segments(base: &Manifest, built: &BuiltSegments) -> bool {
 #[cfg(test)]
 mod tests {
     use lakemark_format::{
-        FileNumbers, KeyType, ManifestFile, ManifestIndex, ManifestLog, ManifestMigration, ManifestPublication,
-        ManifestRun, ManifestSegment, ReplacedFile, RunRange, StoreFile, WriteCounters,
+        FileNumbers, ManifestFile, ManifestLog, ManifestMigration, ManifestPublication, ManifestRun, ManifestSegment,
+        ReplacedFile, RunRange, StoreFile, WriteCounters,
     };
 
-    use super::super::tests::{applied, empty};
+    use super::super::tests::{applied, empty, index};
     use super::super::{Applied, apply};
     use super::*;
-
-    fn index() -> ManifestIndex {
-        ManifestIndex {
-            id: [1; 16],
-            name: "i".to_owned(),
-            kind: "bitmap".into(),
-            encoding: "equality".into(),
-            column: "k".to_owned(),
-            field_id: None,
-            key_type: KeyType::Int32,
-            options: Vec::new(),
-        }
-    }
 
     fn built(segment: u8, file: &str, lost: &[u8]) -> BuiltSegments {
         let file = ManifestFile {
@@ -133,7 +120,7 @@ mod tests {
             originals: Vec::new(),
         };
         vec![
-            Edit::CreateIndex { index: index(), if_not_exists: false },
+            Edit::CreateIndex { index: index(1), if_not_exists: false },
             Edit::AddSegments(built(3, "a", &[])),
             Edit::AddSegments(built(4, "b", &[])),
             Edit::ReplaceSegments { replaced: vec![[3; 16]], built: built(5, "a", &[]) },
@@ -156,7 +143,7 @@ mod tests {
             Edit::BeginMigration { migration: ManifestMigration { number: 3, ranges: Vec::new() } },
             Edit::AbandonMigration { number: 3 },
             Edit::TakeOver { migrations: 5, log: Some(log(9)), delta: None },
-            Edit::DropIndex { name: "i".to_owned(), if_exists: false },
+            Edit::DropIndex { name: "i1".to_owned(), if_exists: false },
         ]
     }
 

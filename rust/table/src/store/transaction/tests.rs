@@ -29,7 +29,7 @@ fn numbers(manifest: &Manifest) -> Vec<Vec<u32>> {
     manifest.segments().map(|segment| segment.files.iter().collect()).collect()
 }
 
-fn index(id: u8) -> ManifestIndex {
+pub(crate) fn index(id: u8) -> ManifestIndex {
     ManifestIndex {
         id: [id; 16],
         name: format!("i{id}"),
