@@ -180,6 +180,7 @@ bench-store: native-release ### opening, lookups, changes and commits in FILES=5
 	$(CARGO) bench --package lakemark-table --bench listing -- $(FILES)
 	$(CARGO) bench --package lakemark-table --bench listing -- $(FILES) 1000
 	$(BENCH)/store.py --files $(FILES)
+	$(CARGO) bench --package lakemark-format --bench growth
 	$(BENCH)/store_builds.py
 
 bench-updates: native-release ### scans of ROWS=2000000 with buffered updates, commits, migration, beside delta-rs, Lance and DuckDB
