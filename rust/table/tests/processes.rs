@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! each process   2 writers    read two accounts from a snapshot, write both, unless somebody changed one of them meanwhile
-//!                1 reader     the sum of a snapshot is always the same; nothing that was seen or acknowledged is ever gone
+//!                1 reader     the sum of a snapshot is always the same; nothing that was seen or acknowledged is ever gone;
+//!                             what an index says of a file is what the file has
 //!                1 keeper     flushes and migrates (every other process)
+//!                1 builder    builds the indexes of what migrations wrote, and compacts them (every process but the first)
 //! at the end     every transfer that was acknowledged is counted in both of its accounts: none is lost, none was made twice
 //! ```
 //!
@@ -24,10 +26,15 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
+use lakemark_format::Key;
+use lakemark_format::key::key_of_i64;
+use lakemark_index::{KeyRanges, Leaf, Predicate, Test};
 use lakemark_table::{
-    BuildOptions, Change, ErrorKind, MigrateOptions, Operation, Snapshot, Table, TableOptions, WriteOptions,
+    BuildOptions, Change, ErrorKind, FileProbe, IndexKind, IndexSpec, MigrateOptions, Operation, ProbeOptions,
+    Snapshot, Table, TableOptions, WriteOptions,
 };
 use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -62,19 +69,36 @@ struct Process {
 
 /// What a process did, in the order in which it reports it.
 #[derive(Default)]
-struct Counts([AtomicU64; 6]);
+struct Counts([AtomicU64; COUNTED.len()]);
 
-const COUNTED: [&str; 6] = ["transfers", "conflicts", "snapshots", "flushes", "migrations", "caches full"];
+const COUNTED: [&str; 9] = [
+    "transfers",
+    "conflicts",
+    "snapshots",
+    "flushes",
+    "migrations",
+    "caches full",
+    "segments",
+    "compactions",
+    "files from an index",
+];
 const TRANSFERS: usize = 0;
 const CONFLICTS: usize = 1;
 const SNAPSHOTS: usize = 2;
 const FLUSHES: usize = 3;
 const MIGRATIONS: usize = 4;
 const FULL: usize = 5;
+const SEGMENTS: usize = 6;
+const COMPACTIONS: usize = 7;
+const FROM_INDEX: usize = 8;
 
 impl Counts {
     fn count(&self, what: usize) {
-        self.0[what].fetch_add(1, Ordering::Relaxed);
+        self.add(what, 1);
+    }
+
+    fn add(&self, what: usize, number: u64) {
+        self.0[what].fetch_add(number, Ordering::Relaxed);
     }
 
     fn line(&self) -> String {
@@ -106,6 +130,7 @@ impl Process {
         }
         self.sequence.fetch_max(sequence, Ordering::SeqCst);
         self.counts.count(SNAPSHOTS);
+        self.ask_index(&snapshot, sequence as i64 % 4).await;
         (accounts, sequence)
     }
 
@@ -176,6 +201,41 @@ impl Process {
         }
     }
 
+    /// Builds at any time, also while others build or compact. A file that leaves meanwhile is left out.
+    async fn build(&self, seed: u64) {
+        let mut random = StdRng::seed_from_u64(seed);
+        while !self.is_over() {
+            tokio::time::sleep(Duration::from_millis(random.random_range(0..200))).await;
+            let options = BuildOptions { threads: Some(1), ..BuildOptions::default() };
+            let done = match random.random_range(0..4) {
+                0 => self.table.compact(options).await.map(|report| (COMPACTIONS, report.segments_written)),
+                _ => self.table.build(options).await.map(|report| (SEGMENTS, report.segments)),
+            };
+            match done {
+                Ok((what, number)) => self.counts.add(what, number),
+                Err(error) if error.kind() == ErrorKind::Conflict => self.counts.count(CONFLICTS),
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    }
+
+    /// The accounts of one owner: what the index says of the rows of a file is what the file has.
+    async fn ask_index(&self, snapshot: &Snapshot, owner: i64) {
+        let test = Test::Ranges(KeyRanges::point(Key::Fixed(key_of_i64(owner))));
+        let leaf = Predicate::Leaf(Leaf { column: "owner".to_owned(), test, text: format!("owner = {owner}") });
+        let options = ProbeOptions { selection_cache: false, ..ProbeOptions::default() };
+        let found = snapshot.probe(&leaf, &options).await.unwrap();
+        for (file, found) in snapshot.files().iter().zip(&found.files) {
+            let FileProbe::Known { exact, recheck, .. } = found else { continue };
+            let rows = rows_of_owner(Path::new("/").join(file.meta.location.as_ref()).as_path(), owner);
+            let counts = |row: &u32| !file.deleted.as_ref().is_some_and(|deleted| deleted.contains(*row));
+            let rows: Vec<u32> = rows.into_iter().filter(counts).collect();
+            assert!(exact.iter().all(|row| rows.contains(&row)), "{} of {owner}: {exact:?}, not {rows:?}", file.path);
+            assert!(rows.iter().all(|&row| exact.contains(row) || recheck.contains(row)), "{} of {owner}", file.path);
+            self.counts.count(FROM_INDEX);
+        }
+    }
+
     /// A migration, unless somebody else is at it.
     async fn migrate(&self, fraction: f64) {
         match self.table.migrate(MigrateOptions { fraction, ..MigrateOptions::default() }).await {
@@ -204,6 +264,16 @@ fn rows_of(accounts: &[(i64, Account)]) -> RecordBatch {
         ("owner", column(&|row| row.1.2), true),
     ];
     RecordBatch::try_from_iter_with_nullable(columns).unwrap()
+}
+
+/// The rows of a data file that are of one owner.
+fn rows_of_owner(file: &Path, owner: i64) -> Vec<u32> {
+    let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(file).unwrap()).unwrap().build().unwrap();
+    let batches: Vec<RecordBatch> = reader.map(Result::unwrap).collect();
+    let owners = batches
+        .iter()
+        .flat_map(|batch| batch.column_by_name("owner").unwrap().as_primitive::<Int64Type>().values().iter().copied());
+    (0..).zip(owners).filter(|&(_, other)| other == owner).map(|(row, _)| row).collect()
 }
 
 /// All accounts, each of which is there once.
@@ -248,6 +318,11 @@ async fn create(folder: &Path, is_delta: bool) {
     let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let table = open(folder).await;
     table.declare_key(&["key".to_owned()], &BTreeMap::from(options), BuildOptions::default()).await.unwrap();
+    for (column, kind) in [("owner", "bitmap"), ("amount", "key")] {
+        let columns = vec![column.to_owned()];
+        let spec = IndexSpec { columns, kind: IndexKind::from_name(kind), ..IndexSpec::default() };
+        table.create_index(spec, false).await.unwrap();
+    }
 }
 
 /// One of the processes: works until its time is over, then tells what it did.
@@ -274,6 +349,10 @@ async fn process(folder: &Path) {
         let keeper = Arc::clone(&process);
         tasks.spawn(async move { keeper.keep(seed + WRITERS).await });
     }
+    if number > 0 {
+        let builder = Arc::clone(&process);
+        tasks.spawn(async move { builder.build(seed + WRITERS + 1).await });
+    }
     while let Some(done) = tasks.join_next().await {
         done.unwrap();
     }
@@ -288,11 +367,11 @@ fn start(folder: &Path, number: u64, seconds: f64) -> Child {
 }
 
 /// Lets processes work; gives how often they did what, in sum.
-async fn run(processes: u64, is_delta: bool, seconds: f64) -> [u64; 6] {
+async fn run(processes: u64, is_delta: bool, seconds: f64) -> [u64; COUNTED.len()] {
     let folder = tempfile::tempdir().unwrap();
     create(folder.path(), is_delta).await;
     let started: Vec<Child> = (0..processes).map(|number| start(folder.path(), number, seconds)).collect();
-    let mut sums = [0; 6];
+    let mut sums = [0; COUNTED.len()];
     let outputs: Vec<_> = started.into_iter().map(|child| child.wait_with_output().unwrap()).collect();
     for (number, output) in outputs.iter().enumerate() {
         let printed = String::from_utf8_lossy(&output.stdout);
@@ -327,6 +406,6 @@ async fn processes_that_write_at_once_lose_nothing_and_see_whole_changes_only() 
             totals.collect::<Vec<_>>().join(", "),
             rates.collect::<Vec<_>>().join(", ")
         );
-        assert!(sums[TRANSFERS] > 0 && sums[SNAPSHOTS] > 0, "{sums:?}");
+        assert!([TRANSFERS, SNAPSHOTS, SEGMENTS, FROM_INDEX].iter().all(|&what| sums[what] > 0), "{sums:?}");
     }
 }
