@@ -311,6 +311,8 @@ fuzz-decoders: setup ### the decoders against mutated bytes, SECONDS=5 each (car
 # CI has our crates compiled by clippy's driver, which is the compiler with its lints. `cargo clippy` would check everything that they depend
 # on besides, which takes as long as to compile it.
 ci: export RUSTC_WORKSPACE_WRAPPER := clippy-driver
+# What incremental compilation keeps is for the next build, and CI has none.
+ci: export CARGO_INCREMENTAL := 0
 ci: export CLIPPY_ARGS := -D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 ci: ## what CI runs: lint, build, every test, random queries, fuzz smoke, crashes, schedules; prints how long each part took
 	$(call run_parts,setup style build benches rust-tests python-spark fuzz-queries fuzz-decoders crashes schedules)
