@@ -1,9 +1,9 @@
 //! Merging buffered rows into the data files of a table: what a migration does to the table itself.
 //!
 //! A file with rows that newer ones replace is written anew. A newer row takes the place of the first row that it replaces, the others are
-//! left out, and all keep their order. Rows that replace none, or that moved to another partition, go to new files, sorted by key. Row
-//! groups of which no row changes are copied as bytes. [`delta`] publishes the result by one commit of the log; [`folder`] leaves that to
-//! whoever writes the manifest.
+//! left out, and all keep their order. Rows that replace none, or that moved to another partition, go to new files, sorted by key, together
+//! with the rows of small ones ([`refill`]). Row groups of which no row changes are copied as bytes. [`delta`] publishes the result by one
+//! commit of the log; [`folder`] leaves that to whoever writes the manifest.
 //!
 //! Uses `snapshot` and the rooms below it; `updates` alone uses this one.
 //!
@@ -18,6 +18,7 @@ pub(crate) mod folder;
 mod log;
 mod output;
 mod reader;
+pub(crate) mod refill;
 mod row_block;
 mod rows;
 mod stats;
@@ -42,6 +43,7 @@ use crate::options::Progress;
 use crate::rewrite::emptied_files::emptied_files;
 use crate::rewrite::encode::{RowGroup, encode_new, rewrite};
 use crate::rewrite::file::OldFile;
+use crate::rewrite::refill::{SmallFile, files_to_refill};
 use crate::rewrite::rows::NewRows;
 use crate::rewrite::target::{FileTarget, WrittenFile};
 use crate::rewrite::writer::{
@@ -63,6 +65,8 @@ pub(crate) struct RewriteInput<'a> {
     pub deleted: &'a [Option<Arc<RowSet>>],
     /// The new rows in the table's schema, in any order. Their keys are unique.
     pub rows: &'a [Arc<dyn RowBlock>],
+    /// Files that may be filled up with new rows. They have no row that is replaced or deleted.
+    pub small: &'a [SmallFile],
     /// The columns of the key, by the names that they show.
     pub key: &'a [String],
     /// The keys of the rows that are merged, to be searched in files that others add; without them any file of others is a conflict.
@@ -169,6 +173,7 @@ impl RewriteJob<'_> {
                 self.rewrite(number, file, deleted).await?;
             }
         }
+        self.refill(input.small).await?;
         self.write_left().await?;
         while !self.making.is_empty() {
             self.append().await?;
@@ -200,6 +205,16 @@ impl RewriteJob<'_> {
         Ok(())
     }
 
+    /// Lets rows of small files go to new files together with the new rows that found no place.
+    async fn refill(&mut self, small: &[SmallFile]) -> Result<()> {
+        for file in files_to_refill(self.snapshot, small, &self.rows, self.target.file_bytes)? {
+            if self.rows.add(&file.rows).await? {
+                self.rewritten.replaced.push(file.number);
+            }
+        }
+        Ok(())
+    }
+
     /// Writes the new rows that found no place, partition by partition, in the order of keys.
     async fn write_left(&mut self) -> Result<()> {
         let left = self.rows.left();
@@ -214,7 +229,7 @@ impl RewriteJob<'_> {
             let last = rows.len().div_ceil(most).saturating_sub(1);
             for (place, rows) in rows.chunks(most).enumerate() {
                 let StartedFile { writer, factory } = self.begin(None, &values, &properties)?;
-                let (source, rows, count) = (Arc::clone(self.rows.source()), rows.to_vec(), rows.len() as u64);
+                let (source, rows, count) = (Arc::clone(self.rows.source()), rows.to_vec(), self.rows.count_new(rows));
                 let row_group = on_a_core(async move { encode_new(&rows, &source, &factory).await });
                 let ends = if place == last { FileEnd::New } else { FileEnd::IfFull };
                 self.make(EncodingRowGroup { row_group, begins: Some(Box::new(writer)), ends, rows: count }).await?;

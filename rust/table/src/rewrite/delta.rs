@@ -18,6 +18,7 @@ use crate::files::column_mapping::physical_fields;
 use crate::files::delta::{DeltaState, partition_text};
 use crate::rewrite::folder::hive_folders;
 use crate::rewrite::log::{Admission, Log, Outcome};
+use crate::rewrite::refill::name_start;
 use crate::rewrite::stats::stats_of;
 use crate::rewrite::target::{FILE_BYTES, FileTarget, WrittenFile};
 use crate::rewrite::{RewriteInput, RewriteOutput, rewrite_files};
@@ -73,7 +74,7 @@ pub(super) async fn migrate_then(
         // A new file lies beside the one that it replaces, wherever that is.
         let beside = replaces.map(|file| file.path.rsplit_once('/').map_or(String::new(), |(at, _)| format!("{at}/")));
         let folder = beside.map_or_else(|| hive_folders(&partition_columns, partition), Ok)?;
-        Ok(format!("{folder}part-{number:05}-{}.parquet", new_id()))
+        Ok(format!("{folder}{}-{number:05}-{}.parquet", name_start(replaces), new_id()))
     };
     let target = FileTarget {
         object_store: Arc::clone(&location.object_store),

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 use crate::files::delta::partition_text;
 use crate::files::listing::hive_folder_name;
+use crate::rewrite::refill::name_start;
 use crate::rewrite::target::{FILE_BYTES, FileTarget};
 use crate::rewrite::{RewriteInput, RewriteOutput, rewrite_files};
 use crate::snapshot::{DataFile, Snapshot};
@@ -33,9 +34,9 @@ pub(crate) async fn write(
              copy the table there, or make it a Delta table",
         ));
     }
-    let path = |number: usize, _: Option<&DataFile>, partition: &[ArrayRef]| {
+    let path = |number: usize, replaces: Option<&DataFile>, partition: &[ArrayRef]| {
         let folders = hive_folders(snapshot.partition_columns(), partition)?;
-        Ok(format!("{DATA}/{migration}/{folders}part-{number:05}-{}.parquet", new_id()))
+        Ok(format!("{DATA}/{migration}/{folders}{}-{number:05}-{}.parquet", name_start(replaces), new_id()))
     };
     let target = FileTarget {
         object_store: place.object_store.clone(),

@@ -73,6 +73,12 @@ impl NumberedRows {
         Ok(Self { parts: parts.to_vec(), starts, shown, stored: Arc::clone(stored) })
     }
 
+    /// The same rows with those of one more part behind them.
+    pub(super) fn with(&self, part: Arc<dyn RowBlock>) -> Result<Self> {
+        let parts: Vec<_> = self.parts.iter().cloned().chain([part]).collect();
+        Self::new(&parts, self.shown.fields(), &self.stored)
+    }
+
     pub(super) fn parts(&self) -> &[Arc<dyn RowBlock>] {
         &self.parts
     }

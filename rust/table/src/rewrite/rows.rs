@@ -6,11 +6,11 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::{Field, FieldRef, Fields, Schema, SchemaRef};
-use arrow::row::{RowConverter, Rows, SortField};
+use arrow::row::{Row, RowConverter, Rows, SortField};
 
 use crate::error::{Error, Result};
 use crate::rewrite::RewriteInput;
-use crate::rewrite::row_block::{NumberedRows, columns_of, conformed, incomparable};
+use crate::rewrite::row_block::{NumberedRows, RowBlock, columns_of, conformed, incomparable};
 use crate::snapshot::Snapshot;
 
 /// The new rows by key and partition. Of each row the key alone is in memory; the rest is where it was until it is written.
@@ -24,6 +24,20 @@ pub(super) struct NewRows {
     partitions: Partitions,
     /// The partition of each row.
     partition_of: Vec<u32>,
+    /// The columns that say the key and the partition of a row, by the names that the table shows.
+    needed: SchemaRef,
+    partition_columns: Vec<Field>,
+    /// How many rows are new: those behind them were in files.
+    count: u32,
+}
+
+/// What a part says of its rows.
+struct PartKeys {
+    /// The columns of the key.
+    key: Vec<ArrayRef>,
+    /// The partition columns.
+    partition: Vec<ArrayRef>,
+    rows: usize,
 }
 
 /// A new row that takes the place of a row of a file.
@@ -71,14 +85,11 @@ impl NewRows {
         let mut partition_of = Vec::new();
         let needed: Vec<FieldRef> =
             key.shown.iter().cloned().chain(snapshot.partition_columns().iter().cloned().map(Arc::new)).collect();
-        let needed = Arc::new(Schema::new(needed));
+        let needed: SchemaRef = Arc::new(Schema::new(needed));
         for part in source.parts().iter().filter(|part| part.row_count() > 0) {
-            let batch = part.read(&needed, None).await?;
-            let values = columns_of(&batch, snapshot.partition_columns().iter())?;
-            let stored = conformed(&batch, &key.shown, &key.stored)?;
-            let columns = key.columns(&stored, |place| values.get(place).cloned())?;
-            key.converter.append(&mut keys, &columns).map_err(incomparable)?;
-            partitions.assign(&values, batch.num_rows(), &mut partition_of)?;
+            let of = key.of_part(part.as_ref(), &needed, snapshot.partition_columns()).await?;
+            key.converter.append(&mut keys, &of.key).map_err(incomparable)?;
+            partitions.assign(&of.partition, of.rows, &mut partition_of)?;
         }
         let count = keys.num_rows();
         let mut order: Vec<u32> = (0..count as u32).collect();
@@ -90,7 +101,57 @@ impl NewRows {
         if twice {
             return Err(Error::internal("two of the rows to compact have the same key"));
         }
-        Ok(Self { source: Arc::new(source), key, keys, order, placed: vec![false; count], partitions, partition_of })
+        Ok(Self {
+            source: Arc::new(source),
+            key,
+            keys,
+            order,
+            placed: vec![false; count],
+            partitions,
+            partition_of,
+            needed,
+            partition_columns: snapshot.partition_columns().to_vec(),
+            count: count as u32,
+        })
+    }
+
+    /// Adds rows that were in a file, to be written together with those without a place. Says whether it did: it adds none if a key of
+    /// theirs is there already or twice among them, as files of others may have it.
+    pub(super) async fn add(&mut self, part: &Arc<dyn RowBlock>) -> Result<bool> {
+        if part.row_count() == 0 {
+            return Ok(true);
+        }
+        let of = self.key.of_part(part.as_ref(), &self.needed, &self.partition_columns).await?;
+        let added = self.key.converter.convert_columns(&of.key).map_err(incomparable)?;
+        let mut sorted: Vec<_> = added.iter().collect();
+        sorted.sort_unstable();
+        let is_twice = sorted.windows(2).any(|pair| matches!(pair, [a, b] if a == b));
+        if is_twice || sorted.iter().any(|key| self.row_of(*key).is_some()) {
+            return Ok(false);
+        }
+        let source = self.source.with(Arc::clone(part))?;
+        let first = self.keys.num_rows();
+        self.key.converter.append(&mut self.keys, &of.key).map_err(incomparable)?;
+        self.partitions.assign(&of.partition, of.rows, &mut self.partition_of)?;
+        let count = self.keys.num_rows();
+        self.source = Arc::new(source);
+        self.placed.resize(count, false);
+        self.order.extend(first as u32..count as u32);
+        let keys = &self.keys;
+        // Rows of files are mostly in order, which this kind of sort makes use of.
+        self.order.sort_by(|a, b| keys.row(*a as usize).cmp(&keys.row(*b as usize)));
+        Ok(true)
+    }
+
+    /// The row with a key.
+    fn row_of(&self, key: Row<'_>) -> Option<u32> {
+        let at = self.order.binary_search_by(|row| self.keys.row(*row as usize).cmp(&key)).ok()?;
+        self.order.get(at).copied()
+    }
+
+    /// How many of these rows are new.
+    pub(super) fn count_new(&self, rows: &[u32]) -> u64 {
+        rows.iter().filter(|row| **row < self.count).count() as u64
     }
 
     /// Where the rows are.
@@ -129,8 +190,7 @@ impl NewRows {
         let keys = self.key.converter.convert_columns(&columns).map_err(incomparable)?;
         let mut found = Vec::new();
         for (place, key) in positions.iter().zip(&keys) {
-            let at = self.order.binary_search_by(|row| self.keys.row(*row as usize).cmp(&key));
-            let Some(row) = at.ok().and_then(|at| self.order.get(at).copied()) else { continue };
+            let Some(row) = self.row_of(key) else { continue };
             let is_here = self.partition_of.get(row as usize) == Some(&partition);
             if let Some(placed) = self.placed.get_mut(row as usize).filter(|placed| is_here && !**placed) {
                 *placed = true;
@@ -183,6 +243,15 @@ impl ComparableKey {
         }
         let converter = RowConverter::new(fields).map_err(incomparable)?;
         Ok(Self { columns, shown: shown.into(), stored: Arc::new(Schema::new(in_files)), converter })
+    }
+
+    /// What a part says of its rows; `needed` are the columns that this takes.
+    async fn of_part(&self, part: &dyn RowBlock, needed: &SchemaRef, partition_columns: &[Field]) -> Result<PartKeys> {
+        let batch = part.read(needed, None).await?;
+        let partition = columns_of(&batch, partition_columns.iter())?;
+        let stored = conformed(&batch, &self.shown, &self.stored)?;
+        let key = self.columns(&stored, |place| partition.get(place).cloned())?;
+        Ok(PartKeys { key, partition, rows: batch.num_rows() })
     }
 
     /// The columns of the key: those that files have, and the partition columns that `constant` gives.

@@ -3,6 +3,7 @@
 mod delta;
 mod folder;
 mod random;
+mod refill;
 mod repeating;
 mod stats;
 
@@ -18,6 +19,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::file::properties::WriterProperties;
 
+use crate::rewrite::refill::SmallFile;
 use crate::rewrite::{RewriteInput, RowBlock};
 use crate::{Table, TableOptions};
 
@@ -89,19 +91,21 @@ async fn open(path: &Path) -> Arc<Table> {
 struct RewriteFixture {
     deleted: Vec<Option<Arc<RowSet>>>,
     rows: Vec<Arc<dyn RowBlock>>,
+    small: Vec<SmallFile>,
     key: Vec<String>,
 }
 
 impl RewriteFixture {
     fn new(deleted: Vec<Option<Arc<RowSet>>>, rows: Vec<RecordBatch>) -> Self {
         let rows = rows.into_iter().map(|batch| -> Arc<dyn RowBlock> { Arc::new(batch) }).collect();
-        Self { deleted, rows, key: vec!["k".to_owned()] }
+        Self { deleted, rows, small: Vec::new(), key: vec!["k".to_owned()] }
     }
 
     fn input(&self) -> RewriteInput<'_> {
         RewriteInput {
             deleted: &self.deleted,
             rows: &self.rows,
+            small: &self.small,
             key: &self.key,
             keys: None,
             progress: None,

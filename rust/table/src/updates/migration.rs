@@ -10,3 +10,4 @@ mod commit;
 mod input;
 mod key_range_end;
 pub(super) mod migrate;
+mod small_files;

@@ -419,7 +419,7 @@ async fn mapped_columns_are_stored_under_their_stored_names() {
             "nullCount": {"col-k": 0, "col-s": 0}})
     );
     assert_eq!(added[1]["partitionValues"], json!({"col-day": "2024-02-01"}));
-    assert!(added[1]["path"].as_str().unwrap().starts_with("col-day=2024-02-01/part-"), "{}", added[1]["path"]);
+    assert!(added[1]["path"].as_str().unwrap().starts_with("col-day=2024-02-01/added-"), "{}", added[1]["path"]);
     let snapshot = table.snapshot().await.unwrap();
     assert_eq!(snapshot.files().len(), 2);
 }

@@ -11,6 +11,7 @@ use object_store::ObjectStoreExt;
 
 use super::begin::StartedMigration;
 use super::input::MigrationInput;
+use super::small_files::small_files;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::file_version::FileVersion;
 use crate::options::MigrateOptions;
@@ -94,10 +95,11 @@ impl Migration<'_> {
         let texts = base.partition_columns().iter().filter(|column| column.data_type().is_string());
         let texts = texts.map(|column| column.name().clone()).collect();
         let keys = MigratedKeys { table: &table.base, key: &updated.key, slices: &slice.keys, texts: &texts };
-        let progress = options.progress.clone();
+        let (small, progress) = (small_files(&base, &slice.deleted), options.progress.clone());
         let input = RewriteInput {
             deleted: &slice.deleted,
             rows: &slice.rows,
+            small: &small,
             key: &updated.key.names,
             keys: Some(&keys),
             progress,
