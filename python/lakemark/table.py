@@ -355,17 +355,21 @@ class Table:
         self,
         fraction: float = 1.0,
         *,
+        max_bytes: int | None = None,
         threshold: float | None = None,
         publish: bool = False,
         progress: Progress = True,
     ) -> MigrateReport:
         """Migrates buffered rows into the data files. Queries and changes go on meanwhile.
 
-        Of a Delta table only the files are rewritten whose rows changed, in one commit that every reader of Delta sees.
+        Of a Delta table only the files are rewritten whose rows changed, in one commit that every reader of Delta sees,
+        or with `max_bytes` in several.
         Of a folder the new files go to the store: other readers see the state before. The indexes cover the new files.
 
         Args:
             fraction: How much of what is buffered, above 0 up to 1: the rows with the lowest keys first.
+            max_bytes: Bytes of data files that each commit writes, about. Rows are migrated in slices of the key range
+                then: other readers may see some changes of a call before the others. None is one commit for all.
             threshold: Nothing is migrated while less of the cache than this is full, from 0 to 1.
             publish: Whether to `publish` afterwards.
             progress: As for `build`: rows that are rewritten first, then rows that are indexed.
@@ -375,11 +379,11 @@ class Table:
 
         Raises:
             ConflictError: Another migration is running, or others kept changing the data files; try later.
-            InvalidInputError: The table has no key, or the fraction is none.
+            InvalidInputError: The table has no key, or the fraction or `max_bytes` is none.
             UnsupportedError: The Delta table has a feature that cannot be kept; the message names it.
         """
         with shown("migrate", progress) as tell:
-            report = MigrateReport.from_json(*self._inner.migrate(fraction, threshold, tell))
+            report = MigrateReport.from_json(*self._inner.migrate(fraction, max_bytes, threshold, tell))
         if publish:
             self.publish()
         return report

@@ -236,7 +236,7 @@ class Neighbours:
         self.make(self.table.flush)
 
     def migrate(self) -> None:
-        self.table.migrate(progress=False)
+        self.table.migrate(max_bytes=self.random.choice([None, None, 2_000, 50_000]), progress=False)
         self.all_migrated()
 
     def all_migrated(self) -> None:

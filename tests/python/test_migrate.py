@@ -91,6 +91,34 @@ def test_a_slice_of_the_keys_at_a_time(tmp_path: Path) -> None:
     assert by_id(deltalake.DeltaTable(str(tmp_path)).to_pyarrow_table()) == expected
 
 
+def test_slices_are_commits_of_their_own(tmp_path: Path) -> None:
+    for part in range(4):
+        deltalake.write_deltalake(str(tmp_path), rows(part * 500, 500), mode="append")
+    table = lakemark.Table(tmp_path, key="id")
+    table.update({"id": [100, 600, 1100, 1600], "v": [7, 7, 7, 7]})
+    report = table.migrate(max_bytes=1, progress=False)
+    assert (report.rows, report.files_replaced, report.files_written) == (4, 4, 4)
+    lake = deltalake.DeltaTable(str(tmp_path))
+    assert (lake.version(), report.delta_version) == (7, 7)
+    found = by_id(lake.to_pyarrow_table())
+    assert ([found[key]["v"] for key in (100, 600, 1100, 1600)], len(found)) == ([7, 7, 7, 7], 2000)
+    with pytest.raises(lakemark.InvalidInputError, match="give max_bytes above 0"):
+        table.migrate(max_bytes=0)
+
+
+def test_migrations_of_few_rows_fill_up_small_files(tmp_path: Path) -> None:
+    deltalake.write_deltalake(str(tmp_path), rows(0, 100))
+    table = lakemark.Table(tmp_path, key="id")
+    for step in range(20):
+        table.insert(rows(1000 + step * 10, 10))
+        table.migrate(progress=False)
+    lake = deltalake.DeltaTable(str(tmp_path))
+    small = [path for path in lake.file_uris() if path.rsplit("/", 1)[-1].startswith("added-")]
+    assert len(small) <= 4
+    assert by_id(lake.to_pyarrow_table()) == by_id(rows(0, 100)) | by_id(rows(1000, 200))
+    assert table.count() == 300
+
+
 def test_a_folder_is_migrated_for_our_readers(tmp_path: Path) -> None:
     for part in range(3):
         pq.write_table(rows(part * 1000, 1000), tmp_path / f"f{part}.parquet")

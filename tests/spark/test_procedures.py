@@ -117,6 +117,12 @@ def test_migrate_and_history(spark: SparkSession, folder: Path) -> None:
     assert [(row[0], row[2]) for row in history] == [(each.version, each.operation) for each in ours]
     assert history[0][1] is not None
     assert len(rows(spark, f"CALL lm.system.history(table => '{folder}', limit => 1)")) == 1
+    table.update([{"id": 6, "city": "Bergen"}])
+    sliced = report(spark.sql(f"CALL lm.system.migrate(table => '{folder}', max_bytes => 1000)"))
+    assert (sliced["rows"], sliced["files_replaced"]) == (1, 1)
+    assert "slices of 0 bytes write nothing" in refusal(
+        spark, f"CALL lm.system.migrate(table => '{folder}', max_bytes => 0)"
+    )
     published = report(spark.sql(f"CALL lm.system.publish(table => '{folder}')"))
     assert (published["files_published"], published["originals_moved"]) == (1, 1)
     assert spark.read.parquet(str(folder)).where("id = 5").select("city").collect() == [("Bergen",)]

@@ -90,7 +90,8 @@ pub(crate) async fn migrate(args: MigrateArgs, log: Log) -> Result<(), Failure> 
     let table = open(&args.at).await?;
     job.add(&table);
     let progress = job.progress("migrate", &table, args.quiet);
-    let options = MigrateOptions { fraction: args.fraction, threshold: args.threshold, progress };
+    let MigrateArgs { fraction, max_bytes, threshold, .. } = args;
+    let options = MigrateOptions { fraction, max_bytes, threshold, progress };
     let migrated = table.migrate(options).await;
     job.ended("migrate", &table, &migrated).await;
     let report = migrated?;

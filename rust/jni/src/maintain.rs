@@ -33,6 +33,7 @@ pub(crate) enum MaintenanceRequest {
     Advise,
     Migrate {
         fraction: f64,
+        max_bytes: Option<u64>,
         threshold: Option<f64>,
     },
     Publish,
@@ -151,8 +152,8 @@ pub(crate) async fn answer(table: &Arc<Table>, request: MaintenanceRequest) -> R
         MaintenanceRequest::Compact(tuning) => serde_json::to_value(table.compact(tuning.options()).await?)?,
         MaintenanceRequest::Verify => serde_json::to_value(table.verify().await?)?,
         MaintenanceRequest::Advise => serde_json::to_value(table.advise(None).await?)?,
-        MaintenanceRequest::Migrate { fraction, threshold } => {
-            let options = MigrateOptions { fraction, threshold, progress: None };
+        MaintenanceRequest::Migrate { fraction, max_bytes, threshold } => {
+            let options = MigrateOptions { fraction, max_bytes, threshold, progress: None };
             serde_json::to_value(table.migrate(options).await?)?
         }
         MaintenanceRequest::Publish => serde_json::to_value(table.publish().await?)?,

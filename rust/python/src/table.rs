@@ -226,12 +226,13 @@ impl Table {
         &self,
         py: Python<'_>,
         fraction: f64,
+        max_bytes: Option<u64>,
         threshold: Option<f64>,
         progress: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Described> {
         let (table, counters) = (Arc::clone(&self.0), Arc::new(Counters::default()));
         let listener = Arc::clone(&counters) as Arc<dyn Progress>;
-        let options = MigrateOptions { fraction, threshold, progress: Some(listener) };
+        let options = MigrateOptions { fraction, max_bytes, threshold, progress: Some(listener) };
         let migrated = move || async move { table.migrate(options).await };
         let notify = |_: Python<'_>| match &progress {
             Some(progress) => progress.call1(counters.read()).map(drop),

@@ -129,6 +129,10 @@ impl CancelFlag {
 pub struct MigrateOptions {
     /// How much of what is buffered, above 0 up to 1: the rows with the lowest keys that were not migrated yet.
     pub fraction: f64,
+    /// About how many bytes of data files are written before they take effect, by a commit of their own: what is buffered is migrated in
+    /// slices of the key range. None for one commit, so that other readers see all changes of a call at once. More where the files are not
+    /// in the order of the key: all slices together write at most twice what one commit would.
+    pub max_bytes: Option<u64>,
     /// Nothing is migrated while less of the cache than this is full, 0 to 1.
     pub threshold: Option<f64>,
     /// Gets reports of how far the migration is: first rows that are rewritten, then rows that are indexed.
@@ -137,7 +141,7 @@ pub struct MigrateOptions {
 
 impl Default for MigrateOptions {
     fn default() -> Self {
-        Self { fraction: 1.0, threshold: None, progress: None }
+        Self { fraction: 1.0, max_bytes: None, threshold: None, progress: None }
     }
 }
 

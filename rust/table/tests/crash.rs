@@ -46,7 +46,8 @@ enum Step {
     /// Upserts that several files have been staged of, too many for the buffer.
     Staged(Vec<(i64, String)>),
     Flush,
-    Migrate(f64),
+    /// A fraction of what is buffered, in slices that write so many bytes of data files if that is given.
+    Migrate(f64, Option<u64>),
     Vacuum,
     Publish,
 }
@@ -85,7 +86,8 @@ fn mix(point: Option<&str>) -> [u32; 5] {
 fn step(seed: u64, number: u64, point: Option<&str>) -> Step {
     let mut random = StdRng::seed_from_u64(seed.wrapping_mul(1_000_003).wrapping_add(number));
     let mut drawn = random.random_range(0..100);
-    let others = [Step::Flush, Step::Migrate(1.0), Step::Migrate(0.3), Step::Vacuum, Step::Publish];
+    let slices = (number % 2 == 0).then_some(2_000);
+    let others = [Step::Flush, Step::Migrate(1.0, slices), Step::Migrate(0.3, None), Step::Vacuum, Step::Publish];
     for (step, share) in others.into_iter().zip(mix(point)) {
         if drawn < share {
             return step;
@@ -127,8 +129,8 @@ async fn make(table: &Arc<Table>, step: &Step) {
     match step {
         Step::Flush => table.flush().await.unwrap(),
         Step::Publish => drop(table.publish().await.unwrap()),
-        Step::Migrate(fraction) => {
-            let options = MigrateOptions { fraction: *fraction, ..MigrateOptions::default() };
+        Step::Migrate(fraction, max_bytes) => {
+            let options = MigrateOptions { fraction: *fraction, max_bytes: *max_bytes, ..MigrateOptions::default() };
             table.migrate(options).await.unwrap();
         }
         Step::Vacuum => {

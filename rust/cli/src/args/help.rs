@@ -144,6 +144,7 @@ Examples:
   lakemark migrate flights/                        everything that is buffered
   lakemark migrate flights/ --threshold 50%        only if half of the cache is full (for cron)
   lakemark migrate flights/ --fraction 0.1         a tenth of it: the lowest keys that are left
+  lakemark migrate flights/ --max-bytes 4G         in slices of the keys, each of which writes about 4 GiB and counts by itself
   lakemark migrate flights/ --publish              what was migrated, for programs that list flights/*.parquet, too";
 
 /// Of `history`, with what a version is.

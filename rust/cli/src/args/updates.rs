@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::jobs::JobArgs;
-use super::values::{KeyValue, RepairChoice, key_value, share};
+use super::values::{KeyValue, RepairChoice, key_value, share, size};
 use super::{Format, TableArgs, TextFormat, TuningArgs};
 
 /// `lakemark key`.
@@ -77,6 +77,9 @@ pub struct MigrateArgs {
     /// How much of what is buffered, above 0 up to 1: the rows with the lowest keys first
     #[arg(long, value_name = "SHARE", value_parser = share, default_value = "1")]
     pub fraction: f64,
+    /// Migrate in slices of the key range, each in a commit of its own that writes about so many bytes of data files, such as 1G
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub max_bytes: Option<u64>,
     /// Do nothing while less of the cache than this is full, such as 50%
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub threshold: Option<f64>,

@@ -260,6 +260,12 @@ fn migrate_writes_what_is_buffered_into_the_files() {
     assert_eq!(things.info()["rows"], 11);
     let stderr = fails(2, with_path(&["migrate"], &path, &["--fraction", "120%"]));
     assert!(stderr.contains("give a share from 0 to 1"), "{stderr}");
+    ok(with_path(&["upsert"], &path, &[&things.file("more.csv", "id,name\n2,two\n11,eleven\n")]));
+    let said = ok(with_path(&["migrate"], &path, &["--max-bytes", "1K", "--format", "json"]));
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&said["rows"], &things.info()["updates"]["rows_buffered"]), (&2.into(), &0.into()));
+    let stderr = fails(2, with_path(&["migrate"], &path, &["--max-bytes", "some"]));
+    assert!(stderr.contains("a number with an optional K, M or G"), "{stderr}");
 }
 
 #[test]

@@ -10,4 +10,8 @@ mod commit;
 mod input;
 mod key_range_end;
 pub(super) mod migrate;
+mod newest_runs;
+mod plan;
+mod slice_ends;
+mod slice_extents;
 mod small_files;

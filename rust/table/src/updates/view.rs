@@ -7,6 +7,6 @@
 pub(super) mod context;
 pub(super) mod merged_view;
 mod partition_types;
-mod run_stack;
+pub(super) mod run_stack;
 mod update_files;
 pub(super) mod view_cache;

@@ -276,6 +276,26 @@ impl OpenFile {
         }
         (rows.len() == low.len() && rows.len() == high.len()).then_some(PageBounds { rows, low, high })
     }
+
+    /// [`Self::bounds`] of row groups in the place of pages, for files that do not have those of pages.
+    pub(crate) fn row_group_bounds(&self, column: &str, of: &DataType) -> Option<PageBounds> {
+        let stored = self.metadata.schema().field_with_name(column).ok()?;
+        if !keeps_order(stored.data_type(), of) {
+            return None;
+        }
+        let converter =
+            StatisticsConverter::try_new(column, self.metadata.schema(), self.metadata.parquet_schema()).ok()?;
+        let groups = self.metadata.metadata().row_groups();
+        let (low, high) = (converter.row_group_mins(groups).ok()?, converter.row_group_maxes(groups).ok()?);
+        let exact = CastOptions { safe: false, ..CastOptions::default() };
+        let (low, high) = (cast_with_options(&low, of, &exact).ok()?, cast_with_options(&high, of, &exact).ok()?);
+        let ends = self.row_groups.iter().scan(0u32, |end, rows| {
+            *end += rows;
+            Some(*end)
+        });
+        let rows: Vec<Range<u32>> = ends.zip(&self.row_groups).map(|(end, rows)| end - rows..end).collect();
+        (rows.len() == low.len() && rows.len() == high.len()).then_some(PageBounds { rows, low, high })
+    }
 }
 
 /// Whether values keep their order when they become those of another type. As a number 9 comes before 50, and as a text behind it.

@@ -1,21 +1,21 @@
-//! The first half of a migration: the buffer is flushed, and a manifest names the slices of runs that are compacted.
+//! The first half of a slice of a migration: a manifest names the rows of runs that are compacted.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use lakemark_format::{ManifestMigration, ManifestUpdates, RunRange};
 use lakemark_index::RowSet;
 
-use super::key_range_end::{RangeEnd, range_end_of, rows_in_range};
+use super::key_range_end::{RangeEnd, rows_in_range};
+use super::newest_runs::NewestRuns;
+use super::plan::flush_if_room;
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::MigrateOptions;
-use crate::snapshot::Snapshot;
 use crate::store::locks::holding;
 use crate::store::transaction::{Edit, begin_migration, commit};
 use crate::updates::errors::no_key;
 use crate::updates::locks::MigrationLock;
 use crate::updates::runs::active_run::ActiveRun;
 use crate::updates::state::updatable::UpdatableTable;
-use crate::updates::turn::flush::flush;
 use crate::updates::turn::write_turn::WriteTurn;
 use crate::updates::view::context::{ManifestState, UpdateContext, UpdateScope};
 
@@ -29,30 +29,40 @@ pub(crate) struct StartedMigration {
     pub buffer_stays: bool,
 }
 
-/// [`begin`] as a task of its own: the locks are held until what it commits is committed, also if the caller goes away.
-pub(crate) async fn begin_apart(
-    table: &Arc<UpdatableTable>,
-    options: &MigrateOptions,
-    lock: &MigrationLock,
-) -> Result<Option<StartedMigration>> {
-    let (table, options) = (Arc::clone(table), options.clone());
-    holding(lock.clone(), async move { begin(&table, &options).await }).await?
+/// Which rows are compacted.
+#[derive(Clone, Debug)]
+pub(super) struct SliceRequest {
+    /// Where the slice ends; none for all rows.
+    pub end: Option<RangeEnd>,
+    /// Whether the buffer becomes a run before, where it fits the cache.
+    pub flushes: bool,
+    /// Nothing is compacted while less of the cache than this is full.
+    pub threshold: Option<f64>,
 }
 
-/// Flushes the buffer and says which slices of which runs are compacted; none if there is nothing to compact.
-async fn begin(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result<Option<StartedMigration>> {
-    let border = match options.fraction < 1.0 {
-        true => {
-            let Some(border) = border(table, options).await? else { return Ok(None) };
-            Some(border)
-        }
-        false => None,
-    };
+/// [`begin`] as a task of its own: the locks are held until what it commits is committed, also if the caller goes away.
+pub(super) async fn begin_apart(
+    table: &Arc<UpdatableTable>,
+    request: SliceRequest,
+    lock: &MigrationLock,
+) -> Result<Option<StartedMigration>> {
+    let table = Arc::clone(table);
+    holding(lock.clone(), async move { begin(&table, &request).await }).await?
+}
+
+/// Says which rows of which runs are compacted; none if there is nothing to compact.
+async fn begin(table: &Arc<UpdatableTable>, request: &SliceRequest) -> Result<Option<StartedMigration>> {
+    // What takes reading is done before writers have to wait.
+    let (end, mut found) = (request.end.as_ref(), HashMap::new());
+    if let Some(end) = end {
+        let Some(now) = NewestRuns::of(table).await? else { return Ok(None) };
+        found = now.rows_in_range(end).await?;
+    }
     let mut writing = WriteTurn::begin(table).await?;
-    if writing.is_below(options.threshold) {
+    if writing.is_below(request.threshold) {
         return Ok(None);
     }
-    let buffer_stays = flush_if_room(&mut writing).await?;
+    let buffer_stays = request.flushes && flush_if_room(&mut writing).await?;
     let newest = writing.store.newest().await?;
     let manifest = newest.manifest.ok_or_else(|| no_key(&table.base))?;
     let mut updates = manifest.updates().ok_or_else(|| no_key(&table.base))?.as_ref().clone();
@@ -60,7 +70,7 @@ async fn begin(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result<
     let files = &table.merged_views.files;
     let updated = UpdateContext::of(&mut writing.base, store, files, &updates, state, UpdateScope::Log).await?;
     let runs = updated.active_runs(&writing.base, files).await?;
-    let slices = slices(&updated, &runs, border.as_deref()).await?;
+    let slices = slices(&updated, &runs, end, &found).await?;
     if slices.is_empty() {
         return Ok(None);
     }
@@ -73,49 +83,23 @@ async fn begin(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result<
     let named = migration.ranges.iter().map(|range| range.run as usize + 1).max().unwrap_or(0);
     begin_migration(&mut updates, migration);
     updates.runs.truncate(named);
-    Ok(Some(StartedMigration { number, updates, is_whole: border.is_none(), buffer_stays }))
+    Ok(Some(StartedMigration { number, updates, is_whole: end.is_none(), buffer_stays }))
 }
 
-/// Makes a run of the buffer, if the cache has room for one; says whether it has not.
-async fn flush_if_room(writing: &mut WriteTurn<'_>) -> Result<bool> {
-    match flush(writing).await {
-        // Nothing but a migration makes room: it compacts the runs, and the buffer stays until then.
-        Err(error) if error.kind() == ErrorKind::CacheFull => {
-            tracing::info!(store = writing.store.text(), %error, "the buffer is migrated later");
-            Ok(true)
-        }
-        flushed => flushed.map(|()| false),
-    }
-}
-
-/// The key up to which a slice reaches. It is searched when the lock of writers is free again. None if there is nothing to compact.
-async fn border(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result<Option<RangeEnd>> {
-    {
-        let mut writing = WriteTurn::begin(table).await?;
-        if writing.is_below(options.threshold) {
-            return Ok(None);
-        }
-        flush_if_room(&mut writing).await?;
-    }
-    let mut base = Snapshot::pin_base(&table.base).await?;
-    let (Some(manifest), Some(store)) = (base.manifest.clone(), table.base.store.as_ref()) else { return Ok(None) };
-    let Some(updates) = manifest.updates() else { return Ok(None) };
-    let state = ManifestState { number: manifest.number(), migration_done: base.migration_done() };
-    let files = &table.merged_views.files;
-    let updated = UpdateContext::of(&mut base, store, files, updates, state, UpdateScope::Log).await?;
-    let runs = updated.active_runs(&base, files).await?;
-    let total: u64 = updates.runs.iter().map(|run| u64::from(run.rows)).sum();
-    let wanted = ((total as f64 * options.fraction).ceil() as u64).max(1);
-    range_end_of(&runs, &updated.key, wanted).await
-}
-
-/// The rows of runs that are compacted: those up to the border, or all.
-async fn slices(updated: &UpdateContext<'_>, runs: &[ActiveRun], border: Option<&[u8]>) -> Result<Vec<RunRange>> {
+/// The rows of runs that are compacted: those in the range, or all. `found` has what is known of runs that were there before; only runs
+/// that writers made since are searched.
+async fn slices(
+    updated: &UpdateContext<'_>,
+    runs: &[ActiveRun],
+    end: Option<&RangeEnd>,
+    found: &HashMap<[u8; 16], RowSet>,
+) -> Result<Vec<RunRange>> {
     let mut chosen = Vec::new();
     for (number, of) in (0u32..).zip(runs) {
-        let rows: RowSet = match border {
-            Some(border) => rows_in_range(of, &updated.key, border).await?,
-            None => of.active(),
+        let rows = match (end, found.get(&of.run.id)) {
+            (None, _) => of.active(),
+            (Some(_), Some(rows)) => rows.and(&of.active()),
+            (Some(end), None) => rows_in_range(of, &updated.key, end).await?,
         };
         chosen.extend(rows.iter_ranges().map(|rows| RunRange { run: number, rows }));
     }

@@ -6,8 +6,8 @@
 //! run 2   │ page │ page ├─page──┤ page │
 //! ```
 //!
-//! The bounds of pages are in memory, and the border is found before the lock of writers is taken. Under the lock each run is only searched
-//! by halves for the border. A run that is not in the order of the key is read as a whole.
+//! The bounds of pages are in memory, and the border is found before the lock of writers is taken. So are the rows of each run up to it:
+//! the run is searched by halves, or read as a whole if it is not in the order of the key.
 
 use arrow::array::{Array, ArrayRef};
 use lakemark_index::{RowSet, RowSetBuilder};
@@ -17,19 +17,32 @@ use crate::updates::key::KeyColumns;
 use crate::updates::runs::active_run::ActiveRun;
 use crate::updates::runs::sorted_run::{SortedRun, SortedRunRows};
 
-/// A key as bytes in the order of keys. The range has the keys at or below it.
-pub(super) type RangeEnd = Box<[u8]>;
+/// Where a range of keys ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RangeEnd {
+    /// A key, or the beginning of one, as bytes in the order of keys.
+    pub bytes: Box<[u8]>,
+    /// Whether the range has this key, too.
+    pub has_key: bool,
+}
+
+impl RangeEnd {
+    fn has(&self, key: &[u8]) -> bool {
+        key < self.bytes.as_ref() || (self.has_key && key == self.bytes.as_ref())
+    }
+}
 
 /// A page of a run with the bounds of its first key column; none where they are not known.
-struct Page<'a> {
+pub(super) struct Page<'a> {
     of: &'a ActiveRun,
     rows: RowSet,
-    low: Option<Box<[u8]>>,
-    high: Option<Box<[u8]>>,
+    pub low: Option<Box<[u8]>>,
+    pub high: Option<Box<[u8]>>,
 }
 
 impl Page<'_> {
-    fn count(&self) -> u64 {
+    /// How many of its rows count.
+    pub(super) fn count(&self) -> u64 {
         u64::from(self.rows.len())
     }
 
@@ -61,15 +74,15 @@ pub(super) async fn range_end_of(runs: &[ActiveRun], key: &KeyColumns, wanted: u
     }
     keys.sort_unstable();
     let place = usize::try_from(left.max(1)).unwrap_or(usize::MAX).min(keys.len());
-    Ok(place.checked_sub(1).map(|place| keys.swap_remove(place)))
+    Ok(place.checked_sub(1).map(|place| RangeEnd { bytes: keys.swap_remove(place), has_key: true }))
 }
 
 /// Two values between which the first column of the border lies.
 struct KeyBand {
     /// Fewer than `wanted` rows are below this value.
-    low: RangeEnd,
+    low: Box<[u8]>,
     /// At least `wanted` rows are at or below this value.
-    high: RangeEnd,
+    high: Box<[u8]>,
 }
 
 /// The band in which the border of so many rows lies; none without enough bounds.
@@ -80,7 +93,7 @@ fn band_of(pages: &[Page<'_>], wanted: u64) -> Option<KeyBand> {
     let mut highs: Vec<(&[u8], u64)> = known().map(|(page, _, high)| (high, page.count())).collect();
     lows.sort_unstable();
     highs.sort_unstable();
-    let reach = |ascending: &[(&[u8], u64)], from: u64| -> Option<RangeEnd> {
+    let reach = |ascending: &[(&[u8], u64)], from: u64| -> Option<Box<[u8]>> {
         let mut sum = from;
         ascending.iter().find_map(|(value, count)| {
             sum += count;
@@ -91,7 +104,7 @@ fn band_of(pages: &[Page<'_>], wanted: u64) -> Option<KeyBand> {
 }
 
 /// The pages of a run with rows that count. Without bounds of pages the whole run is one page.
-fn pages_of<'a>(of: &'a ActiveRun, key: &KeyColumns) -> Result<Vec<Page<'a>>> {
+pub(super) fn pages_of<'a>(of: &'a ActiveRun, key: &KeyColumns) -> Result<Vec<Page<'a>>> {
     let active = of.active();
     let whole = || vec![Page { of, rows: active.clone(), low: None, high: None }];
     let bounds = match (&of.run.rows, key.names.first(), key.types.first()) {
@@ -114,37 +127,38 @@ fn pages_of<'a>(of: &'a ActiveRun, key: &KeyColumns) -> Result<Vec<Page<'a>>> {
     Ok(pages)
 }
 
-fn encoded(key: &KeyColumns, bounds: &ArrayRef) -> Result<Vec<Option<Box<[u8]>>>> {
+/// Bounds of the first key column as bytes in the order of keys; none where there is no bound.
+pub(super) fn encoded(key: &KeyColumns, bounds: &ArrayRef) -> Result<Vec<Option<Box<[u8]>>>> {
     let rows = key.encode_first(bounds)?;
     let bound =
         |(place, bytes): (usize, arrow::row::Row<'_>)| bounds.is_valid(place).then(|| Box::from(bytes.as_ref()));
     Ok(rows.iter().enumerate().map(bound).collect())
 }
 
-/// The rows of a run that count and whose keys are at or below the border.
-pub(super) async fn rows_in_range(of: &ActiveRun, key: &KeyColumns, border: &[u8]) -> Result<RowSet> {
+/// The rows of a run that count and whose keys are in a range.
+pub(super) async fn rows_in_range(of: &ActiveRun, key: &KeyColumns, end: &RangeEnd) -> Result<RowSet> {
     let active = of.active();
     if !of.run.is_in_order(key) {
-        return rows_by_key(of, key, border).await;
+        return rows_by_key(of, key, end).await;
     }
     let universe = active.universe();
     let (mut low, mut high) = (0, universe);
     while low < high {
         let middle = low.midpoint(high);
-        if is_at_most(&of.run, key, middle, border).await? { low = middle + 1 } else { high = middle }
+        if has_row(&of.run, key, middle, end).await? { low = middle + 1 } else { high = middle }
     }
     Ok(active.and(&RowSet::from_range(0..low, universe)))
 }
 
-async fn is_at_most(run: &SortedRun, key: &KeyColumns, row: u32, border: &[u8]) -> Result<bool> {
+async fn has_row(run: &SortedRun, key: &KeyColumns, row: u32, end: &RangeEnd) -> Result<bool> {
     let rows = run.read(&key.schema(), &RowSet::from_rows(vec![row], run.row_count())).await?;
-    Ok(key.encode(&rows)?.iter().next().is_some_and(|bytes| bytes.as_ref() <= border))
+    Ok(key.encode(&rows)?.iter().next().is_some_and(|bytes| end.has(bytes.as_ref())))
 }
 
-async fn rows_by_key(of: &ActiveRun, key: &KeyColumns, border: &[u8]) -> Result<RowSet> {
+async fn rows_by_key(of: &ActiveRun, key: &KeyColumns, end: &RangeEnd) -> Result<RowSet> {
     let active = of.active();
     let rows = of.run.read(&key.schema(), &active).await?;
     let keys = key.encode(&rows)?;
-    let taken = keys.iter().zip(active.iter()).filter(|(bytes, _)| bytes.as_ref() <= border).map(|(_, row)| row);
+    let taken = keys.iter().zip(active.iter()).filter(|(bytes, _)| end.has(bytes.as_ref())).map(|(_, row)| row);
     Ok(RowSet::from_rows(taken.collect(), active.universe()))
 }

@@ -16,6 +16,7 @@ mod reading;
 mod repeated;
 mod restores;
 mod schemas;
+mod slices;
 mod small_files;
 mod snapshots;
 mod speed;

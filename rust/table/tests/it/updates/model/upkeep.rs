@@ -22,13 +22,24 @@ impl Trial {
     pub async fn migrate(&mut self) -> &'static str {
         let is_whole = self.random.random_bool(0.5) || !self.classes.has("slices");
         let fraction = if is_whole { 1.0 } else { self.random.random_range(0.05..0.9) };
-        self.migrate_part(fraction, None).await;
-        if is_whole { "migrate" } else { "migrate a slice" }
+        // With the class of slices, half of the whole migrations make several commits.
+        let max_bytes = (is_whole && self.classes.has("slices") && self.random.random_bool(0.5))
+            .then(|| self.random.random_range(1..20_000));
+        self.migrate_with(MigrateOptions { fraction, max_bytes, ..MigrateOptions::default() }).await;
+        match (is_whole, max_bytes) {
+            (true, None) => "migrate",
+            (true, Some(_)) => "migrate slice by slice",
+            (false, _) => "migrate a slice",
+        }
     }
 
     /// Migrates; whoever is told of the progress may do something meanwhile.
     pub async fn migrate_part(&mut self, fraction: f64, progress: Option<Arc<dyn Progress>>) {
-        let options = MigrateOptions { fraction, progress, ..MigrateOptions::default() };
+        self.migrate_with(MigrateOptions { fraction, progress, ..MigrateOptions::default() }).await;
+    }
+
+    async fn migrate_with(&mut self, options: MigrateOptions) {
+        let fraction = options.fraction;
         match self.table().migrate(options).await {
             Ok(report) => assert!(report.delta_version.is_none() || self.others.form.is_delta),
             Err(error) => panic!("{error:?}"),

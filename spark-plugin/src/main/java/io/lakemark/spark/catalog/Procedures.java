@@ -67,7 +67,7 @@ public final class Procedures {
     define(
         "migrate",
         "Compacts buffered changes into the table's files.",
-        "fraction DOUBLE, threshold DOUBLE",
+        "fraction DOUBLE, max_bytes BIGINT, threshold DOUBLE",
         "rows BIGINT, rows_replaced BIGINT, files_replaced BIGINT, files_written BIGINT,"
             + " bytes_written BIGINT, delta_version BIGINT, seconds DOUBLE",
         List::of);
