@@ -10,7 +10,7 @@ use object_store::ObjectStore;
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::indexing::advise::{Advice, QueryUse};
 use crate::indexing::build::{BuildPart, BuildPlan, BuildTask, RunningBuild};
 use crate::indexing::{advise, build, compact, verify};
@@ -27,7 +27,7 @@ use crate::storage::location::{Location, StoreLayer};
 use crate::store::Store;
 use crate::store::transaction::{Edit, commit};
 use crate::table_format::TableFormat;
-use crate::updates::{Change, RepairAction, StagedRows, Staging, UpdatableTable, WriteOptions, WriteTurn, Written};
+use crate::updates::{Change, RepairAction, StagedRows, Staging, UpdatableTable, WriteOptions, Written};
 use crate::{pin, updates, vacuum};
 
 /// A table: a set of Parquet files and the store of its indexes.
@@ -273,15 +273,7 @@ impl Table {
 
     /// Writes the buffered updates to a run now, and not when the buffer is full.
     pub fn flush(self: &Arc<Self>) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move {
-            // The flush is a task of its own: the lock of writers is held until the manifest is there, also if the caller goes away.
-            let table = Arc::clone(&self.updates);
-            let flushed = tokio::spawn(async move {
-                let mut writing = WriteTurn::begin(&table).await?;
-                updates::flush(&mut writing).await
-            });
-            flushed.await.map_err(|error| Error::task(&error))?
-        })
+        Box::pin(updates::flush_now(&self.updates))
     }
 
     /// Declares an index; [`Table::build`] fills it. Says whether it was created now.

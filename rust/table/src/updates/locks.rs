@@ -1,4 +1,4 @@
-//! The locks of writers and of migrations.
+//! The locks of writers, of merges and of migrations.
 
 use std::io;
 use std::path::Path;
@@ -49,6 +49,24 @@ impl WriterLock {
             ))
             .with_source(error)
         })
+    }
+}
+
+/// The lock of merges: whoever has it writes a run that is merged of others, while writers go on. It is taken before that of writers.
+#[derive(Debug)]
+pub(crate) struct MergeLock {
+    _held: FileLock,
+}
+
+impl MergeLock {
+    /// The lock, unless somebody merges.
+    pub(crate) async fn try_take(store: &Store) -> Result<Option<Self>> {
+        let taken = with_file(store, "updates/merge.lock", FileLock::try_take).await?;
+        let held = taken.map_err(|error| {
+            Error::io(format!("the lock of merges in {} cannot be taken (no permission?)", store.text()))
+                .with_source(error)
+        })?;
+        Ok(held.map(|held| Self { _held: held }))
     }
 }
 

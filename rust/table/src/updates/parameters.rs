@@ -147,6 +147,12 @@ impl Parameters {
         self.buffer_pages + self.scanned_runs
     }
 
+    /// Runs that there may be while some are merged and writers go on: an eighth more than scans should have, one at least.
+    #[must_use]
+    pub fn most_runs(&self) -> u64 {
+        self.scanned_runs + (self.scanned_runs / 8).max(1)
+    }
+
     /// Bytes of the run that the buffer becomes where there are so many runs: S pages, and those of the memory that no run needs.
     #[must_use]
     pub fn buffer_bytes(&self, runs: usize) -> u64 {
@@ -212,6 +218,7 @@ mod tests {
         assert_eq!((masm.buffer_pages, masm.merged_runs, masm.scanned_runs), (128, 97, 128));
         assert_eq!((masm.buffer_bytes(0), masm.buffer_bytes(1)), (16 << 20, (16 << 20) - 65536));
         assert_eq!((masm.buffer_bytes(128), masm.buffer_bytes(129)), (8 << 20, 8 << 20));
+        assert_eq!(masm.most_runs(), 144);
         assert_eq!((masm.scan_bytes(), masm.row_group_bytes()), (8 << 20, 1 << 20));
         assert_eq!(masm.writes_per_update(), 1.75);
     }

@@ -1,8 +1,9 @@
-//! Whoever removes files must know that nobody is about to name them: writers, migrations and builds hold a lock as long as they are.
+//! Whoever removes files must know that nobody is about to name them: writers, merges, migrations and builds hold a lock as long as they
+//! are.
 
 use std::time::Duration;
 
-use super::locks::{MigrationLock, WriterLock};
+use super::locks::{MergeLock, MigrationLock, WriterLock};
 use crate::error::Result;
 use crate::store::Store;
 use crate::store::locks::BuildLock;
@@ -13,7 +14,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Who does not write while this lives.
 pub(crate) struct Quiesced {
-    /// Nobody writes changes: no run and no log is there that will be named.
+    /// Nobody writes changes or merges runs: no run and no log is there that will be named.
     pub writers: bool,
     /// Nobody migrates or publishes: no data file is there that will be named.
     pub migrations: bool,
@@ -21,6 +22,8 @@ pub(crate) struct Quiesced {
     pub builds: bool,
     /// The lock of writers.
     _writer: Option<WriterLock>,
+    /// The lock of merges.
+    _merge: Option<MergeLock>,
     /// The lock of migrations.
     _migration: Option<MigrationLock>,
     /// The lock of builds.
@@ -37,6 +40,7 @@ pub(crate) async fn quiesce(store: &Store) -> Result<Quiesced> {
             migrations: true,
             builds: build.is_some(),
             _writer: None,
+            _merge: None,
             _migration: None,
             _build: build,
         });
@@ -49,14 +53,16 @@ pub(crate) async fn quiesce(store: &Store) -> Result<Quiesced> {
         }
         tokio::time::sleep(PAUSE).await;
     }
+    let merge = MergeLock::try_take(store).await?;
     let migration = MigrationLock::try_take(store).await?;
     // A migration builds, too.
     let build = BuildLock::try_take(store).await?;
     Ok(Quiesced {
-        writers: writer.is_some(),
+        writers: writer.is_some() && merge.is_some(),
         migrations: migration.is_some(),
         builds: build.is_some(),
         _writer: writer,
+        _merge: merge,
         _migration: migration,
         _build: build,
     })

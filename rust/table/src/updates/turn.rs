@@ -1,8 +1,9 @@
-//! A turn of a writer, from the lock to the commit: read on, check, append or flush, merge runs.
+//! A turn of a writer, from the lock to the commit: read on, check, append or flush. Runs are merged behind it.
 //!
 //! ```text
 //! write_turn ─▶ checks ─▶ log_commit: one frame of the log
-//!                             └─ buffer full ─▶ flush: a run ─▶ merge: fewer runs
+//!                             └─ buffer full ─▶ flush: a run
+//! merge_apart: fewer runs, written between two turns and named in a short one
 //! ```
 //!
 //! Uses `state`, `publication`, `recovery` and the rooms below them; `migration` and `writing` take turns.
@@ -15,5 +16,6 @@ pub(super) mod flush;
 pub(super) mod flush_policy;
 pub(super) mod log_commit;
 mod merge;
+pub(super) mod merge_apart;
 mod merge_policy;
 pub(super) mod write_turn;

@@ -5,6 +5,7 @@
 //! Invariant: a call returns when its changes are durable, or with an error when none of them was made.
 
 mod bulk_write;
+pub(super) mod flush_now;
 mod staged_merge;
 pub(super) mod staged_rows;
 pub(super) mod staged_write;

@@ -19,7 +19,7 @@ use crate::updates::runs::resolve_keys::{KeyResolver, memory_rows};
 use crate::updates::runs::run_writer::{FinishedRun, RunWriter, SequenceRange};
 use crate::updates::view::context::UpdateContext;
 
-/// Makes a run of the buffer and begins a new log.
+/// Makes a run of the buffer and begins a new log. Whoever had the turn merges runs afterwards (`merge_apart`).
 pub(crate) async fn flush(writing: &mut WriteTurn<'_>) -> Result<()> {
     if writing.tail.changes.len() == 0 {
         return Ok(());
@@ -123,8 +123,10 @@ impl NewRun {
             return Err(Error::new(ErrorKind::Conflict, "the log of updates was replaced by somebody else; try again"));
         }
         reach("run-committed");
+        // Runs are merged behind the turn. Where these merges do not keep up, the turn merges before others may go on.
+        let is_behind = writing.updates.runs.len() as u64 >= writing.parameters.most_runs();
         // The changes are made: the call of their writer must not fail now.
-        if let Err(error) = merge_oldest(writing).await {
+        if is_behind && let Err(error) = merge_oldest(writing).await {
             tracing::warn!(store = writing.store.text(), %error, "runs of buffered changes could not be merged");
         }
         Ok(())
@@ -132,7 +134,7 @@ impl NewRun {
 }
 
 /// Removes a run that no manifest names.
-async fn discard(store: &Store, run: &ManifestRun) {
+pub(super) async fn discard(store: &Store, run: &ManifestRun) {
     store.discard(&run.path).await;
     if let Some(position_map) = &run.position_map {
         store.discard(&position_map.path).await;

@@ -15,10 +15,12 @@ use lakemark_index::RowSet;
 use super::merge_policy::to_merge;
 use super::write_turn::WriteTurn;
 use crate::error::{Error, ErrorKind, Result};
+use crate::snapshot::Snapshot;
 use crate::storage::failpoint::reach;
+use crate::store::Store;
 use crate::store::transaction::{Edit, commit};
 use crate::updates::key::KeyColumns;
-use crate::updates::recovery::stopped_migration::end_if_stopped;
+use crate::updates::parameters::Parameters;
 use crate::updates::runs::active_run::ActiveRun;
 use crate::updates::runs::hits::hits_of;
 use crate::updates::runs::position_map::PositionMapBuilder;
@@ -33,9 +35,16 @@ const BATCH_ROWS: usize = 4096;
 /// A row that is not in the merged run.
 const DROPPED: u32 = u32::MAX;
 
-/// Merges runs until a scan has few enough of them.
-pub(crate) async fn merge_oldest(writing: &mut WriteTurn<'_>) -> Result<()> {
-    end_if_stopped(&writing.table.base, writing.store, &writing.updates).await?;
+/// What a merge is made with.
+pub(super) struct MergeGround<'a> {
+    pub store: &'a Arc<Store>,
+    /// The data files, without any buffered change.
+    pub base: &'a Snapshot,
+    pub parameters: &'a Parameters,
+}
+
+/// Merges runs, in a turn of a writer, until a scan has few enough of them.
+pub(super) async fn merge_oldest(writing: &mut WriteTurn<'_>) -> Result<()> {
     loop {
         let Some(manifest) = writing.store.newest().await?.manifest else { return Ok(()) };
         let Some(updates) = manifest.updates().cloned() else { return Ok(()) };
@@ -43,40 +52,48 @@ pub(crate) async fn merge_oldest(writing: &mut WriteTurn<'_>) -> Result<()> {
             writing.table.merged_views.files.runs.retain(&updates.runs);
             return Ok(());
         };
-        let (store, files) = (writing.store.as_ref(), &writing.table.merged_views.files);
+        let (store, files) = (writing.store, &writing.table.merged_views.files);
         let state = ManifestState { number: manifest.number(), migration_done: writing.base.migration_done() };
         let updated = UpdateContext::of(&mut writing.base, store, files, &updates, state, UpdateScope::Log).await?;
         let runs = updated.active_runs(&writing.base, files).await?;
-        let merged = merge(writing, &updated, &runs, chosen.clone()).await?;
-        let replaced = updates.runs.get(chosen).unwrap_or_default().iter().map(|run| run.id).collect();
-        let written =
-            WriteCounters { merged_bytes: merged.length, merged_rows: merged.rows.into(), ..Default::default() };
-        let edit = Edit::MergeRuns { replaced, run: Box::new(merged), written };
-        commit(writing.store, &edit).await?;
-        reach("merge-committed");
+        let ground = MergeGround { store, base: &writing.base, parameters: &writing.parameters };
+        let merged = merge(&ground, &updated, &runs, chosen.clone()).await?;
+        commit_merged(store, updates.runs.get(chosen).unwrap_or_default(), merged).await?;
     }
+}
+
+/// Puts a run in the place of those that it was merged of. Says whether these were still there.
+pub(super) async fn commit_merged(store: &Store, parts: &[ManifestRun], merged: ManifestRun) -> Result<bool> {
+    let replaced = parts.iter().map(|run| run.id).collect();
+    let written = WriteCounters { merged_bytes: merged.length, merged_rows: merged.rows.into(), ..Default::default() };
+    let edit = Edit::MergeRuns { replaced, run: Box::new(merged), written };
+    let committed = commit(store, &edit).await?;
+    reach("merge-committed");
+    Ok(committed.changed)
 }
 
 /// How many runs stay as they are until the migration that is under way is done. The migration names the runs that it compacts by their
 /// places. Other runs come to something else once it is done.
-fn bound_by_migration(updates: &ManifestUpdates) -> usize {
+pub(super) fn bound_by_migration(updates: &ManifestUpdates) -> usize {
     let Some(migration) = &updates.migration else { return 0 };
     let named = migration.ranges.iter().map(|range| range.run as usize + 1);
     let written_meanwhile = updates.runs.iter().zip(1..).filter(|(run, _)| run.during == migration.number);
     named.chain(written_meanwhile.map(|(_, place)| place)).max().unwrap_or(0)
 }
 
-async fn merge(
-    writing: &WriteTurn<'_>,
+/// Writes a run of some neighbours, which no manifest names yet.
+pub(super) async fn merge(
+    ground: &MergeGround<'_>,
     updated: &UpdateContext<'_>,
     runs: &[ActiveRun],
     chosen: std::ops::Range<usize>,
 ) -> Result<ManifestRun> {
     let merged: &[ActiveRun] = runs.get(chosen.clone()).unwrap_or_default();
     let newer = runs.get(chosen.end..).unwrap_or_default();
-    let names = writing.base.column_names().cloned();
+    let MergeGround { store, base, parameters } = *ground;
+    let names = base.column_names().cloned();
     let (schema, key) = (&updated.schema, &updated.key);
-    let mut out = RunWriter::new(writing.store, schema, key, names.as_deref(), &writing.parameters);
+    let mut out = RunWriter::new(store, schema, key, names.as_deref(), parameters);
     let mut places: Vec<Vec<u32>> = merged.iter().map(|of| vec![DROPPED; of.run.row_count() as usize]).collect();
     let dead = dead_rows(key, merged, newer).await?;
     let mut cursors = Vec::with_capacity(merged.len());
@@ -122,7 +139,7 @@ async fn merge(
     let buffered = merged.iter().filter_map(|of| buffered(&of.run)).sum();
     let FinishedRun { mut run, filter } = out.finish(2, sequences, buffered).await?;
     reach("merge-written");
-    let ground = KeyResolver { base: &writing.base, key: &updated.key, schema: &updated.schema };
+    let ground = KeyResolver { base, key: &updated.key, schema: &updated.schema };
     let newer_hits = hits_of_each(&ground, newer).await?;
     let mut resolved = PositionMapBuilder::default();
     for ((of, dead), places) in merged.iter().zip(&dead).zip(&places) {
@@ -134,7 +151,7 @@ async fn merge(
     for above in newer {
         above.run.set_replaced(run.id, RowSet::empty(run.rows));
     }
-    run.position_map = position_map_of(writing.store, &sorted, &run, filter).await;
+    run.position_map = position_map_of(store, &sorted, &run, filter).await;
     Ok(run)
 }
 

@@ -4,8 +4,14 @@
 //! that it has just merged. Where there is room for it (see [`Parameters::keeps_bound`]), we merge as many neighbours as the bound allows
 //! for what was written so far. Of all equally long stretches, those with the fewest bytes are merged. So the bound holds however full the
 //! cache is.
+//!
+//! The theorem counts on runs of S pages: no more of them fit the cache than two passes can take. Runs that are flushed sooner may be any
+//! number. Where no neighbours of one pass are left, stretches of the smallest runs are merged, whatever their passes. They are tiers of
+//! about equal size, as stores that merge logs keep them. So runs stay few in any case, and changes of n runs are written about
+//! log n / log(runs / 4) times more.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use lakemark_format::{ManifestRun, ManifestUpdates, WriteCounters};
@@ -14,13 +20,22 @@ use crate::updates::parameters::Parameters;
 
 /// How much larger than its parts a merged run may be: indexes of larger dictionaries take more bits.
 const MERGED_GROWTH: f64 = 1.0625;
+/// Runs of a tier are less than four times as large as each other.
+const TIER_BITS: u32 = 2;
 
-/// The neighbours of one pass from `first` on that are to be merged, if a scan has too many runs.
+/// The neighbours from `first` on that are to be merged, if a scan has too many runs.
 pub(crate) fn to_merge(updates: &ManifestUpdates, parameters: &Parameters, first: usize) -> Option<Range<usize>> {
-    let runs = &updates.runs;
-    if runs.len() as u64 <= parameters.scanned_runs {
+    if updates.runs.len() as u64 <= parameters.scanned_runs {
         return None;
     }
+    // Runs before the first one stay in any case: those behind them are merged again only if they alone are too many.
+    let is_many = updates.runs.len().saturating_sub(first) as u64 > parameters.scanned_runs;
+    of_one_pass(updates, parameters, first).or_else(|| if is_many { of_small_tier(&updates.runs, first) } else { None })
+}
+
+/// Neighbours of one pass.
+fn of_one_pass(updates: &ManifestUpdates, parameters: &Parameters, first: usize) -> Option<Range<usize>> {
+    let runs = &updates.runs;
     if !parameters.keeps_bound() {
         return oldest(runs, parameters.merged_runs, first);
     }
@@ -30,6 +45,30 @@ pub(crate) fn to_merge(updates: &ManifestUpdates, parameters: &Parameters, first
     let longest = within.max_by_key(|stretch| (stretch.runs.len(), Reverse(stretch.bytes)));
     let chosen = longest.or_else(|| stretches.iter().min_by_key(|stretch| stretch.bytes))?;
     Some(chosen.runs.clone())
+}
+
+/// The longest stretch of the smallest runs from a place on: of a quarter of them at least, so that each merge leaves many fewer.
+fn of_small_tier(runs: &[ManifestRun], from: usize) -> Option<Range<usize>> {
+    let candidates = runs.get(from..)?;
+    let least = candidates.iter().map(|run| run.length).min()?.max(1);
+    let tier = |run: &ManifestRun| (run.length / least).max(1).ilog2() / TIER_BITS;
+    let tiers: BTreeSet<u32> = candidates.iter().map(tier).collect();
+    let fewest = (candidates.len() / 4).max(2);
+    tiers.into_iter().find_map(|most| {
+        let mut longest: Option<RunStretch> = None;
+        let mut place = from;
+        for together in candidates.chunk_by(|one, next| (tier(one) <= most) == (tier(next) <= most)) {
+            let found =
+                RunStretch { runs: place..place + together.len(), bytes: together.iter().map(|run| run.length).sum() };
+            place = found.runs.end;
+            let is_small = together.first().is_some_and(|run| tier(run) <= most) && together.len() >= fewest;
+            let order = |stretch: &RunStretch| (stretch.runs.len(), Reverse(stretch.bytes));
+            if is_small && longest.as_ref().is_none_or(|longest| order(&found) > order(longest)) {
+                longest = Some(found);
+            }
+        }
+        longest.map(|longest| longest.runs)
+    })
 }
 
 /// Bytes that merges may write for what was flushed so far.
@@ -152,6 +191,55 @@ mod tests {
             assert!(last <= bound + 0.025, "{pages} pages, alpha {alpha}: {last} of {bound}");
             assert!(runs as u64 <= parameters.scanned_runs, "{pages} pages, alpha {alpha}: {runs} runs");
         }
+    }
+
+    /// The most runs that there ever were after flushes of these sizes, and how often a byte was written.
+    fn flushed(parameters: &Parameters, sizes: impl Iterator<Item = u64>) -> (usize, f64) {
+        let (mut updates, mut runs) = (ManifestUpdates::default(), 0);
+        for length in sizes {
+            updates.runs.push(run(length, 1));
+            updates.written.flushed_bytes += length;
+            while let Some(chosen) = to_merge(&updates, parameters, 0) {
+                let bytes = updates.runs[chosen.clone()].iter().map(|run| run.length).sum();
+                updates.runs.splice(chosen, [run(bytes, 2)]);
+                updates.written.merged_bytes += bytes;
+            }
+            runs = runs.max(updates.runs.len());
+        }
+        let WriteCounters { flushed_bytes, merged_bytes, .. } = updates.written;
+        (runs, 1.0 + merged_bytes as f64 / flushed_bytes as f64)
+    }
+
+    /// Somebody flushes every few changes: no cache is full for long.
+    #[test]
+    fn runs_stay_few_however_small_they_are() {
+        let parameters = parameters(64, 1.0);
+        let mixed = [10, 100, 100, 500, 3000].into_iter().cycle();
+        let cases: [(Box<dyn Iterator<Item = u64>>, f64); 3] = [
+            (Box::new(std::iter::repeat_n(100, 5_000)), 4.5),
+            (Box::new(mixed.take(5_000)), 5.5),
+            (Box::new((1..5_000).map(|number| 100 + 500_000 / number)), 4.5),
+        ];
+        for (sizes, most) in cases {
+            let (runs, writes) = flushed(&parameters, sizes);
+            assert_eq!(runs as u64, parameters.scanned_runs);
+            assert!(writes <= most, "{writes}");
+        }
+    }
+
+    /// A migration under way names the first runs: what comes behind them is not written again at each flush.
+    #[test]
+    fn runs_behind_a_migration_are_written_twice_until_they_alone_are_too_many() {
+        let parameters = parameters(64, 1.0);
+        let mut updates = ManifestUpdates { runs: vec![run(100, 1); 32], ..ManifestUpdates::default() };
+        updates.written.flushed_bytes = 3_200;
+        updates.runs.extend([run(500, 2), run(100, 1)]);
+        assert_eq!(to_merge(&updates, &parameters, 32), None);
+        updates.runs.push(run(100, 1));
+        assert_eq!(to_merge(&updates, &parameters, 32), Some(33..35));
+        updates.runs.truncate(32);
+        updates.runs.extend(vec![run(100, 2); 33]);
+        assert_eq!(to_merge(&updates, &parameters, 32), Some(32..65));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::updates::migration::auto_migrate;
 use crate::updates::state::updatable::UpdatableTable;
 use crate::updates::turn::checks::{CheckedChange, checked};
 use crate::updates::turn::flush::NewRun;
+use crate::updates::turn::merge_apart::merge_apart;
 use crate::updates::turn::write_turn::WriteTurn;
 
 /// How large a call is that goes straight to a run.
@@ -38,27 +39,46 @@ pub(crate) async fn bulk_write(
     // The call is a task of its own, so that a caller who goes away leaves no half of it.
     let table = Arc::clone(table);
     let made = tokio::spawn(async move {
-        let _turn = table.queue.turn().await;
-        let mut writing = WriteTurn::begin(&table).await?;
-        if let Some(written) = writing.already_made(&options) {
-            return Ok(written);
+        let BulkWritten { done, migrates_at } = write_run(&table, &mut sorted, size, &options).await?;
+        if done.is_ok() {
+            merge_apart(&table).await;
         }
-        sorted.check_order(&writing.updated().key)?;
-        let mut run = NewRun::begin(&writing).await?;
-        let mut buffer = Buffer::of(&writing)?;
-        let mut rows = 0;
-        while let Some(part) = sorted.next_part(size.part_bytes)? {
-            let chunk = merged(&mut writing, &part, &options, buffer.until(Some(part.last.row()))).await?;
-            rows += chunk.rows;
-            run.add(&writing, chunk.changes).await?;
-        }
-        run.add(&writing, buffer.until(None)).await?;
-        let sequence = writing.add_call(&options, rows, size.staged_bytes)?;
-        let done = run.commit(&mut writing).await;
-        auto_migrate::begin(&table, writing.parameters.migration_threshold);
-        done.map(|()| Written { sequence, rows })
+        auto_migrate::begin(&table, migrates_at);
+        done
     });
     made.await.map_err(|error| Error::task(&error))?
+}
+
+/// What became of a call in its turn.
+struct BulkWritten {
+    done: Result<Written>,
+    migrates_at: Option<f64>,
+}
+
+async fn write_run(
+    table: &Arc<UpdatableTable>,
+    sorted: &mut SortedRows,
+    size: BulkSize,
+    options: &WriteOptions,
+) -> Result<BulkWritten> {
+    let _turn = table.queue.turn().await;
+    let mut writing = WriteTurn::begin(table).await?;
+    if let Some(written) = writing.already_made(options) {
+        return Ok(BulkWritten { done: Ok(written), migrates_at: None });
+    }
+    sorted.check_order(&writing.updated().key)?;
+    let mut run = NewRun::begin(&writing).await?;
+    let mut buffer = Buffer::of(&writing)?;
+    let mut rows = 0;
+    while let Some(part) = sorted.next_part(size.part_bytes)? {
+        let chunk = merged(&mut writing, &part, options, buffer.until(Some(part.last.row()))).await?;
+        rows += chunk.rows;
+        run.add(&writing, chunk.changes).await?;
+    }
+    run.add(&writing, buffer.until(None)).await?;
+    let sequence = writing.add_call(options, rows, size.staged_bytes)?;
+    let done = run.commit(&mut writing).await.map(|()| Written { sequence, rows });
+    Ok(BulkWritten { done, migrates_at: writing.parameters.migration_threshold })
 }
 
 /// A part that was merged with what the buffer has of its keys.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! callers ─▶ queue ─▶ whoever holds the turn takes all that wait: lock, read on, check, one frame, one sync, answer all
-//!                                                                   └─ buffer full: flush to a run, commit the manifest
+//!                                                                   └─ buffer full: flush to a run, commit the manifest, merge runs
 //! ```
 //!
 //! Changes are durable when the frame is synced, or when the manifest names the run that has them.
@@ -21,6 +21,7 @@ use crate::updates::migration::auto_migrate;
 use crate::updates::state::updatable::UpdatableTable;
 use crate::updates::state::write_queue::QueuedWrite;
 use crate::updates::turn::log_commit::{Done, accept, commit};
+use crate::updates::turn::merge_apart::merge_apart;
 use crate::updates::turn::write_turn::{FilesNeeded, WriteTurn};
 
 /// Writes changes; they are durable, and seen by whoever looks, when this returns.
@@ -30,29 +31,32 @@ pub(crate) async fn write(table: &Arc<UpdatableTable>, changes: Vec<Change>, opt
     // The write is a task of its own, so that a caller who goes away does not take the others' changes along.
     let table = Arc::clone(table);
     let turn = tokio::spawn(async move {
-        let _turn = table.queue.turn().await;
+        let turn = table.queue.turn().await;
         let waiting = table.queue.take();
-        if !waiting.is_empty() {
-            write_all(&table, waiting).await;
+        if waiting.is_empty() {
+            return;
+        }
+        let tried = write_all(&table, &waiting).await;
+        // Others take their turns while runs are merged.
+        drop(turn);
+        match tried {
+            Ok(attempt) => end(&table, waiting, attempt).await,
+            Err(error) => refuse(waiting, &error),
         }
     });
     turn.await.map_err(|error| Error::task(&error))?;
     answered.await.map_err(|_| Error::internal("changes were not answered"))?
 }
 
-async fn write_all(table: &Arc<UpdatableTable>, waiting: Vec<QueuedWrite>) {
+async fn write_all(table: &Arc<UpdatableTable>, waiting: &[QueuedWrite]) -> Result<Attempt> {
     let needed = if waiting.iter().all(is_blind) { FilesNeeded::Columns } else { FilesNeeded::All };
-    let tried = match attempt(table, &waiting, needed).await {
+    match attempt(table, waiting, needed).await {
         // Others may have changed the columns, so that a change fits those that are there now.
-        Ok(Attempt { done: Ok(Done::Outdated), .. }) => attempt(table, &waiting, FilesNeeded::All).await,
+        Ok(Attempt { done: Ok(Done::Outdated), .. }) => attempt(table, waiting, FilesNeeded::All).await,
         Err(error) if needed == FilesNeeded::Columns && is_about_columns(&error) => {
-            attempt(table, &waiting, FilesNeeded::All).await
+            attempt(table, waiting, FilesNeeded::All).await
         }
         tried => tried,
-    };
-    match tried {
-        Ok(attempt) => answer(table, waiting, attempt),
-        Err(error) => refuse(waiting, &error),
     }
 }
 
@@ -92,8 +96,12 @@ async fn attempt(table: &Arc<UpdatableTable>, waiting: &[QueuedWrite], needed: F
     Ok(Attempt { accepted, done: commit(session).await, migrates_at })
 }
 
-fn answer(table: &Arc<UpdatableTable>, waiting: Vec<QueuedWrite>, attempt: Attempt) {
+/// Merges runs if the turn made one, and answers.
+async fn end(table: &Arc<UpdatableTable>, waiting: Vec<QueuedWrite>, attempt: Attempt) {
     let Attempt { accepted, done, migrates_at } = attempt;
+    if matches!(done, Ok(Done::Flushed)) {
+        merge_apart(table).await;
+    }
     if !matches!(done, Ok(Done::Appended)) {
         // A run was made, or there was no room for one.
         auto_migrate::begin(table, migrates_at);

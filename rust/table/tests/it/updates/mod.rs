@@ -6,6 +6,7 @@ mod during;
 mod filters;
 pub mod lake;
 mod late;
+mod merging;
 mod migration;
 mod model;
 mod narrowing;
