@@ -86,7 +86,7 @@ fn mix(point: Option<&str>) -> [u32; 5] {
 fn step(seed: u64, number: u64, point: Option<&str>) -> Step {
     let mut random = StdRng::seed_from_u64(seed.wrapping_mul(1_000_003).wrapping_add(number));
     let mut drawn = random.random_range(0..100);
-    let slices = (number % 2 == 0).then_some(2_000);
+    let slices = number.is_multiple_of(2).then_some(2_000);
     let others = [Step::Flush, Step::Migrate(1.0, slices), Step::Migrate(0.3, None), Step::Vacuum, Step::Publish];
     for (step, share) in others.into_iter().zip(mix(point)) {
         if drawn < share {
