@@ -1,5 +1,6 @@
 //! Delta tables whose logs are written here by hand, and the commits that follow.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -548,8 +549,10 @@ async fn commit_to(store: Arc<dyn ObjectStore>) {
     for file in &rewritten.files {
         assert_eq!(size(&file.path).await, file.size);
     }
-    let files: Vec<String> = table.snapshot().await.unwrap().files().iter().map(|file| file.path.clone()).collect();
-    assert_eq!(files, ["b.parquet", &rewritten.files[0].path, &rewritten.files[1].path]);
+    let files: BTreeSet<String> =
+        table.snapshot().await.unwrap().files().iter().map(|file| file.path.clone()).collect();
+    let expected = ["b.parquet", &rewritten.files[0].path, &rewritten.files[1].path].map(str::to_owned);
+    assert_eq!(files, BTreeSet::from(expected));
     let again = migrate(&table, &snapshot, &buffered(), 6).await.unwrap_err();
     assert_eq!(again.kind(), ErrorKind::Conflict);
     assert!(matches!(migrate(&table, &snapshot, &buffered(), 5).await.unwrap(), MigrationOutcome::Already));
