@@ -60,7 +60,7 @@ table = lakemark.Table(folder, store=store)
 if way == "build":
     table.create_index("key", using="summary", name="s", if_not_exists=True, build=False, progress=False, **options)
 memory, read = measure.process_memory("VmRSS"), measure.process_read_bytes()
-report = table.build(progress=False) if way == "build" else table.compact(progress=False)
+report = table.build(progress=False, merge=False) if way == "build" else table.compact(progress=False, full=True)
 print(json.dumps({
     "seconds": report.seconds,
     "read_bytes": measure.process_read_bytes() - read,

@@ -67,6 +67,7 @@ class Table:
         index: str | None,
         memory_bytes: int | None,
         threads: int | None,
+        full: bool,
         progress: Callable[[int, int], None] | None,
     ) -> Described: ...
     def key(self) -> list[str] | None: ...

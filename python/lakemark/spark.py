@@ -133,6 +133,7 @@ def build(
     verify: float = 0.0,
     commit_every: int = 30,
     max_failures: int | None = None,
+    merge: bool = False,
     catalog: str = "lm",
 ) -> BuildReport:
     """Builds whatever the indexes of a table do not cover yet, as a job of Spark's: one task for each group of files.
@@ -154,6 +155,8 @@ def build(
         commit_every: Seconds that finished segments wait for a commit, 1 or more.
         max_failures: How many data files may fail. One more stops the build, with an error, once what is finished is
             committed. By default it goes on.
+        merge: Whether segments of an index are merged afterwards if they are too many for their sizes. The driver does
+            that alone.
         catalog: The catalog's name in this session.
 
     Returns:
@@ -171,6 +174,7 @@ def build(
         "verify": float(verify) or None,
         "commit_every": commit_every,
         "max_failures": max_failures,
+        "merge": merge or None,
     }
     arguments = {name: value for name, value in given.items() if value is not None}
     named = ", ".join(f"{name} => :{name}" for name in arguments)

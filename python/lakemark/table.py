@@ -491,6 +491,7 @@ class Table:
         verify: float = 0.0,
         commit_every: float = 30.0,
         max_failures: int | None = None,
+        merge: bool = True,
     ) -> BuildReport:
         """Builds whatever the indexes do not cover yet: new files, changed files, new indexes, segments that were lost.
 
@@ -510,6 +511,7 @@ class Table:
                 dies.
             max_failures: How many data files may fail. One more stops the build, with an error, once what is finished
                 is committed. By default it goes on.
+            merge: Whether segments of an index are merged afterwards if they are too many for their sizes.
 
         Returns:
             What was done.
@@ -521,7 +523,12 @@ class Table:
                 finished is committed; another build goes on with the rest.
             NotFoundError: There is no such index.
         """
-        care = {"verify": float(verify), "commit_every": commit_every, "max_failures": max_failures}
+        care = {
+            "verify": float(verify),
+            "commit_every": commit_every,
+            "max_failures": max_failures,
+            "merge": bool(merge),
+        }
         with shown("build", progress) as tell:
             return BuildReport.from_json(*self._inner.build(index, memory, threads, care, tell))
 
@@ -532,10 +539,12 @@ class Table:
         progress: Progress = True,
         *,
         index: str | None = None,
+        full: bool = False,
     ) -> CompactReport:
         """Merges the segments of indexes into few, so that a search in many files probes few.
 
-        Every build of appended files adds a segment. The old segments stay until a `vacuum`, since queries may be
+        Every build of appended files adds a segment, and merges those that are too many. This merges all of them, but
+        for those that are far larger than the rest. The old segments stay until a `vacuum`, since queries may be
         reading them.
 
         Args:
@@ -543,6 +552,7 @@ class Table:
             threads: Threads that read; one per core by default.
             progress: As for `build`.
             index: The only index to compact.
+            full: Whether to merge all that `files_per_segment` allows, whatever that writes.
 
         Returns:
             What was merged.
@@ -552,7 +562,7 @@ class Table:
             NotFoundError: There is no such index.
         """
         with shown("compact", progress) as tell:
-            return CompactReport.from_json(*self._inner.compact(index, memory, threads, tell))
+            return CompactReport.from_json(*self._inner.compact(index, memory, threads, full, tell))
 
     def advise(self, queries: str | Sequence[str] | None = None) -> Advice:
         """Says which indexes to build, from statistics and a sample of the columns. Changes nothing.

@@ -31,6 +31,9 @@ class BuildReport(Described):
         declined: Data files whose column an index leaves out for good, each with the reason.
         false_statistics: Data files of which the build has seen that the footer's statistics exclude values
             that are there. Nothing goes by these statistics any more; other readers may.
+        segments_merged: Segments that were merged afterwards, as they were too many; they stay until a `vacuum`.
+        merged_into: Segments that took their place.
+        bytes_merged: Their bytes.
         seconds: Wall time.
     """
 
@@ -46,6 +49,9 @@ class BuildReport(Described):
     repaired: int
     declined: list[Finding]
     false_statistics: list[Finding]
+    segments_merged: int
+    merged_into: int
+    bytes_merged: int
     seconds: float
 
     @staticmethod

@@ -84,7 +84,7 @@ impl Verb {
     pub(crate) fn job(&self) -> Option<&JobArgs> {
         match self {
             Self::Index(IndexVerb::Build(build)) => Some(&build.run.job),
-            Self::Index(IndexVerb::Compact(compact)) => Some(&compact.job),
+            Self::Index(IndexVerb::Compact(compact)) => Some(&compact.run.job),
             Self::Index(IndexVerb::Watch(watch)) => Some(&watch.job),
             Self::Migrate(migrate) => Some(&migrate.job),
             _ => None,
@@ -218,7 +218,7 @@ pub struct AdviseArgs {
 pub struct BuildArgs {
     /// What compacting has, too.
     #[command(flatten)]
-    pub run: CompactArgs,
+    pub run: RunArgs,
     /// Compare segments with the data first, such a share of them as 1% or 0.01, and build damaged ones again: all of them if no share is
     /// given. Missing ones are built again without it
     #[arg(long, value_name = "SHARE", value_parser = share, num_args = 0..=1, default_missing_value = "1")]
@@ -229,11 +229,25 @@ pub struct BuildArgs {
     /// Stop once more files than this cannot be indexed; without it the build goes on whatever fails
     #[arg(long, value_name = "N")]
     pub max_failures: Option<u64>,
+    /// Leave the segments as they are, however many there are; else those that are too many for their sizes are merged
+    #[arg(long)]
+    pub no_merge: bool,
 }
 
-/// `lakemark index compact`, and of `lakemark index build` what is the same.
+/// `lakemark index compact`.
 #[derive(Debug, Args)]
 pub struct CompactArgs {
+    /// What building has, too.
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// Merge all that files_per_segment allows, also segments that are far larger than the rest
+    #[arg(long)]
+    pub full: bool,
+}
+
+/// What `lakemark index build` and `lakemark index compact` have in common.
+#[derive(Debug, Args)]
+pub struct RunArgs {
     /// The table.
     #[command(flatten)]
     pub at: TableArgs,

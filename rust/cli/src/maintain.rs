@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
 use lakemark_table::{
-    BuildOptions, BuildReport, CancelFlag, IndexInfo, IndexSpec, Report, Table, VacuumOptions, index_rows,
+    BuildOptions, BuildReport, CancelFlag, IndexInfo, IndexSpec, Merging, Report, Table, VacuumOptions, index_rows,
     kind_or_auto, version_rows,
 };
 
@@ -61,7 +61,7 @@ pub(crate) fn options_of(given: Vec<KeyValue>) -> Result<BTreeMap<String, String
 pub(crate) async fn build(args: BuildArgs, log: Log) -> Result<(), Failure> {
     let cancel = CancelFlag::new();
     let _listening = CtrlC::sets(cancel.clone())?;
-    let BuildArgs { run, verify, commit_every, max_failures } = args;
+    let BuildArgs { run, verify, commit_every, max_failures, no_merge } = args;
     let job = Job::begin(&run.job, log).await?;
     let table = open(&run.at).await?;
     job.add(&table);
@@ -71,6 +71,7 @@ pub(crate) async fn build(args: BuildArgs, log: Log) -> Result<(), Failure> {
         commit_every: Some(commit_every),
         max_failures,
         progress,
+        merging: merging(no_merge),
         ..build_options(run.index, &run.tuning, cancel)
     };
     let built = table.build(options).await;
@@ -78,6 +79,11 @@ pub(crate) async fn build(args: BuildArgs, log: Log) -> Result<(), Failure> {
     let report = built.map_err(|error| stopped(&table, error))?;
     output::report(&report, run.format)?;
     check_failures(&report, &table)
+}
+
+/// What a build merges.
+pub(crate) fn merging(no_merge: bool) -> Merging {
+    if no_merge { Merging::Never } else { Merging::Due }
 }
 
 /// Fails if a build had to leave out files that it ought to have read.
@@ -143,14 +149,16 @@ pub(crate) fn build_options(index: Option<String>, tuning: &TuningArgs, cancel: 
 pub(crate) async fn compact(args: CompactArgs, log: Log) -> Result<(), Failure> {
     let cancel = CancelFlag::new();
     let _listening = CtrlC::sets(cancel.clone())?;
-    let job = Job::begin(&args.job, log).await?;
-    let table = open(&args.at).await?;
+    let CompactArgs { run, full } = args;
+    let job = Job::begin(&run.job, log).await?;
+    let table = open(&run.at).await?;
     job.add(&table);
-    let progress = job.progress("compact", &table, args.tuning.quiet);
-    let options = BuildOptions { progress, ..build_options(args.index, &args.tuning, cancel) };
+    let progress = job.progress("compact", &table, run.tuning.quiet);
+    let merging = if full { Merging::All } else { Merging::Due };
+    let options = BuildOptions { progress, merging, ..build_options(run.index, &run.tuning, cancel) };
     let compacted = table.compact(options).await;
     job.ended("compact", &table, &compacted).await;
-    output::report(&compacted?, args.format)
+    output::report(&compacted?, run.format)
 }
 
 pub(crate) async fn list(args: ListArgs) -> Result<(), Failure> {

@@ -14,7 +14,7 @@ use crate::args::{TableArgs, WatchArgs};
 use crate::failure::{Failure, INTERRUPTED};
 use crate::job::{Job, done};
 use crate::log::{Log, object};
-use crate::maintain::build_options;
+use crate::maintain::{build_options, merging};
 use crate::queries::open;
 
 pub(crate) async fn watch(args: WatchArgs, log: Log) -> Result<(), Failure> {
@@ -29,7 +29,8 @@ pub(crate) async fn watch(args: WatchArgs, log: Log) -> Result<(), Failure> {
         table.check_open_for_changes()?;
         job.add(&table);
         let progress = job.progress("build", &table, args.tuning.quiet);
-        let options = BuildOptions { progress, ..build_options(None, &args.tuning, cancel.clone()) };
+        let merging = merging(args.no_merge);
+        let options = BuildOptions { progress, merging, ..build_options(None, &args.tuning, cancel.clone()) };
         watches.push(Watch::new(table, options, args.every));
     }
     // One build at a time: each of them takes all cores, and the memory that it may.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jni::objects::{JByteArray, JObject, JValue};
 use jni::{Env, jni_sig, jni_str};
-use lakemark_table::{BuildOptions, BuildPart, BuildTask, CancelFlag, Error, ErrorKind, RunningBuild};
+use lakemark_table::{BuildOptions, BuildPart, BuildTask, CancelFlag, Error, ErrorKind, Merging, RunningBuild};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -34,6 +34,8 @@ pub(crate) struct BuildRequest {
     commit_every: Option<u64>,
     /// Data files that may fail.
     max_failures: Option<u64>,
+    /// Whether segments are merged afterwards, if there are too many. Nobody but the driver would do it, so that it has to be asked for.
+    merge: Option<bool>,
     /// Tasks that can run at the same time.
     workers: usize,
 }
@@ -45,9 +47,10 @@ const ENDED: i32 = -2;
 
 /// Builds what the declared indexes lack, and gives the report in JSON; `job` is an `io.lakemark.spark.jni.TaskRunner`.
 pub(crate) fn build(env: &mut Env<'_>, table: &TableRef, request: BuildRequest, job: &JObject<'_>) -> Result<Value> {
-    let BuildRequest { index, verify, commit_every, max_failures, workers } = request;
+    let BuildRequest { index, verify, commit_every, max_failures, merge, workers } = request;
     let commit_every = commit_every.map(Duration::from_secs);
-    let options = BuildOptions { index, verify, commit_every, max_failures, ..BuildOptions::default() };
+    let merging = if merge == Some(true) { Merging::Due } else { Merging::Never };
+    let options = BuildOptions { index, verify, commit_every, max_failures, merging, ..BuildOptions::default() };
     let table = block_on(table.open())??;
     let plan = block_on(table.plan_build(&options, workers))??;
     let mut running = table.begin_build(plan, &options)?;
@@ -61,7 +64,10 @@ pub(crate) fn build(env: &mut Env<'_>, table: &TableRef, request: BuildRequest, 
     }
     let tasks = running.tasks().len();
     match run_all(env, job, &mut running) {
-        Ok(ended) if ended == tasks => Ok(serde_json::to_value(block_on(running.finish())??)?),
+        Ok(ended) if ended == tasks => {
+            let report = block_on(running.finish())??;
+            Ok(serde_json::to_value(block_on(table.merge_built(report, &options))??)?)
+        }
         Ok(ended) => {
             let text = format!("{} of {tasks} tasks of the build came to no end", tasks - ended);
             Err(block_on(running.stop(Error::new(ErrorKind::Cancelled, text)))?.into())

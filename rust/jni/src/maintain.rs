@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lakemark_table::{
-    BuildOptions, ErrorKind, IndexInfo, IndexSpec, MigrateOptions, RepairAction, StagedRows, Table, TableFormat,
-    Transaction, VacuumOptions, WriteOptions, kind_or_auto,
+    BuildOptions, ErrorKind, IndexInfo, IndexSpec, Merging, MigrateOptions, RepairAction, StagedRows, Table,
+    TableFormat, Transaction, VacuumOptions, WriteOptions, kind_or_auto,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ pub(crate) enum MaintenanceRequest {
     DropIndex {
         name: String,
     },
-    Compact(BuildTuning),
+    Compact(Compaction),
     Verify,
     Advise,
     Migrate {
@@ -118,7 +118,26 @@ pub(crate) struct Declaration {
     options: BTreeMap<String, String>,
 }
 
-/// How a compaction or a task of a build runs.
+/// How a compaction runs.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Compaction {
+    /// The only index; all of them if none is given.
+    index: Option<String>,
+    memory: Option<u64>,
+    threads: Option<NonZeroUsize>,
+    /// Whether to merge all that fits, whatever that writes.
+    full: Option<bool>,
+}
+
+impl Compaction {
+    fn options(self) -> BuildOptions {
+        let Self { index, memory, threads, full } = self;
+        let merging = if full == Some(true) { Merging::All } else { Merging::Due };
+        BuildOptions { merging, ..BuildTuning { index, memory, threads }.options() }
+    }
+}
+
+/// How a task of a build runs, and a compaction.
 #[derive(Debug, Deserialize)]
 pub(crate) struct BuildTuning {
     /// The only index; all of them if none is given.
@@ -149,7 +168,7 @@ pub(crate) async fn answer(table: &Arc<Table>, request: MaintenanceRequest) -> R
         MaintenanceRequest::Indexes => serde_json::to_value(table.snapshot().await?.checked_indexes().await?)?,
         MaintenanceRequest::CreateIndex(declaration) => serde_json::to_value(create(table, declaration).await?)?,
         MaintenanceRequest::DropIndex { name } => serde_json::to_value(table.drop_index(&name, false).await?)?,
-        MaintenanceRequest::Compact(tuning) => serde_json::to_value(table.compact(tuning.options()).await?)?,
+        MaintenanceRequest::Compact(compaction) => serde_json::to_value(table.compact(compaction.options()).await?)?,
         MaintenanceRequest::Verify => serde_json::to_value(table.verify().await?)?,
         MaintenanceRequest::Advise => serde_json::to_value(table.advise(None).await?)?,
         MaintenanceRequest::Migrate { fraction, max_bytes, threshold } => {

@@ -9,8 +9,8 @@ use datafusion_ffi::table_provider::FFI_TableProvider;
 use datafusion_python_util::ffi_logical_codec_from_pycapsule;
 use lakemark_datafusion::{LakemarkTable, QueryOptions};
 use lakemark_table::{
-    BuildOptions, CancelFlag, Error, ErrorKind, IndexInfo, IndexSpec, MigrateOptions, Progress, RepairAction, Report,
-    TableOptions, Transaction, VacuumOptions, kind_or_auto,
+    BuildOptions, CancelFlag, Error, ErrorKind, IndexInfo, IndexSpec, Merging, MigrateOptions, Progress, RepairAction,
+    Report, TableOptions, Transaction, VacuumOptions, kind_or_auto,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -38,6 +38,9 @@ struct BuildCare {
     /// Data files that may fail.
     #[pyo3(item)]
     max_failures: Option<u64>,
+    /// Whether segments are merged afterwards, if there are too many.
+    #[pyo3(item)]
+    merge: bool,
 }
 
 /// An indexed table.
@@ -134,7 +137,7 @@ impl Table {
         care: BuildCare,
         progress: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Described> {
-        let BuildCare { verify, commit_every, max_failures } = care;
+        let BuildCare { verify, commit_every, max_failures, merge } = care;
         let commit_every = Duration::try_from_secs_f64(commit_every).map_err(|_| {
             let text =
                 format!("commit_every is {commit_every}; give the seconds from one commit to the next, 0 or more");
@@ -147,6 +150,7 @@ impl Table {
             verify,
             commit_every: Some(commit_every),
             max_failures,
+            merging: if merge { Merging::Due } else { Merging::Never },
             ..BuildOptions::default()
         };
         let table = Arc::clone(&self.0);
@@ -160,10 +164,12 @@ impl Table {
         index: Option<String>,
         memory_bytes: Option<u64>,
         threads: Option<usize>,
+        full: bool,
         progress: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Described> {
-        let (table, options) =
-            (Arc::clone(&self.0), BuildOptions { memory_bytes, threads, index, ..BuildOptions::default() });
+        let table = Arc::clone(&self.0);
+        let merging = if full { Merging::All } else { Merging::Due };
+        let options = BuildOptions { memory_bytes, threads, index, merging, ..BuildOptions::default() };
         let report = watched(py, options, progress, move |options| async move { table.compact(options).await })?;
         described(py, &report)
     }

@@ -33,8 +33,8 @@ pub use indexing::build::{BuildPart, BuildPlan, BuildTask, RunningBuild};
 pub use lakemark_format::Operation;
 pub use lakemark_index::{Predicate, Reason, RowSet};
 pub use options::{
-    BuildOptions, CancelFlag, ColumnReadCost, IndexOnlyCost, IndexSpec, MigrateOptions, ProbeOptions, Progress,
-    ReadCost, TableOptions, VacuumOptions,
+    BuildOptions, CancelFlag, ColumnReadCost, IndexOnlyCost, IndexSpec, Merging, MigrateOptions, ProbeOptions,
+    Progress, ReadCost, TableOptions, VacuumOptions,
 };
 pub use probe::{SearchedColumn, TopKRequest};
 pub use report::{

@@ -89,6 +89,22 @@ pub struct BuildOptions {
     pub commit_every: Option<Duration>,
     /// More data files than this that cannot be indexed stop the build, once what is finished is committed; no number does if none is given.
     pub max_failures: Option<u64>,
+    /// Which segments are merged: after a build, or by a compaction.
+    pub merging: Merging,
+}
+
+/// Which segments of an index are merged into one, each time up to as many files as its `files_per_segment` allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Merging {
+    /// After a build those that are too many for their sizes: an index keeps at most 3 + log4(bytes of all / bytes of the smallest) segments
+    /// that are at most half full. By a compaction all of these, but for those that are more than four times as large as all smaller ones
+    /// together.
+    #[default]
+    Due,
+    /// None.
+    Never,
+    /// All that fit together, whatever that writes.
+    All,
 }
 
 /// Gets reports from a build or a migration of how far it is.

@@ -291,7 +291,8 @@ impl Table {
     }
 
     /// Builds whatever the declared indexes do not cover yet, and commits from time to time what is finished. A data file that cannot be
-    /// read is left out: [`BuildReport::failed`] has it with the reason.
+    /// read is left out: [`BuildReport::failed`] has it with the reason. Then it merges segments where an index has too many:
+    /// [`BuildOptions::merging`].
     ///
     /// # Errors
     /// The store or the storage of the data does not answer, the disk is full (`Io`), the caller requested a stop (`Cancelled`), or more files
@@ -343,13 +344,27 @@ impl Table {
         RunningBuild::begin(self.base(), plan, options)
     }
 
+    /// What follows a build whose tasks were shared out: merges the segments of which it leaves too many, unless the options forbid it, and
+    /// adds that to its report.
+    ///
+    /// # Errors
+    /// The caller requested a stop (`Cancelled`). What was built is committed.
+    pub fn merge_built<'a>(
+        &'a self,
+        report: BuildReport,
+        options: &'a BuildOptions,
+    ) -> BoxFuture<'a, Result<BuildReport>> {
+        Box::pin(updates::merge_built(&self.updates, report, options))
+    }
+
     /// Removes what tasks wrote that no build takes.
     pub fn abandon_build<'a>(&'a self, parts: &'a [BuildPart]) -> BoxFuture<'a, ()> {
         Box::pin(build::abandon(self.base(), parts))
     }
 
-    /// Merges the segments of indexes into as few as their `files_per_segment` allows, so that a search reads few. The old ones stay until
-    /// a [vacuum](Table::vacuum), since queries may be reading them.
+    /// Merges the segments of indexes, so that a search reads few: all but those that are far larger than the rest, or all that their
+    /// `files_per_segment` allows ([`BuildOptions::merging`]). The old ones stay until a [vacuum](Table::vacuum), since queries may be
+    /// reading them.
     pub fn compact(&self, options: BuildOptions) -> BoxFuture<'_, Result<CompactReport>> {
         let span = tracing::debug_span!("compact", table = self.location(), bytes = Empty);
         let compacted = async move {

@@ -55,7 +55,7 @@ pub use writing::staging::Staging;
 
 pub(crate) use declare_key::declare_key;
 pub(crate) use errors::no_key;
-pub(crate) use indexing::{build_newest, create_newest, pin_to_build};
+pub(crate) use indexing::{build_newest, create_newest, merge_built, pin_to_build};
 pub(crate) use info::{changes_beside_files, info};
 pub(crate) use migration::migrate::migrate;
 pub(crate) use publication::publish::publish;

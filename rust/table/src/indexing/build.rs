@@ -49,7 +49,7 @@ pub use plan::BuildPlan;
 pub(crate) use plan::{check_manifest, plan, selected_indexes};
 pub(crate) use run::run;
 pub use running::RunningBuild;
-pub(crate) use running::abandon;
+pub(crate) use running::{COMMIT_BYTES, COMMIT_EVERY, abandon};
 use spill::Budget;
 pub use task::BuildTask;
 

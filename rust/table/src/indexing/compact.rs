@@ -1,287 +1,190 @@
 //! Merging the segments of an index into fewer, so that a search of many files reads few segments.
 //!
 //! ```text
-//! segments   ┌ 16 files ┐ ┌ 1 ┐ ┌ 1 ┐ ┌ 3 ┐        up to files_per_segment files together
+//! segments   ┌ 16 files ┐ ┌ 1 ┐ ┌ 1 ┐ ┌ 3 ┐        which ones: by their sizes (`tiers`), up to files_per_segment files together (`plan`)
 //!            └────┬─────┘ └─┬─┘ └─┬─┘ └─┬─┘
-//!    values in order with rows, walked side by side   (zones: the column is read once more)
-//!                 └────── one segment ──┘             one commit; readers of older manifests keep theirs
+//!    values in order with rows, walked side by side   (`merge`)
+//!                 └────── one segment ──┘             one commit for all that are merged in half a minute
 //! ```
 //!
 //! The values of each segment are read in their order and merged as a build merges its chunks, with as little memory. Rows of files that
-//! are gone are left out. Nothing that is there is written again: the old segments stay until a vacuum.
+//! are gone are left out. Nothing that is there is written again: the old segments stay until a vacuum, and readers of older manifests keep
+//! theirs.
 
-use std::collections::{HashMap, HashSet};
-use std::io;
-use std::sync::Arc;
+mod merge;
+mod plan;
+mod tiers;
 
-use lakemark_format::segment::BASE_ALIGNMENT;
-use lakemark_format::{Manifest, ManifestFile, ManifestIndex, ManifestSegment, SegmentFile};
-use lakemark_index::bitmap::{ChunkSource, SegmentMeta, ValueRows, coarse_memory_bytes};
-use tokio::runtime::Handle;
+use std::mem::take;
+use std::time::Duration;
+
+use lakemark_format::{Manifest, ManifestSegment};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::index_kind::IndexKind;
-use crate::indexing::build::build_group::{build_group, encoding_of};
-use crate::indexing::build::group::{Group, GroupResult};
-use crate::indexing::build::segment::write;
-use crate::indexing::build::spill::ReservedSource;
-use crate::indexing::build::{BuildContext, built_of, selected_indexes};
-use crate::options::BuildOptions;
-use crate::report::{CompactReport, Finding};
+use crate::indexing::build::{BuildContext, COMMIT_BYTES, COMMIT_EVERY, selected_indexes};
+use crate::options::{BuildOptions, Merging};
+use crate::report::CompactReport;
 use crate::snapshot::{BaseTable, Snapshot};
 use crate::storage::clock::Stopwatch;
-use crate::storage::ids::new_id;
-use crate::store::Store;
-use crate::store::kind::{files_per_segment, precision_of, zones_of};
 use crate::store::locks::BuildLock;
-use crate::store::manifests::file_of;
-use crate::store::segment_cursor::{MovedRows, SegmentCursor, read_rows, remapped};
-use crate::store::segments::{Damage, ReadCounter, Segment};
-use crate::store::transaction::{BuiltSegments, Edit, commit};
+use crate::store::transaction::{BuiltSegments, Edit, Replacement, commit};
+use merge::Merge;
+use plan::Selection;
 
-/// Segments of an index that become one.
-struct Merge<'a> {
-    index: &'a ManifestIndex,
-    segments: Vec<MergedSegment<'a>>,
-}
-
-/// A segment that becomes part of another.
-struct MergedSegment<'a> {
-    segment: &'a ManifestSegment,
-    /// The numbers of its files that are still there.
-    files: Vec<u32>,
-}
-
-/// Compacts, with a commit for each new segment.
+/// Merges what somebody asks for: all that is worth it, or everything that can be merged.
 pub(crate) async fn compact(table: &BaseTable, snapshot: &Snapshot, options: BuildOptions) -> Result<CompactReport> {
+    let selection = match options.merging {
+        Merging::Never => {
+            return Err(Error::invalid("a compaction merges segments; leave the option out that forbids it"));
+        }
+        Merging::Due => Selection::Worthwhile,
+        Merging::All => Selection::All,
+    };
+    merge_selected(table, snapshot, &options, selection).await
+}
+
+/// Merges what a build leaves behind it: what is due by the sizes of the segments, or as much as the options say.
+pub(crate) async fn merge_due(table: &BaseTable, snapshot: &Snapshot, options: &BuildOptions) -> Result<CompactReport> {
+    let selection = match options.merging {
+        Merging::Never => return Ok(CompactReport::default()),
+        Merging::Due => Selection::Due,
+        Merging::All => Selection::All,
+    };
+    // The build has told its progress to the end.
+    merge_selected(table, snapshot, &BuildOptions { progress: None, ..options.clone() }, selection).await
+}
+
+/// Whether the newest manifest has segments that are to be merged, as far as it says without a look at the table.
+pub(crate) async fn is_merge_due(table: &BaseTable, options: &BuildOptions) -> Result<bool> {
+    let Some(manifest) = table.writable_store()?.newest().await?.manifest else { return Ok(false) };
+    Ok(match options.merging {
+        Merging::Never => false,
+        Merging::All => true,
+        Merging::Due => plan::is_due(&manifest, options.index.as_deref()),
+    })
+}
+
+async fn merge_selected(
+    table: &BaseTable,
+    snapshot: &Snapshot,
+    options: &BuildOptions,
+    selection: Selection,
+) -> Result<CompactReport> {
     let stopwatch = Stopwatch::start();
-    let context = BuildContext::new(table, &options)?;
-    let indexes = selected_indexes(snapshot, &options)?;
-    let mut report = CompactReport::default();
-    let Some(manifest) = snapshot.manifest.clone() else { return Ok(report) };
-    let merges = merges(snapshot, &manifest, &indexes);
+    let context = BuildContext::new(table, options)?;
+    let indexes = selected_indexes(snapshot, options)?;
+    let Some(manifest) = snapshot.manifest.clone() else { return Ok(CompactReport::default()) };
+    let merges = plan::merges(snapshot, &manifest, &indexes, selection);
     // The lock keeps what is written until it is committed.
     let _lock = if merges.is_empty() { None } else { Some(BuildLock::share(&context.store).await?) };
     if let Some(progress) = &options.progress {
         progress.start(merges.iter().map(|merge| merge.rows(&manifest)).sum());
     }
-    for merge in merges {
-        context.check_cancel()?;
-        let before = merge.segments.len() as u64;
-        let built = match merge.run(&context, snapshot, &manifest).await {
-            Err(error) if error.kind() == ErrorKind::Corrupt && merge.is_outdated(&context.store).await => {
+    let mut running = Compaction::begin(&context, snapshot, &manifest, options);
+    let mut outcome = Ok(());
+    for merge in &merges {
+        outcome = running.merge(merge).await;
+        if outcome.is_err() {
+            break;
+        }
+    }
+    // What is merged is worth committing, whatever stopped the rest.
+    let committed = running.commit().await;
+    outcome.and(committed)?;
+    Ok(CompactReport { seconds: stopwatch.seconds(), ..running.report })
+}
+
+/// A compaction under way: merged segments wait for a commit, as those of a build do.
+struct Compaction<'a> {
+    context: &'a BuildContext,
+    snapshot: &'a Snapshot,
+    manifest: &'a Manifest,
+    commit_every: Duration,
+    /// Runs since the last commit.
+    since: Stopwatch,
+    waiting: Vec<Merged<'a>>,
+    report: CompactReport,
+}
+
+/// A merge that is done and not committed.
+struct Merged<'a> {
+    merge: &'a Merge<'a>,
+    built: BuiltSegments,
+}
+
+impl Merged<'_> {
+    fn segment(&self) -> Option<&ManifestSegment> {
+        self.built.segments.first()
+    }
+
+    fn replacement(&self) -> Replacement {
+        let replaced = self.merge.segments.iter().map(|merged| merged.segment.id).collect();
+        Replacement { replaced, built: self.built.clone() }
+    }
+}
+
+impl<'a> Compaction<'a> {
+    fn begin(
+        context: &'a BuildContext,
+        snapshot: &'a Snapshot,
+        manifest: &'a Manifest,
+        options: &BuildOptions,
+    ) -> Self {
+        Self {
+            context,
+            snapshot,
+            manifest,
+            commit_every: options.commit_every.unwrap_or(COMMIT_EVERY),
+            since: Stopwatch::start(),
+            waiting: Vec::new(),
+            report: CompactReport::default(),
+        }
+    }
+
+    async fn merge(&mut self, merge: &'a Merge<'a>) -> Result<()> {
+        self.context.check_cancel()?;
+        let built = match merge.run(self.context, self.snapshot, self.manifest).await {
+            Err(error) if error.kind() == ErrorKind::Corrupt && merge.is_outdated(&self.context.store).await => {
                 tracing::info!(
                     index = merge.index.name,
                     "others changed the index meanwhile; its segments stay as they are"
                 );
-                continue;
+                return Ok(());
             }
             built => built?,
         };
-        let Some(built) = built else { continue };
-        let [ManifestSegment { length, .. }] = built.segments.as_slice() else { continue };
-        let length = *length;
-        let replaced = merge.segments.iter().map(|merged| merged.segment.id).collect();
-        // Somebody else may have compacted or dropped the index meanwhile: what was written here is removed then.
-        if commit(&context.store, &Edit::ReplaceSegments { replaced, built }).await?.changed {
-            report.indexes.push(merge.index.name.clone());
-            report.segments_merged += before;
-            report.segments_written += 1;
-            report.bytes_written += length;
-            context.store.metrics.count_segment(length);
-        }
+        self.waiting.extend(built.map(|built| Merged { merge, built }));
         // A build that reads a column once more reports its rows itself.
-        if let (Some(progress), true) = (&options.progress, merge.is_exact()) {
-            progress.advance(merge.rows(&manifest));
+        if let (Some(progress), true) = (&self.context.progress, merge.is_exact()) {
+            progress.advance(merge.rows(self.manifest));
         }
-    }
-    report.indexes.dedup();
-    report.seconds = stopwatch.seconds();
-    Ok(report)
-}
-
-/// Neighbouring segments, as many as their files may share one.
-fn merges<'a>(snapshot: &Snapshot, manifest: &'a Manifest, indexes: &'a [ManifestIndex]) -> Vec<Merge<'a>> {
-    let live: HashSet<u32> = snapshot.index_states.iter().filter_map(|state| state.number).collect();
-    let mut merges: Vec<Merge<'a>> = Vec::new();
-    for index in indexes.iter().filter(|index| snapshot.is_usable(index)) {
-        let most = files_per_segment(index);
-        let (mut open, mut files, mut space) = (Merge { index, segments: Vec::new() }, 0, 0u64);
-        // A file that two segments cover is taken from one of them.
-        let mut left = live.clone();
-        let of_index = manifest.segments().map(Arc::as_ref).filter(|segment| segment.index_id == index.id);
-        let mut segments: Vec<&ManifestSegment> = of_index.collect();
-        // Neighbours cover files that entered one after the other.
-        segments.sort_by_key(|segment| segment.files.ranges().first().map(|range| range.start));
-        for segment in segments {
-            let held: Vec<u32> = segment.files.iter().filter(|file| left.remove(file)).collect();
-            let rows: u64 = held.iter().filter_map(|file| file_of(manifest, *file)).map(aligned_rows).sum();
-            if files + held.len() > most || space + rows > u64::from(u32::MAX) {
-                merges.push(std::mem::replace(&mut open, Merge { index, segments: Vec::new() }));
-                (files, space) = (0, 0);
-            }
-            files += held.len();
-            space += rows;
-            open.segments.push(MergedSegment { segment, files: held });
+        let bytes: u64 = self.waiting.iter().filter_map(Merged::segment).map(|segment| segment.length).sum();
+        if bytes >= COMMIT_BYTES || self.since.left_of(self.commit_every).is_zero() {
+            self.commit().await?;
         }
-        merges.push(open);
-    }
-    merges.retain(|merge| merge.segments.len() > 1 && merge.segments.iter().any(|merged| !merged.files.is_empty()));
-    merges
-}
-
-fn aligned_rows(file: &ManifestFile) -> u64 {
-    file.rows().next_multiple_of(u64::from(BASE_ALIGNMENT))
-}
-
-impl Merge<'_> {
-    fn is_exact(&self) -> bool {
-        self.index.kind.known().is_some_and(IndexKind::is_exact)
+        Ok(())
     }
 
-    /// Whether the newest manifest does without some of the segments: the index was dropped, or others merged or repaired it.
-    async fn is_outdated(&self, store: &Store) -> bool {
-        let named = store.named_segments().await;
-        named.is_ok_and(|named| self.segments.iter().any(|merged| !named.contains(&merged.segment.id)))
-    }
-
-    fn rows(&self, manifest: &Manifest) -> u64 {
-        let files = self.segments.iter().flat_map(|merged| &merged.files);
-        files.filter_map(|file| file_of(manifest, *file)).map(ManifestFile::rows).sum()
-    }
-
-    /// Writes the segment; none if it cannot be made now.
-    async fn run(
-        &self,
-        context: &BuildContext,
-        snapshot: &Snapshot,
-        manifest: &Manifest,
-    ) -> Result<Option<BuiltSegments>> {
-        match self.is_exact() {
-            true => self.merge(context, manifest).await.map(Some),
-            false => self.build_again(context, snapshot).await,
+    /// One edit for all that waits. Somebody else may have compacted or dropped an index meanwhile: what was written for that is removed.
+    async fn commit(&mut self) -> Result<()> {
+        self.since = Stopwatch::start();
+        let waiting = take(&mut self.waiting);
+        if waiting.is_empty() {
+            return Ok(());
         }
-    }
-
-    /// Filters say nothing of the keys in them: they are made from the column, once for all files.
-    async fn build_again(&self, context: &BuildContext, snapshot: &Snapshot) -> Result<Option<BuiltSegments>> {
-        let wanted: HashSet<u32> = self.segments.iter().flat_map(|merged| merged.files.iter().copied()).collect();
-        let with_states = snapshot.files().iter().zip(snapshot.index_states.iter());
-        let files = with_states.filter(|(_, state)| state.number.is_some_and(|number| wanted.contains(&number)));
-        let group = Group::of(snapshot, files.map(|(file, _)| file), vec![self.index.clone()])?;
-        let mut result = GroupResult::default();
-        let outcome = build_group(context, &group, &mut result).await;
-        let whole = result.files.len() == wanted.len();
-        match outcome {
-            Ok(()) if whole => built_of(&result).map(Some),
-            outcome => {
-                for segment in &result.segments {
-                    context.store.discard(&segment.path).await;
-                }
-                outcome?;
-                match result.failed.first() {
-                    // A file changed meanwhile: the next build will index it again.
-                    None => Ok(None),
-                    Some(Finding { path, problem }) => Err(Error::corrupt(format!(
-                        "segments of the index {} are not merged, as the data file {path} cannot be read: {problem}",
-                        self.index.name
-                    ))),
-                }
-            }
-        }
-    }
-
-    /// Merges the values of the segments.
-    async fn merge(&self, context: &BuildContext, manifest: &Manifest) -> Result<BuiltSegments> {
-        let encoding = encoding_of(self.index)?;
-        let files = self.segments.iter().flat_map(|merged| &merged.files);
-        let rows = files.filter_map(|file| file_of(manifest, *file));
-        let memory = coarse_memory_bytes(encoding, rows.map(aligned_rows).sum());
-        if memory > context.budget.limit() {
-            return Err(Error::unsupported(format!(
-                "merging the segments of the index {} takes {memory} bytes of memory, and {} may be used: allow more with --memory, \
-                 or declare the index with a smaller files_per_segment",
-                self.index.name,
-                context.budget.limit()
-            )));
-        }
-        let schemas: Vec<(u32, &Arc<[u8]>)> = manifest.schemas().collect();
-        let mut built = BuiltSegments {
-            schemas: schemas.iter().map(|(_, schema)| schema.to_vec()).collect(),
-            ..BuiltSegments::default()
-        };
-        let (mut files, mut sources, mut base) = (Vec::new(), Vec::new(), 0u32);
-        for MergedSegment { segment, files: held } in &self.segments {
-            let damaged = |damage: Damage| match damage.is_unread {
-                true => Error::io(format!(
-                    "the segment {} cannot be read, so that nothing was merged: {}; mend the store, and try again",
-                    segment.path, damage.problem
-                )),
-                false => Error::corrupt(format!(
-                    "the segment {} cannot be merged: {}; `lakemark index build --verify` builds it again",
-                    segment.path, damage.problem
-                )),
+        let edit = Edit::ReplaceSegments(waiting.iter().map(Merged::replacement).collect());
+        let committed = commit(&self.context.store, &edit).await?;
+        for merged in waiting.iter().filter(|_| committed.changed) {
+            let Some(segment) = merged.segment().filter(|segment| !committed.unused.contains(&segment.path)) else {
+                continue;
             };
-            let counter = ReadCounter::default();
-            let opened = Segment::open_afresh(&context.store, segment, self.index, &counter).await.map_err(damaged)?;
-            let names: HashMap<&str, u32> =
-                held.iter().filter_map(|file| Some((file_of(manifest, *file)?.path.as_str(), *file))).collect();
-            let mut places = Vec::new();
-            for entry in &opened.directory.files {
-                let Some(number) = names.get(entry.path.as_str()) else { continue };
-                let Some(known) = file_of(manifest, *number) else { continue };
-                // The edit counts its schemas from 0 on.
-                let schema = schemas.iter().position(|(schema, _)| *schema == known.schema).unwrap_or(usize::MAX);
-                let schema = u32::try_from(schema).map_err(|_| Error::internal("a file without a schema"))?;
-                let rows = u32::try_from(entry.rows()).unwrap_or(u32::MAX);
-                places.push(MovedRows { rows: entry.base..entry.base.saturating_add(rows), to: Some(base) });
-                files.push(SegmentFile { base, ..entry.clone() });
-                built.files.push(ManifestFile { schema, ..known.clone() });
-                base = base.saturating_add(rows);
-                base = base.checked_next_multiple_of(BASE_ALIGNMENT).unwrap_or(u32::MAX);
-            }
-            let source = source(&opened, places).await.map_err(damaged)?;
-            sources.push(ReservedSource { source, memory: None });
+            self.report.indexes.push(merged.merge.index.name.clone());
+            self.report.segments_merged += merged.merge.segments.len() as u64;
+            self.report.segments_written += 1;
+            self.report.bytes_written += segment.length;
+            self.context.store.metrics.count_segment(segment.length);
         }
-        let id = new_id().into_bytes();
-        let meta = SegmentMeta {
-            segment_id: id,
-            index_id: self.index.id,
-            column: self.index.column.clone(),
-            key_type: self.index.key_type.clone(),
-            files,
-            encoding,
-            bins: None,
-            precision: precision_of(&self.index.options)?,
-            zones: zones_of(self.index, context.budget.limit()),
-        };
-        let written = write(context, meta, move || Ok(sources)).await?;
-        let places = (0..).take(built.files.len()).collect();
-        built.segments.push(ManifestSegment { files: places, ..written.segment });
-        Ok(built)
+        self.report.indexes.dedup();
+        Ok(())
     }
-}
-
-/// The values of a segment as a chunk of a merge, with their rows where they will be.
-async fn source(segment: &Segment, places: Vec<MovedRows>) -> Result<ChunkSource, Damage> {
-    let counter = ReadCounter::default();
-    let nulls = remapped(read_rows(segment, segment.directory.nulls, &counter).await?, &places);
-    let opaque = remapped(read_rows(segment, segment.directory.opaque, &counter).await?, &places);
-    let mut walk = SegmentCursor::new(segment, &counter).await?;
-    let handle = Handle::current();
-    // The merge calls this on a thread that may block.
-    let next = move || loop {
-        match handle.block_on(walk.next(&counter)) {
-            Ok(None) => return Ok(None),
-            Ok(Some(ValueRows { key, rows })) => {
-                let rows = remapped(rows, &places);
-                if !rows.is_empty() {
-                    return Ok(Some(ValueRows { key, rows }));
-                }
-            }
-            Err(Damage { is_unread: true, problem, .. }) => return Err(io::Error::other(problem)),
-            Err(damage) => return Err(io::Error::new(io::ErrorKind::InvalidData, damage.problem)),
-        }
-    };
-    Ok(ChunkSource::stream(nulls, opaque, Box::new(next)))
 }

@@ -33,8 +33,27 @@ pub struct BuildReport {
     /// Files of which the build has seen that the footer's statistics exclude values that are there. Nothing goes by these statistics any
     /// more.
     pub false_statistics: Vec<Finding>,
+    /// Segments that were merged afterwards, as they were too many; they stay until a vacuum.
+    pub segments_merged: u64,
+    /// Segments that took their place.
+    pub merged_into: u64,
+    /// Bytes of these.
+    pub bytes_merged: u64,
     /// Wall time.
     pub seconds: f64,
+}
+
+impl BuildReport {
+    /// The report of a build after which segments were merged.
+    pub(crate) fn with_merged(self, merged: &CompactReport) -> Self {
+        Self {
+            segments_merged: merged.segments_merged,
+            merged_into: merged.segments_written,
+            bytes_merged: merged.bytes_written,
+            seconds: self.seconds + merged.seconds,
+            ..self
+        }
+    }
 }
 
 impl Report for BuildReport {
@@ -67,6 +86,14 @@ impl Report for BuildReport {
             let adopted = count(self.adopted);
             said = said.note(format!("took over {adopted} touched files: their bytes are those that were indexed"));
         }
+        if self.segments_merged > 0 {
+            said = said.note(format!(
+                "merged {} segments into {} ({}), as they were too many; a vacuum removes the old ones once they are old enough",
+                count(self.segments_merged),
+                count(self.merged_into),
+                bytes(self.bytes_merged)
+            ));
+        }
         said.notes(lines("failed: ", &self.failed))
             .notes(lines("left out: ", &self.declined))
             .notes(lines("", &self.false_statistics))
@@ -92,7 +119,7 @@ impl Report for CompactReport {
     fn describe(&self) -> Description {
         if self.segments_written == 0 {
             return Description::titled(
-                "nothing to merge: every index has as few segments as its files_per_segment allows",
+                "nothing to merge: the segments of every index are few or far larger than the rest",
             );
         }
         Description::titled(format!("merged segments of {}", self.indexes.join(", ")))

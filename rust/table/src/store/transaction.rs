@@ -8,6 +8,7 @@ mod applied;
 mod draft;
 mod updates;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
@@ -24,7 +25,7 @@ use crate::storage::put_if_absent::PutOutcome;
 use crate::store::Store;
 use crate::store::layout::edit_path;
 pub(crate) use adoption::Adoption;
-use applied::is_done;
+use applied::{has_segments, is_done};
 use draft::Draft;
 pub(crate) use updates::begin_migration;
 
@@ -42,9 +43,8 @@ pub(crate) enum Edit {
     DropIndex { name: String, if_exists: bool },
     /// Adds segments that were built.
     AddSegments(BuiltSegments),
-    /// Puts a segment in the place of segments with these ids, if all of these are still there and their files are the same. They are not
-    /// deleted: queries may read them.
-    ReplaceSegments { replaced: Vec<[u8; 16]>, built: BuiltSegments },
+    /// Puts merged segments in the place of those that they were merged of. Each replacement is made or left out by itself.
+    ReplaceSegments(Vec<Replacement>),
     /// Declares the key of the table.
     DeclareKey { updates: Box<ManifestUpdates> },
     /// Adds the run that a log became, and begins a new log.
@@ -87,12 +87,25 @@ pub(crate) struct BuiltSegments {
     pub lost: Vec<[u8; 16]>,
 }
 
+/// A segment that takes the place of others, if all of these are still there and their files are the same. They are not deleted: queries may
+/// read them.
+#[derive(Clone, Debug)]
+pub(crate) struct Replacement {
+    /// The ids of the others.
+    pub replaced: Vec<[u8; 16]>,
+    /// The segment, with their files.
+    pub built: BuiltSegments,
+}
+
 impl Edit {
     /// The segments that were built for the edit.
-    fn built(&self) -> &[ManifestSegment] {
+    fn built(&self) -> Vec<&ManifestSegment> {
         match self {
-            Self::AddSegments(built) | Self::ReplaceSegments { built, .. } => &built.segments,
-            _ => &[],
+            Self::AddSegments(built) => built.segments.iter().collect(),
+            Self::ReplaceSegments(replacements) => {
+                replacements.iter().flat_map(|replacement| &replacement.built.segments).collect()
+            }
+            _ => Vec::new(),
         }
     }
 }
@@ -112,10 +125,10 @@ pub(crate) struct Committed {
 /// never will. After an error nobody else may delete them. Whether the commit was made may be unknown, and a vacuum removes what was not.
 #[tracing::instrument(level = "debug", skip_all, fields(store = store.text()))]
 pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
-    if let Err(error) = look_for(store, edit.built()).await {
+    if let Err(error) = look_for(store, &edit.built()).await {
         // Of a storage that does not answer nobody knows what is there.
         if error.kind() == ErrorKind::NotFound {
-            abandon(store, edit.built().iter().collect()).await;
+            abandon(store, edit.built()).await;
         }
         return Err(error);
     }
@@ -134,8 +147,8 @@ pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
                 // Nobody will read it: readers begin behind it.
                 store.discard(&edit_path(written.number)).await;
                 // The vacuum that took the edits may have taken what was built.
-                if let Err(error) = look_for(store, edit.built()).await {
-                    abandon(store, edit.built().iter().collect()).await;
+                if let Err(error) = look_for(store, &edit.built()).await {
+                    abandon(store, edit.built()).await;
                     return Err(error);
                 }
             }
@@ -147,7 +160,7 @@ pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
             }
             PutOutcome::Taken(_) => store.metrics.commit_retries.add(1),
             PutOutcome::Refused(cause) => {
-                abandon(store, edit.built().iter().collect()).await;
+                abandon(store, edit.built()).await;
                 return Err(store.unwritable(cause));
             }
             PutOutcome::Missing(cause) => return Err(store.unwritable(cause)),
@@ -156,7 +169,7 @@ pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
         tracing::debug!(attempt, number = written.number, "another writer committed first; trying again");
         tokio::time::sleep(std::time::Duration::from_millis(u64::from(attempt) * 5)).await;
     }
-    abandon(store, edit.built().iter().collect()).await;
+    abandon(store, edit.built()).await;
     Err(Error::new(
         ErrorKind::Conflict,
         format!("others committed to {} {MAX_ATTEMPTS} times in a row; nothing is lost, try again", store.text()),
@@ -164,8 +177,9 @@ pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
 }
 
 /// Fails if a segment is not there: a vacuum may have removed it, or whoever wrote it had another disk under the same path.
-async fn look_for(store: &Store, segments: &[ManifestSegment]) -> Result<()> {
-    let looks = stream::iter(segments.to_vec()).map(|segment| async move {
+async fn look_for(store: &Store, segments: &[&ManifestSegment]) -> Result<()> {
+    let segments: Vec<ManifestSegment> = segments.iter().copied().cloned().collect();
+    let looks = stream::iter(segments).map(|segment| async move {
         match store.length_of(&segment.path).await? {
             Some(length) if length == segment.length => Ok(()),
             found => Err(Error::not_found(format!(
@@ -236,8 +250,8 @@ pub(crate) fn apply(base: &Manifest, edit: &Edit) -> Result<Applied> {
     match edit {
         Edit::CreateIndex { index, if_not_exists } => create_index(base, index, *if_not_exists),
         Edit::DropIndex { name, if_exists } => drop_index(base, name, *if_exists),
-        Edit::AddSegments(built) => add_segments(base, &[], built),
-        Edit::ReplaceSegments { replaced, built } => replace_segments(base, replaced, built),
+        Edit::AddSegments(built) => add_segments(base, built),
+        Edit::ReplaceSegments(replacements) => replace_segments(base, replacements),
         Edit::DeclareKey { updates } => Ok(match base.updates() {
             Some(_) => Applied::default(),
             None => of_updates(updates.as_ref().clone()),
@@ -286,43 +300,76 @@ fn drop_index(base: &Manifest, name: &str, if_exists: bool) -> Result<Applied> {
     Ok(Applied { changes: Some(changes), committed: Committed { changed: true, unused } })
 }
 
-/// Adds segments, in the place of those with the ids of `replaced`, which stay on the disk.
-fn add_segments(base: &Manifest, replaced: &[[u8; 16]], built: &BuiltSegments) -> Result<Applied> {
+fn add_segments(base: &Manifest, built: &BuiltSegments) -> Result<Applied> {
     let mut draft = Draft::new(base);
-    draft.remove_segments(replaced.iter().copied());
     let lost: Vec<&Arc<ManifestSegment>> = built.lost.iter().filter_map(|id| base.segment(id)).collect();
     draft.remove_segments(lost.iter().map(|segment| segment.id));
     // Files are adopted first, so that a file which is adopted and indexed anew keeps the segments that it had.
     let is_adopted = draft.adopt(&built.adopted)?;
     let is_added = draft.add(built)?;
     let changed = is_adopted || is_added || !lost.is_empty();
-    let is_kept = |segment: &&ManifestSegment| base.segment(&segment.id).is_some() || draft.has_added(&segment.id);
-    let unused = built.segments.iter().filter(|segment| !is_kept(segment)).map(|segment| segment.path.clone());
+    finish(base, draft, changed, &built.segments.iter().collect::<Vec<_>>(), &HashSet::new())
+}
+
+/// Makes the replacements whose segments and files are still what they were. Of the others, what was built is unused.
+fn replace_segments(base: &Manifest, replacements: &[Replacement]) -> Result<Applied> {
+    let mut draft = Draft::new(base);
+    let mut replaced = HashSet::new();
+    let (mut is_replaced, mut was_replaced) = (false, false);
+    for replacement in replacements {
+        if has_segments(base, &replacement.built) {
+            was_replaced = true;
+        } else if is_current(base, replacement)? && !replacement.replaced.iter().any(|id| replaced.contains(id)) {
+            draft.remove_segments(replacement.replaced.iter().copied());
+            if draft.add(&replacement.built)? {
+                is_replaced = true;
+                replaced.extend(replacement.replaced.iter().copied());
+            } else {
+                draft.keep_segments(&replacement.replaced);
+            }
+        }
+    }
+    let built: Vec<&ManifestSegment> =
+        replacements.iter().flat_map(|replacement| &replacement.built.segments).collect();
+    let mut applied = finish(base, draft, is_replaced, &built, &replaced)?;
+    applied.committed.changed |= was_replaced;
+    Ok(applied)
+}
+
+/// Whether the segments that are to be replaced are there, and their files are those that the new one was made of.
+fn is_current(base: &Manifest, replacement: &Replacement) -> Result<bool> {
+    if !replacement.replaced.iter().all(|id| base.segment(id).is_some()) {
+        return Ok(false);
+    }
+    for file in &replacement.built.files {
+        let have = base.number_of(&file.path)?.and_then(|number| base.file(number).transpose()).transpose()?;
+        // The number of a schema is a matter of each manifest.
+        if !have.is_some_and(|have| have.is_same_version(file)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The changes of a draft, with the paths of what no manifest names. Those of `replaced` stay on the disk.
+fn finish(
+    base: &Manifest,
+    draft: Draft<'_>,
+    changed: bool,
+    built: &[&ManifestSegment],
+    replaced: &HashSet<[u8; 16]>,
+) -> Result<Applied> {
+    let is_kept = |segment: &ManifestSegment| base.segment(&segment.id).is_some() || draft.has_added(&segment.id);
+    let unused = built.iter().filter(|segment| !is_kept(segment)).map(|segment| segment.path.clone());
     let mut unused: Vec<String> = unused.collect();
     if !changed {
         // The base stays the newest, with all that it names.
         return Ok(Applied { changes: None, committed: Committed { changed, unused } });
     }
     let changes = draft.finish()?;
-    let left = changes.segments_removed.iter().filter(|id| !replaced.contains(id));
+    let left = changes.segments_removed.iter().filter(|id| !replaced.contains(*id));
     unused.extend(left.filter_map(|id| base.segment(id)).map(|segment| segment.path.clone()));
     Ok(Applied { changes: Some(changes), committed: Committed { changed, unused } })
-}
-
-fn replace_segments(base: &Manifest, replaced: &[[u8; 16]], built: &BuiltSegments) -> Result<Applied> {
-    let is_there = |id: &[u8; 16]| base.segment(id).is_some();
-    let mut is_same = replaced.iter().all(is_there);
-    for file in &built.files {
-        let have = base.number_of(&file.path)?.and_then(|number| base.file(number).transpose()).transpose()?;
-        // The number of a schema is a matter of each manifest.
-        is_same &= have.is_some_and(|have| have.is_same_version(file));
-    }
-    if !is_same {
-        let unused = built.segments.iter().filter(|segment| !is_there(&segment.id));
-        let unused = unused.map(|segment| segment.path.clone()).collect();
-        return Ok(Applied { changes: None, committed: Committed { changed: false, unused } });
-    }
-    add_segments(base, replaced, built)
 }
 
 #[cfg(test)]

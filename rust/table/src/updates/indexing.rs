@@ -5,12 +5,11 @@ use futures::future::BoxFuture;
 
 use super::state::newest::pin_newest;
 use super::state::updatable::UpdatableTable;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::files::unreadable::is_about_the_file;
-use crate::indexing::build;
-use crate::indexing::create_index;
+use crate::indexing::{build, compact, create_index};
 use crate::options::{BuildOptions, IndexSpec};
-use crate::report::BuildReport;
+use crate::report::{BuildReport, CompactReport};
 use crate::snapshot::{ReadableSnapshot, Snapshot};
 
 /// Pins what a build or a compaction is about. A data file that cannot be read does not keep the others from being indexed.
@@ -27,13 +26,43 @@ pub(crate) async fn pin_to_build(table: &UpdatableTable) -> Result<ReadableSnaps
 pub(crate) fn build_newest(table: &UpdatableTable, options: BuildOptions) -> BoxFuture<'_, Result<BuildReport>> {
     async move {
         let progress = options.progress.clone();
-        let built = async { build::build(&table.base, &pin_to_build(table).await?, options).await }.await;
+        let built = async {
+            let report = build::build(&table.base, &pin_to_build(table).await?, options.clone()).await?;
+            merge_built(table, report, &options).await
+        }
+        .await;
         if let Some(progress) = progress {
             progress.finish();
         }
         built
     }
     .boxed()
+}
+
+/// Merges the segments of which a build leaves too many. A build is done, whether they can be merged now or not.
+pub(crate) async fn merge_built(
+    table: &UpdatableTable,
+    report: BuildReport,
+    options: &BuildOptions,
+) -> Result<BuildReport> {
+    match merge_due(table, options).await {
+        Ok(merged) => Ok(report.with_merged(&merged)),
+        Err(error) if error.kind() == ErrorKind::Cancelled => {
+            Err(error.with_note("what was built is committed, and the next build merges what is due"))
+        }
+        Err(error) => {
+            tracing::warn!(%error, "segments are not merged now; the next build tries it again");
+            Ok(report)
+        }
+    }
+}
+
+async fn merge_due(table: &UpdatableTable, options: &BuildOptions) -> Result<CompactReport> {
+    if !compact::is_merge_due(&table.base, options).await? {
+        return Ok(CompactReport::default());
+    }
+    // What the build committed is in a newer state than the one that it began with.
+    compact::merge_due(&table.base, &pin_to_build(table).await?.snapshot, options).await
 }
 
 /// Declares an index; says whether it was created now.

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use lakemark_format::Encoding;
 use lakemark_index::{KeyRanges, Predicate};
-use lakemark_table::{BuildOptions, ErrorKind, FileProbe, IndexKind, IndexSpec, Snapshot, Table, TableOptions};
+use lakemark_table::{
+    BuildOptions, ErrorKind, FileProbe, IndexKind, IndexSpec, Merging, Snapshot, Table, TableOptions,
+};
 use object_store::memory::InMemory;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use tempfile::TempDir;
@@ -23,10 +25,11 @@ async fn appended(files: usize, spec: impl Fn() -> IndexSpec) -> (TempDir, Arc<T
     write(&path(folder.path(), 0), &batch(0, 250));
     let table = open(folder.path()).await;
     table.create_index(spec(), false).await.unwrap();
-    table.build(BuildOptions::default()).await.unwrap();
+    let only = BuildOptions { merging: Merging::Never, ..BuildOptions::default() };
+    table.build(only.clone()).await.unwrap();
     for file in 1..files {
         write(&path(folder.path(), file), &batch(file * 250, 250));
-        table.build(BuildOptions::default()).await.unwrap();
+        table.build(only.clone()).await.unwrap();
     }
     (folder, table)
 }

@@ -27,6 +27,7 @@ mod locations;
 mod lost_answers;
 mod lost_segments;
 mod mapping;
+mod merging;
 mod moments;
 mod nested;
 mod odd_files;

@@ -36,9 +36,9 @@ use crate::values::schema;
 /// Files that are checked at a time.
 const CONCURRENT_LOOKS: usize = 32;
 /// How long finished segments wait for a commit where the caller does not say.
-const COMMIT_EVERY: Duration = Duration::from_secs(30);
+pub(crate) const COMMIT_EVERY: Duration = Duration::from_secs(30);
 /// So many bytes of finished segments wait for no time.
-const COMMIT_BYTES: u64 = 4 << 30;
+pub(crate) const COMMIT_BYTES: u64 = 4 << 30;
 
 /// A build under way. It takes what the tasks of its plan give, in any order, and commits that from time to time.
 #[derive(Debug)]
@@ -313,6 +313,9 @@ impl<'a> RunningBuild<'a> {
             repaired: self.committed.repaired,
             declined: self.plan.declined,
             false_statistics,
+            segments_merged: 0,
+            merged_into: 0,
+            bytes_merged: 0,
             seconds: self.plan.stopwatch.seconds(),
         }
     }

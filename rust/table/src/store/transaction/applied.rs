@@ -13,7 +13,10 @@ pub(super) fn is_done(base: &Manifest, edit: &Edit) -> bool {
     let updates = |has: &dyn Fn(&ManifestUpdates) -> bool| base.updates().is_some_and(|updates| has(updates));
     match edit {
         Edit::CreateIndex { index, .. } => base.indexes().any(|have| have.id == index.id),
-        Edit::AddSegments(built) | Edit::ReplaceSegments { built, .. } => has_segments(base, built),
+        Edit::AddSegments(built) => has_segments(base, built),
+        Edit::ReplaceSegments(replacements) => {
+            !replacements.is_empty() && replacements.iter().all(|replacement| has_segments(base, &replacement.built))
+        }
         Edit::DeclareKey { updates: declared } => updates(&|have| have.log.id == declared.log.id),
         Edit::AddRun { run, log, .. } => {
             updates(&|have| have.log.id == log.id || have.runs.iter().any(|have| have.id == run.id))
@@ -37,7 +40,8 @@ pub(super) fn is_done(base: &Manifest, edit: &Edit) -> bool {
     }
 }
 
-fn has_segments(base: &Manifest, built: &BuiltSegments) -> bool {
+/// Whether the state has what was built, and does without what was lost.
+pub(super) fn has_segments(base: &Manifest, built: &BuiltSegments) -> bool {
     let has = |id: &[u8; 16]| base.segment(id).is_some();
     !built.segments.is_empty() && built.segments.iter().all(|segment| has(&segment.id)) && !built.lost.iter().any(has)
 }
@@ -50,7 +54,7 @@ mod tests {
     };
 
     use super::super::tests::{applied, empty, index};
-    use super::super::{Applied, apply};
+    use super::super::{Applied, Replacement, apply};
     use super::*;
 
     fn built(segment: u8, file: &str, lost: &[u8]) -> BuiltSegments {
@@ -100,6 +104,10 @@ mod tests {
         Edit::AddRun { of_log, run: run(id, sequences), log, written, transactions }
     }
 
+    fn replace(replaced: [u8; 16], built: BuiltSegments) -> Edit {
+        Edit::ReplaceSegments(vec![Replacement { replaced: vec![replaced], built }])
+    }
+
     /// Rows of the first run.
     fn slice(rows: std::ops::Range<u32>) -> Vec<RunRange> {
         vec![RunRange { run: 0, rows }]
@@ -123,7 +131,7 @@ mod tests {
             Edit::CreateIndex { index: index(1), if_not_exists: false },
             Edit::AddSegments(built(3, "a", &[])),
             Edit::AddSegments(built(4, "b", &[])),
-            Edit::ReplaceSegments { replaced: vec![[3; 16]], built: built(5, "a", &[]) },
+            replace([3; 16], built(5, "a", &[])),
             // What was lost, and what took its place.
             Edit::AddSegments(built(6, "b", &[4])),
             Edit::DeclareKey { updates: Box::new(updates) },
@@ -183,8 +191,8 @@ mod tests {
                 segments: [built(5, "a", &[]).segments, built(9, "b", &[]).segments].concat(),
                 ..built(5, "a", &[])
             }),
-            Edit::ReplaceSegments { replaced: vec![[3; 16]], built: built(5, "a", &[]) },
-            Edit::ReplaceSegments { replaced: vec![[77; 16]], built: built(9, "a", &[]) },
+            replace([3; 16], built(5, "a", &[])),
+            replace([77; 16], built(9, "a", &[])),
         ] {
             let (next, committed) = applied(&base, &edit);
             let named = next.as_ref().unwrap_or(&base);

@@ -53,6 +53,11 @@ impl<'a> Draft<'a> {
         self.segments_removed.extend(ids);
     }
 
+    /// Takes a removal back.
+    pub(super) fn keep_segments(&mut self, ids: &[[u8; 16]]) {
+        self.segments_removed.retain(|id| !ids.contains(id));
+    }
+
     pub(super) fn has_added(&self, id: &[u8; 16]) -> bool {
         self.segments_added.iter().any(|segment| segment.id == *id)
     }

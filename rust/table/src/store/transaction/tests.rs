@@ -78,9 +78,13 @@ fn create(id: u8) -> Edit {
     Edit::CreateIndex { index: index(id), if_not_exists: false }
 }
 
-fn replace(replaced: &[u8], edit: Edit) -> Edit {
+fn replacement(replaced: &[u8], edit: Edit) -> Replacement {
     let Edit::AddSegments(built) = edit else { panic!("{edit:?}") };
-    Edit::ReplaceSegments { replaced: replaced.iter().map(|id| [*id; 16]).collect(), built }
+    Replacement { replaced: replaced.iter().map(|id| [*id; 16]).collect(), built }
+}
+
+fn replace(replaced: &[u8], edit: Edit) -> Edit {
+    Edit::ReplaceSegments(vec![replacement(replaced, edit)])
 }
 
 #[test]
@@ -106,6 +110,43 @@ fn segments_that_are_gone_and_files_that_changed_are_not_replaced() {
         let (next, committed) = applied(&base, &edit);
         assert_eq!((next.is_none(), committed.changed, committed.unused), (true, false, vec!["indexes/9".to_owned()]));
     }
+}
+
+#[test]
+fn one_commit_makes_the_replacements_that_it_still_can() {
+    let base = after(&[
+        create(1),
+        create(2),
+        built(1, 3, &[("a", 1)]),
+        built(1, 4, &[("b", 1)]),
+        built(2, 5, &[("a", 1)]),
+        built(2, 6, &[("b", 1)]),
+    ]);
+    let both = [("a", 1), ("b", 1)];
+    let edit = Edit::ReplaceSegments(vec![
+        replacement(&[3, 4], built(1, 9, &both)),
+        // Others were faster with one of these, and no segment is replaced twice.
+        replacement(&[5, 77], built(2, 10, &both)),
+        replacement(&[4], built(1, 11, &[("b", 1)])),
+        replacement(&[5, 6], built(2, 12, &both)),
+    ]);
+    let (next, committed) = applied(&base, &edit);
+    let next = next.unwrap();
+    let left: Vec<&str> = next.segments().map(|segment| segment.path.as_str()).collect();
+    assert_eq!((left, numbers(&next)), (vec!["indexes/9", "indexes/12"], vec![vec![0, 1]; 2]));
+    assert_eq!((committed.changed, committed.unused), (true, vec!["indexes/10".to_owned(), "indexes/11".to_owned()]));
+    // Made again, whoever made it the first time, it counts as made: what the state names is no waste.
+    let Applied { changes, committed } = apply(&next, &edit).unwrap();
+    assert_eq!((changes.is_none(), committed.changed), (true, true));
+    assert_eq!(committed.unused, ["indexes/10", "indexes/11"]);
+}
+
+#[test]
+fn a_merged_segment_of_files_that_others_cover_is_left_out_and_the_others_stay() {
+    let base = after(&[create(1), built(1, 3, &[("a", 1)]), built(1, 4, &[("a", 1), ("b", 1)])]);
+    let (next, committed) = applied(&base, &replace(&[3], built(1, 9, &[("a", 1)])));
+    assert!(next.is_none());
+    assert_eq!((committed.changed, committed.unused), (false, vec!["indexes/9".to_owned()]));
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub(super) fn change(updates: &mut ManifestUpdates, edit: &Edit, number: u64) ->
         Edit::CreateIndex { .. }
         | Edit::DropIndex { .. }
         | Edit::AddSegments(_)
-        | Edit::ReplaceSegments { .. }
+        | Edit::ReplaceSegments(_)
         | Edit::DeclareKey { .. } => return false,
         Edit::AddRun { of_log, run, log, written, transactions } => {
             // The lock of writers sees to it that the log is still the one that was flushed.

@@ -41,7 +41,7 @@ final class BuildJob implements TaskRunner {
 
   /** Arguments that are no matter of the tasks. */
   private static final List<String> OF_THE_DRIVER =
-      List.of("index", "verify", "commit_every", "max_failures");
+      List.of("index", "verify", "commit_every", "max_failures", "merge");
 
   /** What the whole job gives. */
   private static final AbstractFunction0<BoxedUnit> DONE =
@@ -72,7 +72,8 @@ final class BuildJob implements TaskRunner {
    *
    * @param arguments {@code index}, the only one to build; {@code verify}, the share of segments to
    *     compare first; {@code commit_every}, the seconds from one commit to the next; {@code
-   *     max_failures}, the data files that may fail; {@code memory} and {@code threads} of a task
+   *     max_failures}, the data files that may fail; {@code merge}, whether segments are merged
+   *     afterwards if they are too many; {@code memory} and {@code threads} of a task
    * @return the report
    */
   static JsonNode run(LakemarkOptions named, Map<String, Object> arguments) {

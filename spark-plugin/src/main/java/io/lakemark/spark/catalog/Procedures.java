@@ -44,17 +44,18 @@ public final class Procedures {
     define(
         BUILD,
         "Builds what the declared indexes do not cover yet.",
-        BUILD_ARGUMENTS + ", verify DOUBLE, commit_every BIGINT, max_failures BIGINT",
+        BUILD_ARGUMENTS
+            + ", verify DOUBLE, commit_every BIGINT, max_failures BIGINT, merge BOOLEAN",
         "indexes ARRAY<STRING>, files BIGINT, rows BIGINT, segments BIGINT, bytes_written BIGINT,"
             + " spilled BIGINT, failed ARRAY<STRING>, adopted BIGINT, verified BIGINT,"
             + " repaired BIGINT, declined ARRAY<STRING>, false_statistics ARRAY<STRING>,"
-            + " seconds DOUBLE",
+            + " segments_merged BIGINT, merged_into BIGINT, bytes_merged BIGINT, seconds DOUBLE",
         report ->
             List.of(withTexts((ObjectNode) report, "failed", "declined", "false_statistics")));
     define(
         "compact",
         "Merges segments, so that a search asks few.",
-        BUILD_ARGUMENTS,
+        BUILD_ARGUMENTS + ", full BOOLEAN",
         "indexes ARRAY<STRING>, segments_merged BIGINT, segments_written BIGINT, bytes_written BIGINT,"
             + " seconds DOUBLE",
         List::of);
