@@ -31,6 +31,8 @@ use crate::precision::{Cutter, Precision};
 use crate::zones::ZoneOptions;
 use crate::zones::build::BuiltZones;
 
+pub use zoned::merge_zones;
+
 /// Finished bytes are handed to the sink when this many have gathered.
 const SINK_BYTES: u64 = 1 << 20;
 
@@ -81,15 +83,7 @@ pub fn merge(
     mut chunks: Vec<ChunkSource>,
     sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
 ) -> Result<SegmentSummary, BuildError> {
-    let universe = match meta.files.last() {
-        None => 0,
-        Some(file) => u32::try_from(u64::from(file.base) + file.rows()).map_err(|_| FormatError::TooLong {
-            what: "the rows of a segment",
-            got: u64::from(file.base) + file.rows(),
-            limit: u64::from(u32::MAX),
-        })?,
-    };
-    let mut writer = SegmentWriter::new(&meta, universe, sink)?;
+    let mut writer = SegmentWriter::new(&meta, universe_of(&meta)?, sink)?;
     let nulls = writer.posting_of(&chunks, |cursor| &cursor.nulls)?;
     let opaque = writer.posting_of(&chunks, |cursor| &cursor.opaque)?;
     if meta.encoding.has_zones() {
@@ -128,6 +122,14 @@ pub fn merge(
         writer.end_value(done)?;
     }
     writer.finish(meta, nulls, opaque)
+}
+
+/// The rows of the row space.
+fn universe_of(meta: &SegmentMeta) -> Result<u32, BuildError> {
+    let Some(file) = meta.files.last() else { return Ok(0) };
+    let rows = u64::from(file.base) + file.rows();
+    let limit = u64::from(u32::MAX);
+    u32::try_from(rows).map_err(|_| FormatError::TooLong { what: "the rows of a segment", got: rows, limit }.into())
 }
 
 /// The next key of a chunk. The beginning of the key decides most comparisons, without a look at bytes that are elsewhere in memory.

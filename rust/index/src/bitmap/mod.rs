@@ -40,7 +40,7 @@ pub mod sums;
 mod unpack;
 
 pub use bins::entries_of_bin;
-pub use build::{SegmentMeta, SegmentSummary, merge};
+pub use build::{SegmentMeta, SegmentSummary, merge, merge_zones};
 pub use coarse_builder::coarse_memory_bytes;
 pub use count::CountSearch;
 pub use estimate::{Estimate, Weight, WeightBounds};

@@ -5,8 +5,9 @@
 //!                                                              └▶ sliced: 8 filters at a time, turned by 90° into slices
 //! ```
 //!
-//! How many bits a key gets depends on what the zones are like. So the first zones wait, until all are there or their hashes
-//! take 128 MiB (`WAITING_HASHES`).
+//! How many bits a filter gets depends on what the zones are like. So the first zones wait, until all are there or their hashes
+//! take 128 MiB (`WAITING_HASHES`). How many bits a key of a summary gets depends on nothing: summaries are merged slice by slice
+//! (`merge`), and a merge has as many zones as its parts together.
 
 use std::io;
 
@@ -22,23 +23,28 @@ use crate::error::BuildError;
 const WAITING_HASHES: usize = 1 << 24;
 /// Zones that are read in vain by a search for one key that is not there, unless the probability is named.
 pub const FALSE_ZONES: f64 = 0.05;
+/// Zones that a summary is made for, unless the probability is named: at so many a search reads [`FALSE_ZONES`] in vain, at fewer less. A key
+/// takes 26 bits and sets 18 of them.
+pub const SUMMARY_ZONES: f64 = 13_000.0;
 /// Zones of which a key is looked up to measure how the fences overlap.
-const OVERLAP_SAMPLE: usize = 128;
+pub(super) const OVERLAP_SAMPLE: usize = 128;
 /// Fences of longer byte keys are cut to so many bytes.
 const FENCE_BYTES: usize = 64;
-/// Slices that lie in so many bytes are read at once: a block is cut to this, if that leaves it [`MIN_BLOCK_BITS`].
-const BLOCK_SLICE_BYTES: u64 = 1 << 16;
-const MIN_BLOCK_BITS: u64 = 1 << 13;
-/// Bits of a block whose slices are read one by one.
-const BLOCK_BITS: u64 = 1 << 15;
+/// The least bits of a block of a large filter; it has less than twice as many. The slices of a block of 64 zones lie in 64 KiB, and are read at
+/// once.
+const BLOCK_BITS: u64 = 1 << 12;
+/// Sizes of filters from one power of two to the next: few, so that summaries of zones that are much alike have filters of one shape.
+const STEPS: u64 = 8;
+/// The same where the probability is named, and is to be met.
+const FINE_STEPS: u64 = 64;
 
 /// The settings of zones and filters.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ZoneOptions {
     /// The most rows of a zone; a zone for each row group if none are given.
     pub zone_rows: Option<u32>,
-    /// The probability of a false positive in one filter. If none is given, it follows from the number of zones that a search for
-    /// one key would probe.
+    /// The probability of a false positive in one filter. If none is given, it is that of [`SUMMARY_ZONES`] for a summary, and follows from the
+    /// number of zones that a search for one key would probe for a tree.
     pub fpp: Option<f64>,
     /// Bytes that the slices of a summary may take in memory.
     pub memory_bytes: Option<u64>,
@@ -186,8 +192,7 @@ impl<P: FnMut(&[u8]) -> io::Result<()>> ZoneWriter<P> {
         match &mut self.fences {
             Fences::Fixed(all) => all.push(match fences {
                 Some(FencePair { low: Key::Fixed(low), high: Key::Fixed(high) }) => FencePair { low, high },
-                // The upper fence before costs no bits.
-                _ => all.last().map(|last| FencePair { low: last.high, high: last.high }).unwrap_or_default(),
+                _ => fences_of_no_key(all),
             }),
             Fences::Bytes(all) => all.push(match fences {
                 Some(FencePair { low: Key::Bytes(low), high: Key::Bytes(high) }) => cut_fences(low, high),
@@ -199,8 +204,10 @@ impl<P: FnMut(&[u8]) -> io::Result<()>> ZoneWriter<P> {
     /// Chooses the filters by the zones that wait, and writes these.
     fn start(&mut self) -> Result<(), BuildError> {
         let filters = if self.sliced {
-            let fpp = self.options.fpp.unwrap_or(FALSE_ZONES / self.count.max(1) as f64);
-            let shape = common_shape(fpp, &self.keys, self.count);
+            let shape = match self.options.fpp {
+                Some(fpp) => common_shape(Density::of_fpp(fpp), FINE_STEPS, &self.keys),
+                None => common_shape(Density::of_fpp(FALSE_ZONES / SUMMARY_ZONES), STEPS, &self.keys),
+            };
             let slices = FilterSlices::new(shape, self.count, self.options.memory_bytes.unwrap_or(u64::MAX))?;
             self.slices = Some(slices);
             Filters::Sliced(shape)
@@ -253,6 +260,11 @@ impl<P: FnMut(&[u8]) -> io::Result<()>> ZoneWriter<P> {
     }
 }
 
+/// The fences of a zone without keys, which mean nothing: the upper fence before costs no bits.
+pub(super) fn fences_of_no_key(before: &[FencePair<u64>]) -> FencePair<u64> {
+    before.last().map(|last| FencePair { low: last.high, high: last.high }).unwrap_or_default()
+}
+
 /// Fences of keys that may be long: the lower one is cut, the upper one is cut and made larger.
 fn cut_fences(mut low: Vec<u8>, mut high: Vec<u8>) -> ByteFence {
     low.truncate(FENCE_BYTES);
@@ -270,13 +282,12 @@ fn cut_fences(mut low: Vec<u8>, mut high: Vec<u8>) -> ByteFence {
 }
 
 /// How many zones with keys have fences for which `wanted` is true.
-fn around<T>(fences: &[FencePair<T>], keys: &[u32], wanted: impl Fn(&T, &T) -> bool) -> usize {
+pub(super) fn around<T>(fences: &[FencePair<T>], keys: &[u32], wanted: impl Fn(&T, &T) -> bool) -> usize {
     fences.iter().zip(keys).filter(|(fence, keys)| **keys > 0 && wanted(&fence.low, &fence.high)).count()
 }
 
-/// The smallest shape with which filters of so many keys have the probability `fpp` on average.
-fn common_shape(fpp: f64, keys: &[u32], zones: usize) -> FilterShape {
-    let density = Density::of_fpp(fpp);
+/// The smallest shape of so many steps with which filters of so many keys have the probability of the density on average.
+fn common_shape(density: Density, steps: u64, keys: &[u32]) -> FilterShape {
     let most = keys.iter().copied().max().unwrap_or(0);
     let hashes = f64::from(density.hashes);
     let average = |bits: f64| {
@@ -288,12 +299,20 @@ fn common_shape(fpp: f64, keys: &[u32], zones: usize) -> FilterShape {
         let middle = f64::midpoint(low, high);
         if average(middle) <= density.fpp() { high = middle } else { low = middle }
     }
-    let bits = high.ceil() as u64;
-    let block_bits = Some(BLOCK_SLICE_BYTES / slice_bytes(zones).max(1)).filter(|bits| *bits >= MIN_BLOCK_BITS);
-    let blocks = bits.div_ceil(block_bits.unwrap_or(BLOCK_BITS));
+    stepped(high.ceil() as u64, steps, density.hashes)
+}
+
+/// The shape of a filter of at least so many bits. Two shapes of the same step are as many times as large as each other in blocks and in bits of a
+/// block, so that a filter of the one is a filter of the other with each bit repeated.
+fn stepped(bits: u64, steps: u64, hashes: u8) -> FilterShape {
+    let Some(power) = bits.checked_ilog2() else { return FilterShape { blocks: 0, block_bits: 0, hashes } };
     // A multiple of 8, so that eight positions are a byte of a filter.
-    let block_bits = if blocks == 0 { 0 } else { bits.div_ceil(blocks).next_multiple_of(8) };
-    FilterShape { blocks: blocks as u32, block_bits: block_bits as u32, hashes: density.hashes }
+    let step = ((1u64 << power) / steps).max(8);
+    let (mut blocks, mut block_bits) = (1u32, bits.next_multiple_of(step));
+    while block_bits >= 2 * BLOCK_BITS {
+        (blocks, block_bits) = (blocks * 2, block_bits / 2);
+    }
+    FilterShape { blocks, block_bits: block_bits as u32, hashes }
 }
 
 /// Filters of one shape, by position.
@@ -397,16 +416,46 @@ mod tests {
     #[test]
     fn a_common_shape_has_the_probability_on_average() {
         let keys: Vec<u32> = (0..1000).map(|zone| if zone % 10 == 0 { 100 } else { 1000 }).collect();
-        let shape = common_shape(1e-3, &keys, keys.len());
+        let shape = common_shape(Density::of_fpp(1e-3), FINE_STEPS, &keys);
         let of_zone = |keys: &u32| {
             let hashes = f64::from(shape.hashes);
             (1.0 - (-hashes * f64::from(*keys) / shape.bits() as f64).exp()).powf(hashes)
         };
         let average = keys.iter().map(of_zone).sum::<f64>() / 1000.0;
-        assert!((0.97e-3..=1.0e-3).contains(&average), "{average}");
-        // A thousand zones are slices of 125 bytes, of which no block is read at once.
-        assert_eq!((shape.blocks, shape.block_bits % 8), (1, 0));
-        let few = common_shape(1e-3, &[100_000; 64], 64);
-        assert!(few.block_bits <= 8192 && few.blocks > 100, "{few:?}");
+        assert!((0.88e-3..=1.0e-3).contains(&average), "{average}");
+        assert_eq!((shape.blocks, shape.block_bits % 8), (2, 0));
+        let few = common_shape(Density::of_fpp(1e-3), FINE_STEPS, &[100_000; 64]);
+        assert!(few.block_bits < 8192 && few.blocks == 256, "{few:?}");
+    }
+
+    #[test]
+    fn a_key_of_a_summary_has_26_bits_and_sets_18_whatever_the_number_of_zones() {
+        let density = Density::of_fpp(FALSE_ZONES / SUMMARY_ZONES);
+        assert_eq!((density.bits.div_ceil(1024), density.hashes), (26, 18));
+        let one = common_shape(density, STEPS, &[65_536]);
+        assert_eq!(common_shape(density, STEPS, &[65_536; 5000]), one);
+        // A shorter last zone changes nothing.
+        assert_eq!(common_shape(density, STEPS, &[65_536, 65_536, 65_536, 700]), one);
+        assert!((26..=29).contains(&(one.bits() / 65_536)), "{one:?}");
+    }
+
+    #[test]
+    fn shapes_have_few_sizes_that_are_multiples_of_each_other() {
+        assert_eq!(stepped(0, 8, 5), FilterShape { blocks: 0, block_bits: 0, hashes: 5 });
+        for (bits, blocks, block_bits) in [
+            (1, 1, 8),
+            (64, 1, 64),
+            (65, 1, 72),
+            (4096, 1, 4096),
+            (8191, 2, 4096),
+            (8192, 2, 4096),
+            (8193, 2, 4608),
+            (16_385, 4, 4608),
+            (1 << 40, 1 << 28, 4096),
+        ] {
+            let shape = stepped(bits, 8, 5);
+            assert_eq!((shape.blocks, shape.block_bits), (blocks, block_bits), "{bits}");
+            assert!(shape.bits() >= bits && shape.block_bits % 8 == 0);
+        }
     }
 }

@@ -17,7 +17,7 @@ mod sample;
 use lakemark_format::filter::{DENSITY_UNIT, Density};
 use lakemark_format::{Encoding, ManifestIndex, NameOf, column};
 use lakemark_index::bitmap::cost::reads::WEIGHTS;
-use lakemark_index::zones::{FALSE_ZONES, ZoneOptions};
+use lakemark_index::zones::{FALSE_ZONES, SUMMARY_ZONES, ZoneOptions};
 
 use crate::error::Result;
 use crate::index_kind::IndexKind;
@@ -113,11 +113,11 @@ fn filter_bytes(
     zones: ZoneOptions,
 ) -> u64 {
     let count = zones.zone_rows.map_or(0, |rows| sampler.rows().div_ceil(rows.into())).max(sampler.row_groups()).max(1);
-    // A summary probes all zones, a tree those whose fences are around the key; slices hold eight zones a byte.
-    let (probed, padded) = match kind {
-        IndexKind::Summary => (count as f64, count.next_multiple_of(8) as f64 / count as f64),
-        _ => (count as f64 * column.sample.shuffle(), 1.0),
+    // A tree probes the zones whose fences are around the key. Slices hold eight zones a byte.
+    let (fpp, padded) = match kind {
+        IndexKind::Summary => (FALSE_ZONES / SUMMARY_ZONES, count.next_multiple_of(8) as f64 / count as f64),
+        _ => (FALSE_ZONES / (count as f64 * column.sample.shuffle()).max(1.0), 1.0),
     };
-    let density = Density::of_fpp(zones.fpp.unwrap_or(FALSE_ZONES / probed.max(1.0)));
+    let density = Density::of_fpp(zones.fpp.unwrap_or(fpp));
     (keys as f64 * padded * f64::from(density.bits) / (DENSITY_UNIT * 8) as f64) as u64
 }
