@@ -3,17 +3,21 @@
 //! ```text
 //! segments   ┌ 16 files ┐ ┌ 1 ┐ ┌ 1 ┐ ┌ 3 ┐        which ones: by their sizes (`tiers`), up to files_per_segment files together (`plan`)
 //!            └────┬─────┘ └─┬─┘ └─┬─┘ └─┬─┘
-//!    values in order with rows, walked side by side   (`merge`)
+//!    values in order with rows, walked side by side   (`values`)
 //!                 └────── one segment ──┘             one commit for all that are merged in half a minute
 //! ```
 //!
-//! The values of each segment are read in their order and merged as a build merges its chunks, with as little memory. Rows of files that
-//! are gone are left out. Nothing that is there is written again: the old segments stay until a vacuum, and readers of older manifests keep
+//! The values of each segment are read in their order and merged as a build merges its chunks, with as little memory. Filters of zones are put
+//! one behind the other as they are, where their shapes allow it (`zones`), and else made from the column. Rows of files that are gone are left
+//! out. Nothing that is there is written again: the old segments stay until a vacuum, and readers of older manifests keep
 //! theirs.
 
 mod merge;
+mod parts;
 mod plan;
 mod tiers;
+mod values;
+mod zones;
 
 use std::mem::take;
 use std::time::Duration;
@@ -28,7 +32,7 @@ use crate::snapshot::{BaseTable, Snapshot};
 use crate::storage::clock::Stopwatch;
 use crate::store::locks::BuildLock;
 use crate::store::transaction::{BuiltSegments, Edit, Replacement, commit};
-use merge::Merge;
+use parts::Merge;
 use plan::Selection;
 
 /// Merges what somebody asks for: all that is worth it, or everything that can be merged.
@@ -154,10 +158,6 @@ impl<'a> Compaction<'a> {
             built => built?,
         };
         self.waiting.extend(built.map(|built| Merged { merge, built }));
-        // A build that reads a column once more reports its rows itself.
-        if let (Some(progress), true) = (&self.context.progress, merge.is_exact()) {
-            progress.advance(merge.rows(self.manifest));
-        }
         let bytes: u64 = self.waiting.iter().filter_map(Merged::segment).map(|segment| segment.length).sum();
         if bytes >= COMMIT_BYTES || self.since.left_of(self.commit_every).is_zero() {
             self.commit().await?;

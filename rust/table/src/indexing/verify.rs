@@ -28,7 +28,7 @@ use crate::snapshot::identity::is_same_data;
 use crate::storage::location::StorePlace;
 use crate::store::Store;
 use crate::store::manifests::file_of;
-use crate::store::segment_cursor::{MovedRows, SegmentCursor, read_rows, remapped};
+use crate::store::segment_cursor::{MovedRows, READ_AHEAD_BYTES, SegmentCursor, read_rows, remapped};
 use crate::store::segments::{Damage, ReadCounter, Segment};
 use zones::compare_zones;
 
@@ -223,8 +223,8 @@ async fn compare(stored: &Segment, derived: &Segment, counter: &ReadCounter) -> 
     if stored.directory.encoding.has_zones() {
         return compare_zones(stored, derived, &places, counter).await;
     }
-    let mut have = SegmentCursor::new(stored, counter).await?;
-    let mut want = SegmentCursor::new(derived, counter).await?;
+    let mut have = SegmentCursor::new(stored, READ_AHEAD_BYTES, counter).await?;
+    let mut want = SegmentCursor::new(derived, READ_AHEAD_BYTES, counter).await?;
     loop {
         let expected = want.next(counter).await?;
         let found = loop {

@@ -2,17 +2,25 @@
 
 mod bins;
 mod coarse_rows;
+mod read_ahead;
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 
 use lakemark_format::posting::{self, RowSink};
-use lakemark_format::{Encoding, Key, PostingRef, value_block};
+use lakemark_format::{Encoding, Key, PostingRef, SegmentDirectory, ValueBlockRef, value_block};
 use lakemark_index::bitmap::{EntryRows, LeafKey, ValueRows, entries_of_leaf};
 
 use crate::store::segments::{Damage, ReadCounter, Segment};
 use bins::SegmentBinCursor;
 use coarse_rows::CoarseRows;
+pub(crate) use read_ahead::ReadAhead;
+
+/// Bytes that a cursor reads at once, where memory allows for it.
+pub(crate) const READ_AHEAD_BYTES: u64 = 4 << 20;
+/// Bytes that a cursor reads at once where it does not.
+pub(crate) const LEAST_READ_AHEAD_BYTES: u64 = 64 << 10;
 
 pub(crate) async fn read_rows(segment: &Segment, list: PostingRef, counter: &ReadCounter) -> Result<Vec<u32>, Damage> {
     let range = list.offset..list.offset + u64::from(list.length);
@@ -48,7 +56,8 @@ pub(crate) fn remapped(rows: Vec<u32>, places: &[MovedRows]) -> Vec<u32> {
 
 /// Goes through the values of a segment, a block at a time, and bins of several values one by one.
 pub(crate) struct SegmentCursor {
-    segment: Segment,
+    ahead: ReadAhead,
+    directory: Arc<SegmentDirectory>,
     block: usize,
     bins: Option<SegmentBinCursor>,
     /// The last key that was given.
@@ -58,9 +67,17 @@ pub(crate) struct SegmentCursor {
 }
 
 impl SegmentCursor {
-    pub(crate) async fn new(segment: &Segment, counter: &ReadCounter) -> Result<Self, Damage> {
-        let coarse = CoarseRows::read(segment, counter).await?;
-        Ok(Self { segment: segment.clone(), block: 0, bins: None, last: None, values: VecDeque::new(), coarse })
+    /// A cursor before the first value, which reads so many bytes at once.
+    pub(crate) async fn new(segment: &Segment, window_bytes: u64, counter: &ReadCounter) -> Result<Self, Damage> {
+        let directory = Arc::clone(&segment.directory);
+        let mut ahead = ReadAhead::new(segment, window_bytes);
+        let coarse = CoarseRows::read(&mut ahead, counter).await?;
+        Ok(Self { ahead, directory, block: 0, bins: None, last: None, values: VecDeque::new(), coarse })
+    }
+
+    /// The rows of one of the lists at the beginning of the segment: of NULL, or of values without a key.
+    pub(crate) async fn rows(&mut self, list: PostingRef, counter: &ReadCounter) -> Result<Vec<u32>, Damage> {
+        self.ahead.rows(list, counter).await
     }
 
     /// The next value.
@@ -73,60 +90,71 @@ impl SegmentCursor {
                 }
                 continue;
             }
-            let Some(block) = self.segment.directory.blocks.get(self.block) else {
-                if self.last != self.segment.directory.max_key {
+            if self.block == self.directory.blocks.len() {
+                if self.last != self.directory.max_key {
                     return Err(Damage::corrupt("the largest key of the directory is not that of the last value"));
                 }
                 return Ok(None);
-            };
+            }
+            self.read_block(counter).await?;
             self.block += 1;
-            let ranges = [
-                block.offset..block.offset + u64::from(block.length),
-                block.postings_offset..block.postings_offset + block.postings_length,
-            ];
-            let mut read = self.segment.read(&ranges, counter).await?.into_iter();
-            let (head, postings) = (read.next().unwrap_or_default(), read.next().unwrap_or_default());
-            if self.segment.directory.encoding == Encoding::Binned {
-                let orders = self.segment.read(&[self.segment.directory.orders_of(self.block - 1)], counter).await?;
-                let orders = orders.into_iter().next().unwrap_or_default();
-                self.bins =
-                    Some(SegmentBinCursor::new(&self.segment.directory, self.block - 1, &head, postings, orders)?);
-                continue;
-            }
-            if self.segment.directory.encoding == Encoding::Packed {
-                let leaf = entries_of_leaf(&head, block, &self.segment.directory).map_err(Damage::corrupt)?;
-                for LeafKey { key, rows } in leaf {
-                    let rows = match rows {
-                        EntryRows::Known(rows) => rows,
-                        EntryRows::Posting(posting) => {
-                            let read = self.segment.read(&[posting.range], counter).await?.pop().unwrap_or_default();
-                            decode_rows(&read, posting.rows, &self.segment)?
-                        }
-                    };
-                    self.values.push_back(ValueRows { key, rows });
-                }
-                continue;
-            }
-            let values = value_block::decode(&head, &block.first_key, &self.segment.directory.key_type)
-                .map_err(Damage::corrupt)?;
-            let mut rest = postings.as_ref();
-            for value in values {
-                let split = rest.split_at_checked(value.posting_length as usize);
-                let (posting, later) =
-                    split.ok_or_else(|| Damage::corrupt("a value block points behind its postings"))?;
-                let fine = self.segment.directory.encoding.has_fine_level();
-                let fine = fine.then(|| decode_rows(posting, value.rows, &self.segment)).transpose()?;
-                let rows = match &mut self.coarse {
-                    Some(coarse) => coarse.next(fine, value.rows)?,
-                    None => fine.unwrap_or_default(),
-                };
-                self.values.push_back(ValueRows { key: value.key, rows });
-                rest = later;
-            }
         }
         let next = self.values.pop_front();
         self.last = next.as_ref().map(|next| next.key.clone());
         Ok(next)
+    }
+
+    /// The values of the next block.
+    async fn read_block(&mut self, counter: &ReadCounter) -> Result<(), Damage> {
+        let directory = Arc::clone(&self.directory);
+        let Some(block) = directory.blocks.get(self.block) else { return Ok(()) };
+        let postings = block.postings_offset..block.postings_offset + block.postings_length;
+        let head = block.offset..block.offset + u64::from(block.length);
+        let mut read = self.ahead.read(&[head, postings], counter).await?.into_iter();
+        let (head, postings) = (read.next().unwrap_or_default(), read.next().unwrap_or_default());
+        match directory.encoding {
+            Encoding::Binned => {
+                let orders = self.ahead.read(&[directory.orders_of(self.block)], counter).await?;
+                let orders = orders.into_iter().next().unwrap_or_default();
+                self.bins = Some(SegmentBinCursor::new(&directory, self.block, &head, postings, orders)?);
+                Ok(())
+            }
+            Encoding::Packed => self.read_leaf(&head, block, counter).await,
+            _ => self.take_values(&head, &postings, block),
+        }
+    }
+
+    async fn read_leaf(&mut self, head: &[u8], block: &ValueBlockRef, counter: &ReadCounter) -> Result<(), Damage> {
+        let leaf = entries_of_leaf(head, block, &self.directory).map_err(Damage::corrupt)?;
+        for LeafKey { key, rows } in leaf {
+            let rows = match rows {
+                EntryRows::Known(rows) => rows,
+                EntryRows::Posting(posting) => {
+                    let read = self.ahead.read(&[posting.range], counter).await?.pop().unwrap_or_default();
+                    decode_rows(&read, posting.rows, self.ahead.segment())?
+                }
+            };
+            self.values.push_back(ValueRows { key, rows });
+        }
+        Ok(())
+    }
+
+    fn take_values(&mut self, head: &[u8], postings: &[u8], block: &ValueBlockRef) -> Result<(), Damage> {
+        let values = value_block::decode(head, &block.first_key, &self.directory.key_type).map_err(Damage::corrupt)?;
+        let fine = self.directory.encoding.has_fine_level();
+        let mut rest = postings;
+        for value in values {
+            let split = rest.split_at_checked(value.posting_length as usize);
+            let (posting, later) = split.ok_or_else(|| Damage::corrupt("a value block points behind its postings"))?;
+            let fine = fine.then(|| decode_rows(posting, value.rows, self.ahead.segment())).transpose()?;
+            let rows = match &mut self.coarse {
+                Some(coarse) => coarse.next(fine, value.rows)?,
+                None => fine.unwrap_or_default(),
+            };
+            self.values.push_back(ValueRows { key: value.key, rows });
+            rest = later;
+        }
+        Ok(())
     }
 }
 

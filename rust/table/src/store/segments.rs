@@ -179,13 +179,36 @@ impl Segment {
         for (range, place) in ranges.iter().zip(&physical) {
             let pages =
                 slice_of(&parts, place).ok_or_else(|| Damage::corrupt("the segment is shorter than it should be"))?;
-            // Most ranges are within a page, of which they are a part.
-            logical.push(match read_logical(&pages, range.clone(), &self.trailer).map_err(Damage::corrupt)? {
-                Cow::Borrowed(part) => pages.slice_ref(part),
-                Cow::Owned(parts) => parts.into(),
-            });
+            logical.push(self.logical(pages, range)?);
         }
         Ok(logical)
+    }
+
+    /// Where the pages of a logical range are in the file.
+    pub(super) fn physical(&self, range: &Range<u64>) -> Range<u64> {
+        physical_range(range.clone(), &self.trailer)
+    }
+
+    /// Where the pages of the segment end in the file.
+    pub(super) fn pages_end(&self) -> u64 {
+        self.trailer.directory_offset
+    }
+
+    /// Reads pages as they are, in one request.
+    pub(super) async fn read_pages(&self, range: Range<u64>, counter: &ReadCounter) -> Result<Bytes, Damage> {
+        let path = self.store.object_path(&self.path);
+        let bytes = self.store.object_store().get_range(&path, range).await.map_err(|error| Damage::read(&error))?;
+        counter.add(bytes.len());
+        Ok(bytes)
+    }
+
+    /// The bytes of a logical range in its pages, which are checked.
+    pub(super) fn logical(&self, pages: Bytes, range: &Range<u64>) -> Result<Bytes, Damage> {
+        // Most ranges are within a page, of which they are a part.
+        Ok(match read_logical(&pages, range.clone(), &self.trailer).map_err(Damage::corrupt)? {
+            Cow::Borrowed(part) => pages.slice_ref(part),
+            Cow::Owned(parts) => parts.into(),
+        })
     }
 }
 

@@ -1,15 +1,20 @@
 //! Builds that merge segments of which there are too many, and what a search reads before and after.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use lakemark_table::{
     BuildOptions, BuildReport, CancelFlag, ErrorKind, IndexKind, IndexSpec, Merging, Table, TableOptions,
 };
+use object_store::ObjectStore;
 
 use crate::fixture::{batch, equals, exact_rows, k_values, open, probe, rows_of, write};
+use crate::layer::{Layer, Log};
 
 /// Builds of one file each.
 const BUILDS: usize = 40;
@@ -177,6 +182,132 @@ async fn a_build_that_is_stopped_while_it_merges_keeps_what_it_built() {
     assert!(error.to_string().contains("what was built is committed"), "{error}");
     assert_eq!(segments_of(&table).await, [5]);
     check(&table, 5).await;
+}
+
+/// A file of numbers that are in no other one, in no order: those that leave `part` when they are divided by `parts`.
+fn numbered(part: i64, parts: i64, rows: i64) -> RecordBatch {
+    let ids: ArrayRef = Arc::new(Int64Array::from_iter_values((0..rows).map(|row| (row * 7919 % rows) * parts + part)));
+    RecordBatch::try_from_iter([("id", ids)]).unwrap()
+}
+
+async fn table_of_numbers(parts: i64, rows: i64, spec: IndexSpec) -> (tempfile::TempDir, Arc<Table>) {
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder.path().join("f0000.parquet"), &numbered(0, parts, rows));
+    let table = open(folder.path()).await;
+    table.create_index(spec, false).await.unwrap();
+    for part in 0..parts {
+        if part > 0 {
+            write(&folder.path().join(format!("f{part:04}.parquet")), &numbered(part, parts, rows));
+        }
+        table.build(BuildOptions { merging: Merging::Never, ..BuildOptions::default() }).await.unwrap();
+    }
+    (folder, table)
+}
+
+/// Requests that read bytes of segments, or of data files.
+fn reads_of(log: &Log, ending: &str) -> usize {
+    log.matching(ending).iter().filter(|operation| operation.starts_with("get")).count()
+}
+
+async fn logged(folder: &Path, log: &Arc<Log>) -> Arc<Table> {
+    let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, log);
+    Table::open_layered(folder.to_str().unwrap(), TableOptions::default(), &layer).await.unwrap()
+}
+
+/// The end of a segment opens it, and its pages are one request, however many blocks they hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_merge_reads_a_segment_by_two_requests_and_no_data() {
+    for kind in ["key", "bitmap", "summary", "bloom_tree"] {
+        let options =
+            if kind == "bloom_tree" { [("fpp".to_owned(), "0.01".to_owned())].into() } else { BTreeMap::new() };
+        let spec = IndexSpec { options, ..named("kept", kind, "id") };
+        let (folder, _) = table_of_numbers(3, 20_000, spec.clone()).await;
+        let log = Log::new();
+        let table = logged(folder.path(), &log).await;
+        table.snapshot().await.unwrap();
+        log.clear();
+        table.snapshot().await.unwrap();
+        let footers = reads_of(&log, ".parquet");
+        log.clear();
+        let report = table.compact(BuildOptions::default()).await.unwrap();
+        assert_eq!((report.segments_merged, report.segments_written), (3, 1), "{kind}");
+        let operations = log.operations.lock().unwrap().clone();
+        assert_eq!(reads_of(&log, ".lmx"), 3 * 2, "{kind}: {operations:?}");
+        assert!(reads_of(&log, ".parquet") <= footers, "{kind}: {operations:?}");
+        assert!(table.verify().await.unwrap().is_ok(), "{kind}");
+        // The merged segment is the one that a build of all files makes, but for ids.
+        let bytes = table.snapshot().await.unwrap().indexes()[0].bytes;
+        fs::remove_dir_all(folder.path().join("_lakemark")).unwrap();
+        let table = open(folder.path()).await;
+        table.create_index(spec, false).await.unwrap();
+        assert_eq!(table.build(BuildOptions::default()).await.unwrap().bytes_written, bytes, "{kind}");
+    }
+}
+
+/// A lookup reads each segment whose keys are around the key: many before a merge, and one after it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lookup_reads_one_segment_where_it_read_many() {
+    const FILES: i64 = 30;
+    for (kind, most) in [("key", 2), ("summary", 6)] {
+        let (folder, table) = table_of_numbers(FILES, 500, named("kept", kind, "id")).await;
+        let reads = async || {
+            let found = probe(&open(folder.path()).await.snapshot().await.unwrap(), &equals("id", 7 * FILES + 3)).await;
+            (found.report.index_reads, found.report.files_pruned)
+        };
+        let before = reads().await;
+        assert!(before.0 >= FILES as u64, "{kind}: {before:?}");
+        assert_eq!(segments_of(&table).await, [FILES as u64]);
+        table.compact(BuildOptions::default()).await.unwrap();
+        assert_eq!(segments_of(&table).await, [1]);
+        let after = reads().await;
+        assert!((1..=most).contains(&after.0), "{kind}: {after:?}");
+        assert_eq!((before.1, after.1), (FILES as u64 - 1, FILES as u64 - 1), "{kind}");
+        assert!(table.verify().await.unwrap().is_ok());
+    }
+}
+
+/// Readers go on while segments are merged: each snapshot has the old ones or the new one.
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_find_the_same_rows_while_segments_are_merged() {
+    let (folder, table) = table_of_numbers(12, 2000, named("kept", "key", "id")).await;
+    let held = table.snapshot().await.unwrap();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (root, stop) = (folder.path().to_owned(), Arc::clone(&is_over));
+    let readers = tokio::spawn(async move {
+        let mut reads = 0;
+        while !stop.load(Ordering::SeqCst) || reads == 0 {
+            let snapshot = open(&root).await.snapshot().await.unwrap();
+            let found = probe(&snapshot, &equals("id", 1000 * 12 + 5)).await;
+            let rows: Vec<usize> = found.files.iter().map(|file| exact_rows(file).len()).collect();
+            assert_eq!((rows[5], rows.iter().sum::<usize>()), (1, 1));
+            reads += 1;
+        }
+        reads
+    });
+    for _ in 0..3 {
+        let all = BuildOptions { merging: Merging::All, ..BuildOptions::default() };
+        table.compact(all).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    is_over.store(true, Ordering::SeqCst);
+    assert!(readers.await.unwrap() > 0);
+    let found = probe(&held, &equals("id", 1000 * 12 + 5)).await;
+    assert_eq!(exact_rows(&found.files[5]).len(), 1);
+    assert_eq!(segments_of(&table).await, [1]);
+}
+
+/// Filters that are damaged are made from the data, as those of other shapes.
+#[tokio::test(flavor = "multi_thread")]
+async fn damaged_filters_are_made_from_the_data() {
+    let (folder, table) = table_of_numbers(3, 2000, named("kept", "summary", "id")).await;
+    let path = crate::fixture::segments(folder.path()).remove(1);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[90] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    assert!(!table.verify().await.unwrap().is_ok());
+    assert_eq!(table.compact(BuildOptions::default()).await.unwrap().segments_written, 1);
+    assert!(table.verify().await.unwrap().is_ok());
+    assert_eq!(crate::fixture::segments(folder.path()).len(), 4, "of the first try nothing is left");
 }
 
 /// Two handles build and merge what the other one has just built and merged.

@@ -25,18 +25,33 @@ pub(crate) async fn write(
     meta: SegmentMeta,
     sources: impl FnOnce() -> io::Result<Vec<ReservedSource>> + Send + 'static,
 ) -> Result<WrittenSegment> {
+    let make = move |meta, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>| {
+        let reserved = sources()?.into_iter().map(|reserved| (reserved.source, reserved.memory));
+        let (sources, memory): (Vec<ChunkSource>, Vec<Option<Reservation>>) = reserved.unzip();
+        let summary = merge(meta, sources, sink);
+        drop(memory);
+        summary
+    };
+    write_by(context, meta, make).await
+}
+
+/// Writes a segment that is published under its path; `make` makes its bytes on a thread that may block.
+pub(crate) async fn write_by(
+    context: &BuildContext,
+    meta: SegmentMeta,
+    make: impl FnOnce(SegmentMeta, &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<SegmentSummary, BuildError>
+    + Send
+    + 'static,
+) -> Result<WrittenSegment> {
     context.check_cancel()?;
     let mut temp = context.store.start_file().await?;
     let (id, index_id) = (meta.segment_id, meta.index_id);
     let cancel = context.cancel.clone();
     let work = move || {
-        let reserved = sources()?.into_iter().map(|reserved| (reserved.source, reserved.memory));
-        let (sources, memory): (Vec<ChunkSource>, Vec<Option<Reservation>>) = reserved.unzip();
-        let summary = merge(meta, sources, &mut |bytes| match &cancel {
+        let summary = make(meta, &mut |bytes| match &cancel {
             Some(flag) if flag.is_cancelled() => Err(io::Error::other("the build was cancelled")),
             _ => temp.write_all(bytes),
         });
-        drop(memory);
         summary.map(|summary| (temp, summary))
     };
     let written = on_a_thread(work).await.map_err(|error| Error::task(&error))?;

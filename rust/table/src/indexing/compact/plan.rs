@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lakemark_format::{Manifest, ManifestIndex, ManifestSegment};
 
-use super::merge::{Merge, MergedSegment, aligned_rows};
+use super::parts::{Merge, MergedSegment, aligned_rows};
 use super::tiers;
 use crate::snapshot::Snapshot;
 use crate::store::kind::files_per_segment;

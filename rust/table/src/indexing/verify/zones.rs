@@ -4,7 +4,7 @@ use bytes::Bytes;
 use lakemark_index::bitmap::ValueRows;
 use lakemark_index::zones::LoadedZones;
 
-use super::{MovedRows, SegmentCursor};
+use super::{MovedRows, READ_AHEAD_BYTES, SegmentCursor};
 use crate::store::segments::{Damage, ReadCounter, Segment};
 
 /// Compares stored zones with a segment that was derived from the data and has its values; `places` says where stored rows are among
@@ -20,7 +20,7 @@ pub(super) async fn compare_zones(
     let held = LoadedZones::new(zones, read.first().map_or(&[][..], Bytes::as_ref));
     let ends = derived_ends(stored, &zones.rows, places);
     let mut counts = vec![0u32; zones.rows.len()];
-    let mut values = SegmentCursor::new(derived, counter).await?;
+    let mut values = SegmentCursor::new(derived, READ_AHEAD_BYTES, counter).await?;
     while let Some(ValueRows { key, rows }) = values.next(counter).await? {
         let mut last = None;
         for row in rows {

@@ -1,9 +1,11 @@
 //! The coarse level of a segment, row by row.
 
+use std::sync::Arc;
+
 use lakemark_index::bitmap::RowBins;
 
-use super::read_rows;
-use crate::store::segments::{Damage, ReadCounter, Segment};
+use super::read_ahead::ReadAhead;
+use crate::store::segments::{Damage, ReadCounter};
 
 /// The bin of every row, gone through value by value.
 pub(super) struct CoarseRows {
@@ -21,17 +23,17 @@ pub(super) struct CoarseRows {
 
 impl CoarseRows {
     /// Reads all bitmaps; none without a coarse level.
-    pub(super) async fn read(segment: &Segment, counter: &ReadCounter) -> Result<Option<Self>, Damage> {
-        let directory = &segment.directory;
-        let Some(mut row_bins) = RowBins::new(directory) else { return Ok(None) };
+    pub(super) async fn read(ahead: &mut ReadAhead, counter: &ReadCounter) -> Result<Option<Self>, Damage> {
+        let directory = Arc::clone(&ahead.segment().directory);
+        let Some(mut row_bins) = RowBins::new(&directory) else { return Ok(None) };
         for (number, bitmap) in (0..).zip(&directory.bitmaps) {
-            row_bins.add(number, &read_rows(segment, *bitmap, counter).await?);
+            row_bins.add(number, &ahead.rows(*bitmap, counter).await?);
         }
         let bins = row_bins.finish().map_err(Damage::corrupt)?;
         let mut sorted = Vec::new();
         if !directory.encoding.has_fine_level() {
-            let mut without = read_rows(segment, directory.nulls, counter).await?;
-            without.extend(read_rows(segment, directory.opaque, counter).await?);
+            let mut without = ahead.rows(directory.nulls, counter).await?;
+            without.extend(ahead.rows(directory.opaque, counter).await?);
             without.sort_unstable();
             for file in &directory.files {
                 let end = file.base.saturating_add(u32::try_from(file.rows()).unwrap_or(u32::MAX));

@@ -1,0 +1,143 @@
+//! The segments of a merge, opened, and what the merged one is.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use lakemark_format::segment::BASE_ALIGNMENT;
+use lakemark_format::{Manifest, ManifestFile, ManifestIndex, ManifestSegment, SegmentFile};
+use lakemark_index::bitmap::SegmentMeta;
+
+use crate::error::{Error, Result};
+use crate::indexing::build::BuildContext;
+use crate::indexing::build::build_group::encoding_of;
+use crate::indexing::build::segment::WrittenSegment;
+use crate::indexing::build::spill::{Budget, Reservation};
+use crate::storage::ids::new_id;
+use crate::store::kind::{precision_of, zones_of};
+use crate::store::manifests::file_of;
+use crate::store::segment_cursor::{LEAST_READ_AHEAD_BYTES, MovedRows, READ_AHEAD_BYTES};
+use crate::store::segments::{Damage, ReadCounter, Segment};
+use crate::store::transaction::BuiltSegments;
+
+/// Segments of an index that become one.
+pub(super) struct Merge<'a> {
+    pub index: &'a ManifestIndex,
+    pub segments: Vec<MergedSegment<'a>>,
+}
+
+/// A segment that becomes part of another.
+pub(super) struct MergedSegment<'a> {
+    pub segment: &'a ManifestSegment,
+    /// The numbers of its files that are still there.
+    pub files: Vec<u32>,
+}
+
+/// The rows of a file in the row space of a segment.
+pub(super) fn aligned_rows(file: &ManifestFile) -> u64 {
+    file.rows().next_multiple_of(u64::from(BASE_ALIGNMENT))
+}
+
+impl Merge<'_> {
+    pub(super) fn rows(&self, manifest: &Manifest) -> u64 {
+        let files = self.segments.iter().flat_map(|merged| &merged.files);
+        files.filter_map(|file| file_of(manifest, *file)).map(ManifestFile::rows).sum()
+    }
+
+    /// Opens the segments, and lays their files one behind the other.
+    pub(super) async fn gather(&self, context: &BuildContext, manifest: &Manifest) -> Result<Gathered> {
+        let schemas: Vec<(u32, &Arc<[u8]>)> = manifest.schemas().collect();
+        let mut built = BuiltSegments {
+            schemas: schemas.iter().map(|(_, schema)| schema.to_vec()).collect(),
+            ..BuiltSegments::default()
+        };
+        let (mut files, mut parts, mut base) = (Vec::new(), Vec::new(), 0u32);
+        for MergedSegment { segment, files: held } in self.segments.iter().filter(|merged| !merged.files.is_empty()) {
+            let opened = Segment::open_afresh(&context.store, segment, self.index, &ReadCounter::default()).await;
+            let opened = opened.map_err(|damage| damaged(&segment.path, &damage))?;
+            let names: HashMap<&str, u32> =
+                held.iter().filter_map(|file| Some((file_of(manifest, *file)?.path.as_str(), *file))).collect();
+            let mut places = Vec::new();
+            for entry in &opened.directory.files {
+                let Some(number) = names.get(entry.path.as_str()) else { continue };
+                let Some(known) = file_of(manifest, *number) else { continue };
+                // The edit counts its schemas from 0 on.
+                let schema = schemas.iter().position(|(schema, _)| *schema == known.schema).unwrap_or(usize::MAX);
+                let schema = u32::try_from(schema).map_err(|_| Error::internal("a file without a schema"))?;
+                let rows = u32::try_from(entry.rows()).unwrap_or(u32::MAX);
+                places.push(MovedRows { rows: entry.base..entry.base.saturating_add(rows), to: Some(base) });
+                files.push(SegmentFile { base, ..entry.clone() });
+                built.files.push(ManifestFile { schema, ..known.clone() });
+                base = base.saturating_add(rows);
+                base = base.checked_next_multiple_of(BASE_ALIGNMENT).unwrap_or(u32::MAX);
+            }
+            parts.push(OpenPart { opened, places, path: segment.path.clone() });
+        }
+        Ok(Gathered { built, files, parts })
+    }
+
+    /// What the merged segment of these files is.
+    pub(super) fn meta(&self, context: &BuildContext, files: Vec<SegmentFile>) -> Result<SegmentMeta> {
+        Ok(SegmentMeta {
+            segment_id: new_id().into_bytes(),
+            index_id: self.index.id,
+            column: self.index.column.clone(),
+            key_type: self.index.key_type.clone(),
+            files,
+            encoding: encoding_of(self.index)?,
+            bins: None,
+            precision: precision_of(&self.index.options)?,
+            zones: zones_of(self.index, context.budget.limit()),
+        })
+    }
+}
+
+/// The segments of a merge, open, with the files of the merged one.
+pub(super) struct Gathered {
+    /// The files, and no segment yet.
+    pub built: BuiltSegments,
+    pub files: Vec<SegmentFile>,
+    pub parts: Vec<OpenPart>,
+}
+
+/// A segment of a merge.
+pub(super) struct OpenPart {
+    pub opened: Segment,
+    /// Where the rows of its files go.
+    pub places: Vec<MovedRows>,
+    pub path: String,
+}
+
+/// Memory for what is read ahead of a segment, and how much that is.
+pub(super) fn window(context: &BuildContext) -> (Option<Reservation>, u64) {
+    let memory = Budget::reserve(&context.budget, READ_AHEAD_BYTES);
+    let window_bytes = if memory.is_some() { READ_AHEAD_BYTES } else { LEAST_READ_AHEAD_BYTES };
+    (memory, window_bytes)
+}
+
+pub(super) fn with_segment(mut built: BuiltSegments, written: WrittenSegment) -> BuiltSegments {
+    let places = (0..).take(built.files.len()).collect();
+    built.segments.push(ManifestSegment { files: places, ..written.segment });
+    built
+}
+
+pub(super) fn damaged(path: &str, damage: &Damage) -> Error {
+    match damage.is_unread {
+        true => Error::io(format!(
+            "the segment {path} cannot be read, so that nothing was merged: {}; mend the store, and try again",
+            damage.problem
+        )),
+        false => Error::corrupt(format!(
+            "the segment {path} cannot be merged: {}; `lakemark index build --verify` builds it again",
+            damage.problem
+        )),
+    }
+}
+
+/// Damage as the error of a reader.
+pub(super) fn unread(damage: Damage) -> io::Error {
+    match damage.is_unread {
+        true => io::Error::other(damage.problem),
+        false => io::Error::new(io::ErrorKind::InvalidData, damage.problem),
+    }
+}

@@ -1,0 +1,73 @@
+//! Merging the values of segments, each walked in its order.
+
+use lakemark_format::Manifest;
+use lakemark_index::bitmap::{ChunkSource, ValueRows, coarse_memory_bytes};
+use tokio::runtime::Handle;
+
+use super::parts::{Gathered, Merge, OpenPart, aligned_rows, damaged, unread, window, with_segment};
+use crate::error::{Error, Result};
+use crate::indexing::build::BuildContext;
+use crate::indexing::build::build_group::encoding_of;
+use crate::indexing::build::segment::write;
+use crate::indexing::build::spill::ReservedSource;
+use crate::store::manifests::file_of;
+use crate::store::segment_cursor::{MovedRows, SegmentCursor, remapped};
+use crate::store::segments::{Damage, ReadCounter, Segment};
+use crate::store::transaction::BuiltSegments;
+
+/// Writes the merged segment.
+pub(super) async fn write_merged(
+    merge: &Merge<'_>,
+    context: &BuildContext,
+    manifest: &Manifest,
+) -> Result<BuiltSegments> {
+    check_memory(merge, context, manifest)?;
+    let Gathered { built, files, parts } = merge.gather(context, manifest).await?;
+    let mut sources = Vec::with_capacity(parts.len());
+    for OpenPart { opened, places, path } in parts {
+        let (memory, window_bytes) = window(context);
+        let source = source(&opened, places, window_bytes).await.map_err(|damage| damaged(&path, &damage))?;
+        sources.push(ReservedSource { source, memory });
+    }
+    let written = write(context, merge.meta(context, files)?, move || Ok(sources)).await?;
+    Ok(with_segment(built, written))
+}
+
+/// Fails if the coarse level of the merged segment has no room.
+fn check_memory(merge: &Merge<'_>, context: &BuildContext, manifest: &Manifest) -> Result<()> {
+    let files = merge.segments.iter().flat_map(|merged| &merged.files);
+    let rows = files.filter_map(|file| file_of(manifest, *file));
+    let memory = coarse_memory_bytes(encoding_of(merge.index)?, rows.map(aligned_rows).sum());
+    if memory > context.budget.limit() {
+        return Err(Error::unsupported(format!(
+            "merging the segments of the index {} takes {memory} bytes of memory, and {} may be used: allow more with --memory, \
+             or declare the index with a smaller files_per_segment",
+            merge.index.name,
+            context.budget.limit()
+        )));
+    }
+    Ok(())
+}
+
+/// The values of a segment as a chunk of a merge, with their rows where they will be.
+async fn source(segment: &Segment, places: Vec<MovedRows>, window_bytes: u64) -> Result<ChunkSource, Damage> {
+    let counter = ReadCounter::default();
+    let mut walk = SegmentCursor::new(segment, window_bytes, &counter).await?;
+    let nulls = remapped(walk.rows(segment.directory.nulls, &counter).await?, &places);
+    let opaque = remapped(walk.rows(segment.directory.opaque, &counter).await?, &places);
+    let handle = Handle::current();
+    // The merge calls this on a thread that may block.
+    let next = move || loop {
+        match handle.block_on(walk.next(&counter)) {
+            Ok(None) => return Ok(None),
+            Ok(Some(ValueRows { key, rows })) => {
+                let rows = remapped(rows, &places);
+                if !rows.is_empty() {
+                    return Ok(Some(ValueRows { key, rows }));
+                }
+            }
+            Err(damage) => return Err(unread(damage)),
+        }
+    };
+    Ok(ChunkSource::stream(nulls, opaque, Box::new(next)))
+}

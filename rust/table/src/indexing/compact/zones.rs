@@ -1,0 +1,67 @@
+//! Putting the filters of segments one behind the other, without the data.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use lakemark_format::SegmentDirectory;
+use lakemark_index::bitmap::{ChunkSource, merge_zones};
+use lakemark_index::zones::{ZonePart, common_filters};
+use tokio::runtime::Handle;
+
+use super::parts::{Gathered, Merge, OpenPart, damaged, unread, window, with_segment};
+use crate::error::Result;
+use crate::indexing::build::BuildContext;
+use crate::indexing::build::segment::write_by;
+use crate::store::kind::zones_of;
+use crate::store::segment_cursor::{ReadAhead, remapped};
+use crate::store::segments::{Damage, ReadCounter};
+use crate::store::transaction::BuiltSegments;
+
+/// Whether the filters of all parts can be put together as they are.
+pub(super) fn are_alike(merge: &Merge<'_>, context: &BuildContext, gathered: &Gathered) -> bool {
+    let directories: Vec<&SegmentDirectory> =
+        gathered.parts.iter().map(|part| part.opened.directory.as_ref()).collect();
+    common_filters(&directories, &zones_of(merge.index, context.budget.limit())).is_some()
+}
+
+/// Writes the segment.
+pub(super) async fn write(merge: &Merge<'_>, context: &BuildContext, gathered: Gathered) -> Result<BuiltSegments> {
+    let Gathered { built, files, parts } = gathered;
+    let kept: Arc<HashSet<String>> = Arc::new(files.iter().map(|file| file.path.clone()).collect());
+    let (mut rows, mut zones) = (Vec::new(), Vec::new());
+    for part in parts {
+        let path = part.path.clone();
+        let opened = open(context, part, &kept).await.map_err(|damage| damaged(&path, &damage))?;
+        rows.push(opened.rows);
+        zones.push(opened.zones);
+    }
+    let make = move |meta, sink: &mut dyn FnMut(&[u8]) -> std::io::Result<()>| merge_zones(meta, &rows, zones, sink);
+    let written = write_by(context, merge.meta(context, files)?, make).await?;
+    Ok(with_segment(built, written))
+}
+
+/// A part as the merge takes it.
+struct PartToMerge {
+    /// Its NULL and opaque rows, where they will be.
+    rows: ChunkSource,
+    zones: ZonePart,
+}
+
+async fn open(context: &BuildContext, part: OpenPart, kept: &HashSet<String>) -> Result<PartToMerge, Damage> {
+    let OpenPart { opened, places, .. } = part;
+    let directory: Arc<SegmentDirectory> = Arc::clone(&opened.directory);
+    let (memory, window_bytes) = window(context);
+    let counter = ReadCounter::default();
+    let mut ahead = ReadAhead::new(&opened, window_bytes);
+    let nulls = remapped(ahead.rows(directory.nulls, &counter).await?, &places);
+    let opaque = remapped(ahead.rows(directory.opaque, &counter).await?, &places);
+    let handle = Handle::current();
+    // The merge calls this on a thread that may block.
+    let read = move |range| {
+        let _memory = &memory;
+        let read = handle.block_on(ahead.read(&[range], &counter)).map_err(unread)?;
+        Ok(read.first().map(|bytes| bytes.to_vec()).unwrap_or_default())
+    };
+    let zones = ZonePart::new(directory, |file| kept.contains(&file.path), Box::new(read));
+    Ok(PartToMerge { rows: ChunkSource::stream(nulls, opaque, Box::new(|| Ok(None))), zones })
+}
