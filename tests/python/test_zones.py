@@ -78,6 +78,46 @@ def test_segments_of_appended_files_are_merged(plain: Judged) -> None:
     assert json.loads(done.stdout)["segments_merged"] == 0
 
 
+def test_builds_merge_segments_of_which_there_are_too_many(plain: Judged) -> None:
+    content = min(plain.folder.glob("*.parquet")).read_bytes()
+    table = plain.table
+    table.create_index("id", using="key", progress=False)
+
+    def append(name: str) -> None:
+        (plain.folder / f"{name}.parquet").write_bytes(content)
+
+    for number in range(12):
+        append(f"more{number}")
+        report = table.build(progress=False)
+        (index,) = table.indexes
+        assert (report.segments, report.merged_into) in {(1, 0), (1, 1)}
+        assert index.segments <= 7
+    merged = []
+    for number in range(12, 24):
+        append(f"more{number}")
+        merged.append(table.build(progress=False))
+    said = [report for report in merged if report.merged_into]
+    assert said
+    assert all(report.segments_merged > 1 and report.bytes_merged > 0 for report in said)
+    assert f"merged {said[0].segments_merged} segments into 1 (" in str(said[0])
+    (before,) = table.indexes
+    command = [sys.executable, "-m", "lakemark", "index"]
+    for number in range(24, 32):
+        append(f"more{number}")
+        subprocess.run([*command, "build", str(plain.folder), "--no-merge"], check=True, capture_output=True)
+    (index,) = table.indexes
+    assert index.segments == before.segments + 8
+    done = subprocess.run(
+        [*command, "compact", str(plain.folder), "--full", "--format", "json"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert json.loads(done.stdout)["segments_merged"] == index.segments
+    assert [index.segments for index in table.indexes] == [1]
+    assert table.verify()
+
+
 def test_a_table_that_grew_by_appends_is_compacted(plain: Judged) -> None:
     data = sorted(plain.folder.glob("*.parquet"))
     later = [(path, path.read_bytes()) for path in data[1:]]

@@ -17,7 +17,7 @@ use lakemark_format::key::key_of_i64;
 use lakemark_index::{KeyRanges, Leaf, Predicate, Test};
 use lakemark_table::faults::{InjectedFailure, links, mend, seen, watch};
 use lakemark_table::{
-    BuildOptions, Error, FileProbe, IndexKind, IndexSpec, ProbeOptions, Snapshot, Table, TableOptions,
+    BuildOptions, Error, FileProbe, IndexKind, IndexSpec, Merging, ProbeOptions, Snapshot, Table, TableOptions,
 };
 use parquet::arrow::ArrowWriter;
 
@@ -165,6 +165,57 @@ async fn killed_at_any_step_a_build_and_a_compaction_are_done_by_the_next_ones()
         assert!(times > 1, "{point} is never reached");
     }
     println!("{deaths} deaths at {} points", POINTS.len());
+}
+
+/// Five segments of one file each, which the next build merges.
+async fn create_many(folder: &Path) {
+    for file in 0..=FILES {
+        write(folder, file);
+        let table = open(folder).await;
+        if file == 0 {
+            let spec = IndexSpec { columns: vec!["k".to_owned()], ..IndexSpec::default() };
+            table.create_index(IndexSpec { kind: IndexKind::from_name("bitmap"), ..spec }, false).await.unwrap();
+        }
+        table.build(BuildOptions { merging: Merging::Never, ..options() }).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_at_any_step_a_build_that_merges_leaves_the_old_segments_or_the_merged_one() {
+    if let Ok(folder) = std::env::var(FOLDER) {
+        assert_eq!(open(Path::new(&folder)).await.build(options()).await.unwrap().segments_merged, 5);
+        return;
+    }
+    let mut left = Vec::new();
+    for point in POINTS {
+        let mut times = 1;
+        loop {
+            let folder = tempfile::tempdir().unwrap();
+            create_many(folder.path()).await;
+            let at = format!("{point}:{times}");
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command
+                .args(["--exact", "killed_at_any_step_a_build_that_merges_leaves_the_old_segments_or_the_merged_one"]);
+            command.env(FOLDER, folder.path()).env(AT, &at).stdout(Stdio::null()).stderr(Stdio::null());
+            let is_done = command.status().unwrap().success();
+            let table = open(folder.path()).await;
+            let snapshot = table.snapshot().await.unwrap();
+            check_answers(&snapshot, &at).await;
+            let index = snapshot.checked_indexes().await.unwrap().remove(0);
+            assert!(index.coverage == 1.0 && [1, 5].contains(&index.segments), "{at}: {index:?}");
+            assert!(table.verify().await.unwrap().is_ok(), "{at}");
+            left.push((is_done, index.segments));
+            table.build(options()).await.unwrap();
+            assert_eq!(table.snapshot().await.unwrap().indexes()[0].segments, 1, "{at}");
+            if is_done {
+                break;
+            }
+            times += if times < 4 { 1 } else { times };
+        }
+    }
+    for expected in [(false, 5), (false, 1), (true, 1)] {
+        assert!(left.contains(&expected), "{expected:?} never happened: {left:?}");
+    }
 }
 
 /// Files that no index has, each to get a segment of its own.

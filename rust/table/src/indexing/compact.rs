@@ -58,14 +58,20 @@ pub(crate) async fn merge_due(table: &BaseTable, snapshot: &Snapshot, options: &
     merge_selected(table, snapshot, &BuildOptions { progress: None, ..options.clone() }, selection).await
 }
 
-/// Whether the newest manifest has segments that are to be merged, as far as it says without a look at the table.
-pub(crate) async fn is_merge_due(table: &BaseTable, options: &BuildOptions) -> Result<bool> {
-    let Some(manifest) = table.writable_store()?.newest().await?.manifest else { return Ok(false) };
-    Ok(match options.merging {
-        Merging::Never => false,
-        Merging::All => true,
-        Merging::Due => plan::is_due(&manifest, options.index.as_deref()),
-    })
+/// Whether there are segments to merge after a build that added so many, as far as the newest manifest says without a look at the table.
+pub(crate) async fn is_merge_due(table: &BaseTable, options: &BuildOptions, built: u64) -> Result<bool> {
+    let (store, only) = (table.writable_store()?, options.index.as_deref());
+    match options.merging {
+        Merging::Never => return Ok(false),
+        Merging::All => return Ok(true),
+        Merging::Due => {}
+    }
+    // The manifest that the build began with says it without a request where there are few.
+    let known = store.remembered().map_or(0, |manifest| plan::most_segments(&manifest, only));
+    if known as u64 + built < tiers::LEAST as u64 {
+        return Ok(false);
+    }
+    Ok(store.newest().await?.manifest.is_some_and(|manifest| plan::is_due(&manifest, only)))
 }
 
 async fn merge_selected(

@@ -45,7 +45,7 @@ pub(crate) async fn merge_built(
     report: BuildReport,
     options: &BuildOptions,
 ) -> Result<BuildReport> {
-    match merge_due(table, options).await {
+    match merge_due(table, options, report.segments).await {
         Ok(merged) => Ok(report.with_merged(&merged)),
         Err(error) if error.kind() == ErrorKind::Cancelled => {
             Err(error.with_note("what was built is committed, and the next build merges what is due"))
@@ -57,8 +57,8 @@ pub(crate) async fn merge_built(
     }
 }
 
-async fn merge_due(table: &UpdatableTable, options: &BuildOptions) -> Result<CompactReport> {
-    if !compact::is_merge_due(&table.base, options).await? {
+async fn merge_due(table: &UpdatableTable, options: &BuildOptions, built: u64) -> Result<CompactReport> {
+    if !compact::is_merge_due(&table.base, options, built).await? {
         return Ok(CompactReport::default());
     }
     // What the build committed is in a newer state than the one that it began with.

@@ -76,6 +76,7 @@ pub fn pairs() -> Vec<Scene> {
                 none,
             ),
             of("compact-build", Start::Migrated, [&[Compact], &[Build]], none),
+            of("compact-compact", Start::Migrated, [&[Compact, Read], &[Compact]], none),
             of("build-build", Start::Migrated, [&[Build, Read], &[Build]], none),
             of("create-build", Start::Migrated, [&[CreateIndex, Build], &[Build]], none),
             of("vacuum-migrate", Start::Buffered, [&[Migrate(1.0), Read], &[Vacuum(false)]], hours),

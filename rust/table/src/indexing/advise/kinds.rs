@@ -18,7 +18,7 @@ use crate::index_kind::IndexKind;
 const UNIQUE: f64 = 0.9;
 /// Columns of unique values, and of few rows a value, count from so many rows on: smaller ones take little whatever they are.
 const MANY_ROWS: u64 = 100_000;
-/// Keys that take more bytes a row than this are long: filters take about two, and more than most columns of keys take as numbers.
+/// Keys that take more bytes a row than this are long: filters take one to four, and more than most columns of keys take as numbers.
 const LONG_KEY_BYTES: f64 = 16.0;
 /// The rows are in the order of the values, or nearly so, up to this measure of disorder (1 for none).
 const CLUSTERED: f64 = 0.1;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
+use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::segment::BASE_ALIGNMENT;
 use lakemark_format::{Manifest, ManifestFile, ManifestIndex, ManifestSegment, SegmentFile};
 use lakemark_index::bitmap::SegmentMeta;
@@ -19,6 +20,9 @@ use crate::store::manifests::file_of;
 use crate::store::segment_cursor::{LEAST_READ_AHEAD_BYTES, MovedRows, READ_AHEAD_BYTES};
 use crate::store::segments::{Damage, ReadCounter, Segment};
 use crate::store::transaction::BuiltSegments;
+
+/// Segments that are opened at a time.
+const OPENED_AT_ONCE: usize = 16;
 
 /// Segments of an index that become one.
 pub(super) struct Merge<'a> {
@@ -52,9 +56,9 @@ impl Merge<'_> {
             ..BuiltSegments::default()
         };
         let (mut files, mut parts, mut base) = (Vec::new(), Vec::new(), 0u32);
-        for MergedSegment { segment, files: held } in self.segments.iter().filter(|merged| !merged.files.is_empty()) {
-            let opened = Segment::open_afresh(&context.store, segment, self.index, &ReadCounter::default()).await;
-            let opened = opened.map_err(|damage| damaged(&segment.path, &damage))?;
+        let left: Vec<&MergedSegment<'_>> = self.segments.iter().filter(|merged| !merged.files.is_empty()).collect();
+        let opened = self.open(context, &left).await?;
+        for (MergedSegment { segment, files: held }, opened) in left.into_iter().zip(opened) {
             let names: HashMap<&str, u32> =
                 held.iter().filter_map(|file| Some((file_of(manifest, *file)?.path.as_str(), *file))).collect();
             let mut places = Vec::new();
@@ -74,6 +78,18 @@ impl Merge<'_> {
             parts.push(OpenPart { opened, places, path: segment.path.clone() });
         }
         Ok(Gathered { built, files, parts })
+    }
+
+    /// Opens segments, some at a time: each of them is a request.
+    async fn open(&self, context: &BuildContext, segments: &[&MergedSegment<'_>]) -> Result<Vec<Segment>> {
+        // By number, since a closure over borrowed items would make the future one that cannot change threads.
+        let opened = stream::iter(0..segments.len()).map(|place| async move {
+            let merged = segments.get(place).ok_or_else(|| Error::internal("a segment out of range"))?;
+            let counter = ReadCounter::default();
+            let opened = Segment::open_afresh(&context.store, merged.segment, self.index, &counter).await;
+            opened.map_err(|damage| damaged(&merged.segment.path, &damage))
+        });
+        opened.buffered(OPENED_AT_ONCE).try_collect().await
     }
 
     /// What the merged segment of these files is.

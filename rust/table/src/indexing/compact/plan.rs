@@ -60,12 +60,21 @@ pub(super) fn merges<'a>(
 
 /// Whether segments of a manifest are to be merged, if all files of theirs are still there.
 pub(super) fn is_due(manifest: &Manifest, only: Option<&str>) -> bool {
-    let is_meant = |index: &&ManifestIndex| only.is_none_or(|name| index.name == name);
-    manifest.indexes().filter(is_meant).any(|index| {
+    sizes(manifest, only).any(|sizes| !tiers::due(&sizes).is_empty())
+}
+
+/// How many segments that can still grow the index has that has most of them.
+pub(super) fn most_segments(manifest: &Manifest, only: Option<&str>) -> usize {
+    sizes(manifest, only).map(|sizes| sizes.len()).max().unwrap_or(0)
+}
+
+/// The bytes of the segments of each index that can still grow.
+fn sizes<'a>(manifest: &'a Manifest, only: Option<&'a str>) -> impl Iterator<Item = Vec<u64>> + 'a {
+    let is_meant = move |index: &&ManifestIndex| only.is_none_or(|name| index.name == name);
+    manifest.indexes().filter(is_meant).map(|index| {
         let most = files_per_segment(index) as u64;
         let open = segments_of(manifest, index).into_iter().filter(|segment| segment.files.len() * 2 <= most);
-        let sizes: Vec<u64> = open.map(|segment| segment.length).collect();
-        !tiers::due(&sizes).is_empty()
+        open.map(|segment| segment.length).collect()
     })
 }
 
