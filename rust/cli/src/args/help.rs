@@ -127,10 +127,11 @@ or log can be put back, that is better than either choice.
 pub(super) const BUILD_NOTE: &str = "\
 Finished segments are committed while the build runs. A build that is stopped, by Ctrl-C, a full disk or a crash, loses what was not \
 committed, and the same command goes on with the rest. Files that are damaged, vanish or change meanwhile are named in the report, the \
-others are indexed, and the exit code is 3.
+others are indexed, and the exit code is 3. Then segments are merged where an index has too many for their sizes.
 
 Examples:
   lakemark index build flights/                    what no index covers yet
+  lakemark index build flights/ --no-merge         the same, and leave all segments as they are
   lakemark index build flights/ --verify           compare every segment with the data first, and build damaged ones again
   lakemark index build flights/ --verify 1%        a sample of the segments, another one every day (for cron)
   lakemark index build flights/ --max-failures 10  stop if more files than that cannot be indexed";

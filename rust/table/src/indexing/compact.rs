@@ -93,8 +93,11 @@ async fn merge_selected(
     let mut running = Compaction::begin(&context, snapshot, &manifest, options);
     let mut outcome = Ok(());
     for merge in &merges {
-        outcome = running.merge(merge).await;
-        if outcome.is_err() {
+        let Err(error) = running.merge(merge).await else { continue };
+        // Damage of one index, or too little memory for it, keeps no other one from being merged.
+        let is_of_this = matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Unsupported);
+        outcome = outcome.and(Err(error));
+        if !is_of_this {
             break;
         }
     }

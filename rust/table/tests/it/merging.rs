@@ -168,6 +168,26 @@ async fn a_build_is_done_where_a_segment_that_is_to_be_merged_is_damaged() {
     assert_eq!(segments_of(&table).await, [5]);
 }
 
+/// The index whose segment is damaged is named, and the other one is merged.
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_of_one_index_keeps_no_other_from_being_merged() {
+    let (folder, table) = begun(&[named("damaged", "key", "k")]).await;
+    let path = crate::fixture::segments(folder.path()).remove(0);
+    table.create_index(named("sound", "key", "s"), false).await.unwrap();
+    for file in 1..3 {
+        append(folder.path(), &table, file, Merging::Never).await;
+    }
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[90] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let error = table.compact(BuildOptions::default()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    let indexes = table.snapshot().await.unwrap().indexes();
+    let mut segments: Vec<(&str, u64)> = indexes.iter().map(|index| (index.name.as_str(), index.segments)).collect();
+    segments.sort_unstable();
+    assert_eq!(segments, [("damaged", 3), ("sound", 1)]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_build_that_is_stopped_while_it_merges_keeps_what_it_built() {
     let (folder, table) = begun(&[named("kept", "key", "k")]).await;
