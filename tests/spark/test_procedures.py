@@ -57,6 +57,26 @@ def test_build_fills_what_is_not_covered(spark: SparkSession, folder: Path) -> N
     assert (compacted["indexes"], compacted["segments_merged"], compacted["segments_written"]) == (["k_bitmap"], 2, 1)
 
 
+def test_a_build_merges_segments_where_it_is_told_to(spark: SparkSession, folder: Path) -> None:
+    for file in range(2, 6):
+        add_file(folder, file)
+        built = report(spark.sql(f"CALL lm.system.build(table => '{folder}')"))
+        assert (built["segments"], built["segments_merged"], built["merged_into"], built["bytes_merged"]) == (
+            1,
+            0,
+            0,
+            0,
+        )
+    add_file(folder, 6)
+    built = report(spark.sql(f"CALL lm.system.build(table => '{folder}', merge => true)"))
+    assert (built["segments"], built["merged_into"]) == (1, 1)
+    # The first segment has two files, and may stay beside the others.
+    left = 7 - built["segments_merged"]
+    assert left in {1, 2}
+    compacted = report(spark.sql(f"CALL lm.system.compact(table => '{folder}', full => true)"))
+    assert compacted["segments_merged"] == (left if left > 1 else 0)
+
+
 def test_verify_finds_damage(spark: SparkSession, folder: Path) -> None:
     call = f"CALL lm.system.verify(table => '{folder}')"
     assert spark.sql(call).columns == ["name", "files_ok", "damaged", "stale"]

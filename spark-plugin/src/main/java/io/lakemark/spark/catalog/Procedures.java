@@ -55,7 +55,7 @@ public final class Procedures {
     define(
         "compact",
         "Merges segments, so that a search asks few.",
-        BUILD_ARGUMENTS + ", full BOOLEAN",
+        BUILD_ARGUMENTS + ", `full` BOOLEAN",
         "indexes ARRAY<STRING>, segments_merged BIGINT, segments_written BIGINT, bytes_written BIGINT,"
             + " seconds DOUBLE",
         List::of);
