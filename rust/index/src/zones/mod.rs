@@ -10,8 +10,8 @@
 //! A tree of Bloom filters (Athanassoulis and Ailamaki 2013, the read-optimized BF-tree) is for columns whose values lie together,
 //! in order or not. Fences leave few zones, and each of these has a filter of its own. A partitioned summary (Yin, Pucheral and
 //! Meng 2009, PBFilter) is for columns in no order: one read for each bit of a key probes all zones at once. [`build`] makes both
-//! from the chunks of a merge, [`merge`] puts those of several segments together, [`search`] probes them. Rows of a zone that may hold a key are to be rechecked: whoever reads
-//! the data tests them.
+//! from the chunks of a merge, [`merge`] puts those of several segments together, [`search`] probes them. Rows of a zone that
+//! may hold a key are to be rechecked: whoever reads the data tests them.
 
 pub mod build;
 mod loaded;
