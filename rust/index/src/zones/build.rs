@@ -455,7 +455,7 @@ mod tests {
         ] {
             let shape = stepped(bits, 8, 5);
             assert_eq!((shape.blocks, shape.block_bits), (blocks, block_bits), "{bits}");
-            assert!(shape.bits() >= bits && shape.block_bits % 8 == 0);
+            assert!(shape.bits() >= bits && shape.block_bits.is_multiple_of(8));
         }
     }
 }

@@ -235,7 +235,7 @@ fn merged(segments: &[Segment], zones: ZoneOptions, is_kept: impl Fn(usize, &str
 
 fn filters_of(segment: &Segment) -> Bytes {
     let zones = segment.directory.zones.as_ref().unwrap();
-    segment.read(&[zones.offset..zones.offset + zones.filter_bytes()]).remove(0)
+    segment.read(std::slice::from_ref(&(zones.offset..zones.offset + zones.filter_bytes()))).remove(0)
 }
 
 proptest! {

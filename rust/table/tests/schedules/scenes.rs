@@ -36,60 +36,16 @@ fn pair(name: &str, is_delta: bool, start: Start, calls: [&[Call]; 2], allowed: 
 /// Pairs of operations that meet at the same files.
 pub fn pairs() -> Vec<Scene> {
     use Call::*;
-    let (upsert, more): (&[Call], &[Call]) =
-        (&[Write(Operation::Upsert, 4, 14)], &[Write(Operation::Delete, 8, 20), Write(Operation::Upsert, 12, 16)]);
     let none = Allowed::default();
     let conflicts = Allowed { conflicts: true, waste: true, ..none };
-    // A vacuum leaves what writers may be about to name.
-    let hours = Allowed { hours_pass: true, conflicts: true, waste: true, ..none };
+    let hours = Allowed { hours_pass: true, ..conflicts };
     let mut pairs = vec![
         pair("read-publish", false, Start::Migrated, [&[Read, Read], &[Publish]], none),
         pair("checkpoint-checkpoint", false, Start::Due, [&[Flush, Read], &[CreateIndex, Read]], none),
         pair("checkpoint-vacuum", false, Start::Due, [&[Flush, Read], &[Vacuum(false)]], hours),
         pair("read-vacuum", false, Start::Migrated, [&[Read], &[Vacuum(false)]], hours),
     ];
-    for is_delta in [false, true] {
-        let of = |name: &str, start, calls, allowed| pair(name, is_delta, start, calls, allowed);
-        pairs.extend([
-            of("read-migrate", Start::Buffered, [&[Read, Read], &[Migrate(1.0)]], none),
-            of("read-slice", Start::Buffered, [&[Read, Read], &[Migrate(0.4)]], none),
-            of("read-flush", Start::Buffered, [&[Read, Read], &[Flush]], none),
-            of(
-                "slice-append",
-                Start::Buffered,
-                [&[Migrate(0.4)], &[Append(5, 7), Read]],
-                Allowed { waste: true, ..none },
-            ),
-            of(
-                "migrate-append",
-                Start::Buffered,
-                [&[Migrate(1.0)], &[Append(5, 7), Read]],
-                Allowed { waste: true, ..none },
-            ),
-            of("write-write", Start::Buffered, [upsert, more], none),
-            of("write-flush", Start::Buffered, [more, &[Flush]], none),
-            of("write-migrate", Start::Buffered, [&[Write(Operation::Upsert, 4, 14), Read], &[Migrate(1.0)]], none),
-            of(
-                "flush-migrate",
-                Start::Buffered,
-                [&[Write(Operation::Upsert, 4, 14), Flush, Read], &[Migrate(0.5)]],
-                none,
-            ),
-            of("compact-build", Start::Migrated, [&[Compact], &[Build]], none),
-            of("compact-compact", Start::Migrated, [&[Compact, Read], &[Compact]], none),
-            of("build-build", Start::Migrated, [&[Build, Read], &[Build]], none),
-            of("create-build", Start::Migrated, [&[CreateIndex, Build], &[Build]], none),
-            of("vacuum-migrate", Start::Buffered, [&[Migrate(1.0), Read], &[Vacuum(false)]], hours),
-            of("vacuum-flush", Start::Buffered, [&[Flush, Read], &[Vacuum(false)]], hours),
-            of("backup-migrate", Start::Buffered, [&[Migrate(0.6)], &[Backup]], none),
-            of(
-                "refused-write",
-                Start::Full,
-                [&[Write(Operation::Upsert, 0, 300); 4], &[Read]],
-                Allowed { is_full: true, ..none },
-            ),
-        ]);
-    }
+    pairs.extend([false, true].into_iter().flat_map(pairs_of_both));
     pairs.extend([
         pair("backup-publish", false, Start::Migrated, [&[Publish], &[Backup]], none),
         pair("write-publish", false, Start::Migrated, [&[Write(Operation::Upsert, 4, 14), Read], &[Publish]], none),
@@ -107,6 +63,46 @@ pub fn pairs() -> Vec<Scene> {
         ),
     ]);
     pairs
+}
+
+/// Pairs of operations that there are for folders and for Delta tables.
+fn pairs_of_both(is_delta: bool) -> Vec<Scene> {
+    use Call::*;
+    let (upsert, more): (&[Call], &[Call]) =
+        (&[Write(Operation::Upsert, 4, 14)], &[Write(Operation::Delete, 8, 20), Write(Operation::Upsert, 12, 16)]);
+    let none = Allowed::default();
+    // A vacuum leaves what writers may be about to name.
+    let hours = Allowed { hours_pass: true, conflicts: true, waste: true, ..none };
+    let of = |name: &str, start, calls, allowed| pair(name, is_delta, start, calls, allowed);
+    vec![
+        of("read-migrate", Start::Buffered, [&[Read, Read], &[Migrate(1.0)]], none),
+        of("read-slice", Start::Buffered, [&[Read, Read], &[Migrate(0.4)]], none),
+        of("read-flush", Start::Buffered, [&[Read, Read], &[Flush]], none),
+        of("slice-append", Start::Buffered, [&[Migrate(0.4)], &[Append(5, 7), Read]], Allowed { waste: true, ..none }),
+        of(
+            "migrate-append",
+            Start::Buffered,
+            [&[Migrate(1.0)], &[Append(5, 7), Read]],
+            Allowed { waste: true, ..none },
+        ),
+        of("write-write", Start::Buffered, [upsert, more], none),
+        of("write-flush", Start::Buffered, [more, &[Flush]], none),
+        of("write-migrate", Start::Buffered, [&[Write(Operation::Upsert, 4, 14), Read], &[Migrate(1.0)]], none),
+        of("flush-migrate", Start::Buffered, [&[Write(Operation::Upsert, 4, 14), Flush, Read], &[Migrate(0.5)]], none),
+        of("compact-build", Start::Migrated, [&[Compact], &[Build]], none),
+        of("compact-compact", Start::Migrated, [&[Compact, Read], &[Compact]], none),
+        of("build-build", Start::Migrated, [&[Build, Read], &[Build]], none),
+        of("create-build", Start::Migrated, [&[CreateIndex, Build], &[Build]], none),
+        of("vacuum-migrate", Start::Buffered, [&[Migrate(1.0), Read], &[Vacuum(false)]], hours),
+        of("vacuum-flush", Start::Buffered, [&[Flush, Read], &[Vacuum(false)]], hours),
+        of("backup-migrate", Start::Buffered, [&[Migrate(0.6)], &[Backup]], none),
+        of(
+            "refused-write",
+            Start::Full,
+            [&[Write(Operation::Upsert, 0, 300); 4], &[Read]],
+            Allowed { is_full: true, ..none },
+        ),
+    ]
 }
 
 /// Calls of so many actors, which follow from the seed.
