@@ -80,11 +80,7 @@ impl FileNumbers {
     /// The numbers that are in either.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
-        let mut ranges: Vec<&Range<u32>> = self.ranges.iter().chain(&other.ranges).collect();
-        ranges.sort_unstable_by_key(|range| range.start);
-        let mut either = Self::default();
-        ranges.into_iter().for_each(|range| either.push(range.clone()));
-        either
+        self.ranges.iter().chain(&other.ranges).cloned().collect()
     }
 
     /// The numbers that are not in the other set.
@@ -176,6 +172,17 @@ impl FromIterator<u32> for FileNumbers {
         let mut numbers: Vec<u32> = numbers.into_iter().collect();
         numbers.sort_unstable();
         Self::from_sorted(numbers)
+    }
+}
+
+impl FromIterator<Range<u32>> for FileNumbers {
+    /// The numbers of ranges in any order.
+    fn from_iter<I: IntoIterator<Item = Range<u32>>>(ranges: I) -> Self {
+        let mut ranges: Vec<Range<u32>> = ranges.into_iter().collect();
+        ranges.sort_unstable_by_key(|range| range.start);
+        let mut set = Self::default();
+        ranges.into_iter().for_each(|range| set.push(range));
+        set
     }
 }
 

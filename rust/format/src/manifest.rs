@@ -9,6 +9,7 @@
 
 mod apply;
 mod checkpoint;
+mod difference;
 mod edit;
 mod extras;
 mod file;
