@@ -3,6 +3,7 @@
 ```text
 open        a table that nobody has open, up to its first lookup
 lookup      the row of a key, in a table that is open
+known       the same where the listing may be old (`max_staleness`)
 snapshot    what lookups and queries begin with: the newest manifest and the listing
 upsert      a row that is there
 delete      the same
@@ -21,6 +22,7 @@ import argparse
 import shutil
 import statistics
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,6 +69,8 @@ def times(folder: Path, store: Path, files: int, rounds: int) -> dict[str, float
     table = lakemark.Table(folder, store)
     table.declare_key("k", progress=False)
     table.lookup([0])
+    known = lakemark.Table(folder, store, max_staleness=timedelta(hours=1))
+    known.lookup([0])
     model = next(folder.rglob("*.parquet"))
     more = [model.with_name(f"more-{turn}.parquet") for turn in range(rounds + 1)]
 
@@ -81,6 +85,7 @@ def times(folder: Path, store: Path, files: int, rounds: int) -> dict[str, float
     taken = {
         "open": timed(lambda turn: lakemark.Table(folder, store).lookup([turn % files]), rounds),
         "lookup": timed(lambda turn: table.lookup([turn % files]), rounds),
+        "known": timed(lambda turn: known.lookup([turn % files]), rounds),
         "snapshot": timed(lambda _: table.schema, rounds),
         "upsert": timed(lambda turn: table.upsert([{"k": turn % files, "v": turn} | part_of(folder, turn)]), rounds),
         "delete": timed(lambda turn: table.delete([turn % files]), rounds),

@@ -156,7 +156,9 @@ pub(crate) async fn plan(pinned: &Pinned, filter: &str, request: PlanRequest) ->
         result = Arc::new(FilterResult { files, buffered: result.buffered.clone() });
     }
     let mut files = Vec::new();
-    for (file, found) in snapshot.files().iter().zip(&result.files.files) {
+    // Of files that are not listed no row is read.
+    for (place, found) in result.files.files.listed() {
+        let Some(file) = snapshot.files().get(place) else { continue };
         let constants = partition_constants(snapshot, file, &schema)?;
         let rows = rows_of(file, found)?;
         files.push(FileInput { home: StoreHome::Table, meta: &file.meta, constants, rows });

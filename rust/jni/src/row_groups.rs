@@ -135,7 +135,12 @@ fn name_of(data_type: &DataType) -> Option<String> {
 /// What is to be read of a file; none if that is all of it.
 fn kept(file: &DataFile, found: &FileProbe) -> Option<File> {
     let FileProbe::Known { row_groups, exact, recheck } = found else { return None };
-    let kept = ranges(row_groups, &exact.or(recheck));
+    let (row_groups, rows) = match &file.row_groups {
+        // A file that is ruled out as a whole has no row groups.
+        Some(known) if row_groups.is_empty() => (known, RowSet::empty(known.iter().sum())),
+        _ => (row_groups, exact.or(recheck)),
+    };
+    let kept = ranges(row_groups, &rows);
     if !row_groups.is_empty() && kept == [(0, row_groups.len())] {
         return None;
     }

@@ -5,7 +5,7 @@
 
 use arrow::datatypes::Schema;
 use lakemark_index::{Leaf, Predicate, Reason};
-use lakemark_table::{ColumnReadCost, FileProbe, LeafReport, ProbeOptions, ReadCost, Snapshot};
+use lakemark_table::{ColumnReadCost, FileProbe, FileProbes, LeafReport, ProbeOptions, ReadCost, Snapshot};
 
 use crate::error::Result;
 use crate::filter_result::{FilterResult, SelectedBuffer};
@@ -56,10 +56,11 @@ fn key_count(leaf: &Leaf) -> usize {
 }
 
 /// Whether the planned rows are read in less time than a probe for so many keys takes.
-fn is_cheaper_read(snapshot: &Snapshot, planned: &[FileProbe], output: ColumnReadCost, keys: usize) -> bool {
+fn is_cheaper_read(snapshot: &Snapshot, planned: &FileProbes, output: ColumnReadCost, keys: usize) -> bool {
     let mut cost = 0.0;
-    for (file, found) in snapshot.files().iter().zip(planned) {
-        let (rows, row_groups) = match (found, &file.row_groups) {
+    for (place, found) in planned.listed() {
+        let row_groups = snapshot.files().get(place).and_then(|file| file.row_groups.as_ref());
+        let (rows, row_groups) = match (found, row_groups) {
             (FileProbe::Known { row_groups, exact, recheck }, _) => {
                 let mut start = 0;
                 let is_read = |length: &&u32| {

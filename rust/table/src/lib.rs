@@ -26,6 +26,7 @@ pub use aggregate::{ColumnMinMax, GroupCountRequest, GroupCounts, MinMax, MinMax
 pub use error::{Error, ErrorKind, Result, kind_of_parquet, kind_of_storage};
 pub use files::amended_reader::AmendedReader;
 pub use files::column_mapping::ColumnMapping;
+pub use files::parted_list::{PartedIter, PartedList};
 pub use files::trust::{FalseStatistics, amended_footer};
 pub use index_kind::{IndexKind, kind_or_auto};
 pub use indexing::advise;
@@ -42,7 +43,7 @@ pub use report::{
     IndexVerdict, LeafReport, MigrateReport, ProbeReport, PublishReport, Report, RunInfo, TableInfo, UpdatesInfo,
     VacuumReport, VerifyReport, VersionInfo, VersionOperation, Waste, index_rows, version_rows,
 };
-pub use snapshot::{BufferedRows, BufferedRun, DataFile, FileProbe, Probe, Snapshot};
+pub use snapshot::{BufferedRows, BufferedRun, DataFile, FileProbe, FileProbes, FileProbesIter, Probe, Snapshot};
 pub use storage::clock::{Stopwatch, now};
 pub use storage::damage::{Guarded, damaged, guarded, guarded_wait};
 #[cfg(feature = "failpoints")]

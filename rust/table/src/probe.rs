@@ -19,7 +19,9 @@ mod conjunct_order;
 mod constants;
 mod cost;
 mod directory_count;
+mod found_rows;
 mod gather;
+mod narrow;
 mod recheck;
 mod segment_search;
 mod top_k;
@@ -35,7 +37,7 @@ use tokio::task::JoinSet;
 use crate::error::{Error, Result};
 use crate::options::ProbeOptions;
 use crate::report::{AnsweredBy, LeafReport, ProbeReport};
-use crate::snapshot::{DataFile, FileProbe, Probe, Snapshot};
+use crate::snapshot::{DataFile, FileProbe, FileProbes, Probe, ProbedFile, Snapshot};
 use crate::storage::clock::Stopwatch;
 use crate::store::parts::CORES;
 use crate::store::recorded::Recorded;
@@ -45,6 +47,7 @@ pub(crate) use answers::{FileCandidates, LeafCandidates};
 use cost::SearchPlan;
 pub use cost::SearchedColumn;
 use gather::gather;
+use narrow::CandidateFiles;
 use segment_search::ReadContext;
 pub use top_k::TopKRequest;
 
@@ -70,24 +73,70 @@ pub(crate) async fn probe(snapshot: &Snapshot, predicate: &Predicate, options: &
     let buffered = snapshot.buffered_rows().map(|buffered| buffered.pruned(predicate));
     let predicate = snapshot.with_composites(predicate);
     let counter = Arc::new(ReadCounter::default());
-    let mut counted = vec![None; snapshot.files().len()];
-    if options.count_only {
-        directory_count::from_directories(snapshot, &predicate, &counter, &mut counted).await;
-    }
     let choice = match &options.reading {
         Some(reading) if !options.count_only => cost::choose(snapshot, &predicate, reading, &counter).await,
         _ => SearchPlan::default(),
     };
-    let reads = ReadContext { counter: Arc::clone(&counter), selection_cache: options.selection_cache };
-    let answers = gather(snapshot, &predicate, &counted, &choice, &reads).await?;
-    let row_groups = row_groups(snapshot, &answers);
-    let files = combine(snapshot, &predicate, &answers, &row_groups, &counted, options).await?;
-    let mut report = summarize(snapshot, &predicate, &answers, &files, &row_groups, &counted);
+    let reads = ReadContext::new(Arc::clone(&counter), options.selection_cache);
+    let FoundInFiles { files, mut report } =
+        match narrow::candidate_files(snapshot, &predicate, options, &choice, &reads).await {
+            Some(candidates) => {
+                let few = snapshot.of_files(&candidates.places);
+                let found = probe_files(&few, &predicate, options, &choice, &reads).await?;
+                candidates.widened(snapshot, &few, found)
+            }
+            None => probe_files(snapshot, &predicate, options, &choice, &reads).await?,
+        };
     let totals = counter.totals();
     (report.index_reads, report.index_bytes_read) = (totals.reads, totals.bytes);
     report.seconds = stopwatch.seconds();
     let left_out = choice.skipped.contains(&true);
     Ok(Probe { files, buffered, searches_skipped: left_out, skipped_selectivity: choice.share_left, report })
+}
+
+/// What a probe found in files.
+struct FoundInFiles {
+    files: FileProbes,
+    report: ProbeReport,
+}
+
+/// Probes each file of a snapshot.
+async fn probe_files(
+    snapshot: &Snapshot,
+    predicate: &Predicate,
+    options: &ProbeOptions,
+    choice: &SearchPlan,
+    reads: &ReadContext,
+) -> Result<FoundInFiles> {
+    let mut counted = vec![None; snapshot.files().len()];
+    if options.count_only {
+        directory_count::from_directories(snapshot, predicate, &reads.counter, &mut counted).await;
+    }
+    let answers = gather(snapshot, predicate, &counted, choice, reads).await?;
+    let row_groups = row_groups(snapshot, &answers);
+    let files = combine(snapshot, predicate, &answers, &row_groups, &counted, options).await?;
+    let report = summarize(snapshot, predicate, &answers, &files, &row_groups, &counted);
+    Ok(FoundInFiles { files: files.into(), report })
+}
+
+impl CandidateFiles {
+    /// What a probe of the candidates found, as what it says of all files of the snapshot.
+    fn widened(self, snapshot: &Snapshot, few: &Snapshot, found: FoundInFiles) -> FoundInFiles {
+        let FoundInFiles { files, mut report } = found;
+        let (all, probed) = (snapshot.files().len(), few.files().len());
+        let ruled_out = (all - probed) as f64;
+        report.coverage = (report.coverage * probed as f64 + ruled_out) / all.max(1) as f64;
+        report.files_total = all as u64;
+        add_ruled_out(&mut report, snapshot, self.places.iter().copied());
+        // Of files that are ruled out it is known that no row passes.
+        let mut leaves = report.leaves.iter_mut().filter(|leaf| leaf.column.is_some());
+        if let Some(leaf) = leaves.nth(self.leaf) {
+            leaf.rows.get_or_insert(0);
+        }
+        let listed = self.places.into_iter().zip(files.into_listed());
+        let listed = listed.map(|(file, (_, probe))| ProbedFile { file, probe }).collect();
+        FoundInFiles { files: FileProbes::of(all, listed), report }
+    }
 }
 
 fn disabled(snapshot: &Snapshot, predicate: &Predicate, stopwatch: Stopwatch) -> Probe {
@@ -102,7 +151,7 @@ fn disabled(snapshot: &Snapshot, predicate: &Predicate, stopwatch: Stopwatch) ->
     let total = files.len() as u64;
     let seconds = stopwatch.seconds();
     Probe {
-        files,
+        files: files.into(),
         buffered: snapshot.buffered_rows().cloned(),
         searches_skipped: false,
         skipped_selectivity: None,
@@ -198,12 +247,6 @@ async fn combine(
     }
     done.sort_unstable_by_key(|done| done.file);
     Ok(done.into_iter().map(|done| done.probe).collect())
-}
-
-/// What the probe found of a file.
-struct ProbedFile {
-    file: usize,
-    probe: FileProbe,
 }
 
 /// The files of a probe, by whether anything is left to find out.
@@ -337,6 +380,19 @@ fn summarize(
     let covered = covered.count();
     report.coverage = if files.is_empty() { 1.0 } else { covered as f64 / files.len() as f64 };
     report
+}
+
+/// Enters the files that are ruled out as a whole: all but these.
+fn add_ruled_out(report: &mut ProbeReport, snapshot: &Snapshot, listed: impl ExactSizeIterator<Item = usize>) {
+    let ruled_out = snapshot.files().len().saturating_sub(listed.len());
+    if ruled_out == 0 {
+        return;
+    }
+    let rest = snapshot.settled_without(listed);
+    report.files_pruned += ruled_out as u64;
+    report.row_groups_total += rest.row_groups;
+    report.row_groups_pruned += rest.row_groups;
+    report.rows_total += rest.rows;
 }
 
 fn add_file(report: &mut ProbeReport, file: &FileProbe, known: Option<&[u32]>) {

@@ -4,21 +4,27 @@
 //!
 //! Invariant: files, manifest and log of a snapshot go together, and a snapshot never changes.
 
+mod advance;
 mod base;
 mod buffered_rows;
 mod column_cache;
 mod coverage;
+pub(crate) mod digest;
+mod file_probes;
 pub(crate) mod identity;
 mod lineage;
+mod match_files;
 pub(crate) mod numbered_files;
 mod pin_base;
 mod pin_columns;
 mod reader_cache;
 mod recent;
 mod relocating_store;
+pub(crate) mod segment_verdicts;
 mod shapes;
 mod snapshot_cache;
 pub(crate) mod spark;
+mod table_columns;
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -35,6 +41,7 @@ use url::Url;
 
 use crate::error::{Error, Result};
 use crate::files::column_mapping::ColumnMapping;
+use crate::files::parted_list::PartedList;
 use crate::files::trust::FalseStatistics;
 use crate::index_kind::IndexKind;
 use crate::report::{ChosenBy, IndexInfo, ProbeReport};
@@ -47,7 +54,10 @@ use crate::values::fields::{Presence, field_of, indexed_field, key_type_of_field
 pub(crate) use self::base::BaseTable;
 pub use self::buffered_rows::{BufferedRows, BufferedRun};
 pub(crate) use self::buffered_rows::{KeyPages, OpenedRun};
+pub(crate) use self::file_probes::ProbedFile;
+pub use self::file_probes::{FileProbes, FileProbesIter};
 pub(crate) use self::lineage::{Lineage, application, application_through};
+use self::match_files::MatchedFiles;
 pub(crate) use self::pin_base::{
     DeletedPositions, ManifestAndListing, ReadableSnapshot, listing_of, newest_listing, newest_manifest, retry_if_moved,
 };
@@ -74,8 +84,8 @@ pub struct DataFile {
 /// What a probe found of every file of the snapshot, in the order of [`Snapshot::files`].
 #[derive(Clone, Debug)]
 pub struct Probe {
-    /// One entry per file.
-    pub files: Vec<FileProbe>,
+    /// One entry per file; only those that are not ruled out are listed.
+    pub files: FileProbes,
     /// Rows that are in no data file yet, for which the predicate must be evaluated: the rows of [`Snapshot::buffered_rows`] for which it
     /// may be true.
     pub buffered: Option<Arc<BufferedRows>>,
@@ -104,7 +114,7 @@ impl Probe {
     /// files.
     #[must_use]
     pub fn exact_rows_of_files(&self) -> Option<u64> {
-        let rows = self.files.iter().map(|file| match file {
+        let rows = self.files.listed().map(|(_, file)| match file {
             FileProbe::Counted { rows } => Some(*rows),
             FileProbe::Known { exact, recheck, .. } if recheck.is_empty() => Some(u64::from(exact.len())),
             FileProbe::Known { .. } | FileProbe::Unknown => None,
@@ -153,8 +163,8 @@ pub struct Snapshot {
     schema: SchemaRef,
     file_schema: SchemaRef,
     partition_columns: Vec<Field>,
-    /// Shared with other snapshots of the same files.
-    files: Arc<Vec<DataFile>>,
+    /// Shared with other snapshots, as far as these have the same files.
+    files: PartedList<DataFile>,
     attached: ReaderCache,
     object_store: Arc<dyn ObjectStore>,
     root: Url,
@@ -164,7 +174,8 @@ pub struct Snapshot {
     pub(crate) manifest: Option<Arc<Manifest>>,
     pub(crate) store: Option<Arc<Store>>,
     /// One entry per file.
-    pub(crate) index_states: Arc<Vec<FileIndexState>>,
+    pub(crate) index_states: PartedList<FileIndexState>,
+    pub(crate) matched: MatchedFiles,
     /// The id of a Delta table.
     table_id: Option<Arc<str>>,
     /// How the store goes together with the log of a Delta table.
@@ -204,13 +215,8 @@ impl Snapshot {
 
     /// The data files, by path.
     #[must_use]
-    pub fn files(&self) -> &[DataFile] {
+    pub fn files(&self) -> &PartedList<DataFile> {
         &self.files
-    }
-
-    /// The data files, as snapshots of the same files share them.
-    pub(crate) fn shared_files(&self) -> Arc<Vec<DataFile>> {
-        Arc::clone(&self.files)
     }
 
     /// What a reader found out of the data files and keeps with them, by their places in [`Snapshot::files`]. It must not depend on which
@@ -218,6 +224,20 @@ impl Snapshot {
     #[must_use]
     pub fn reader_cache<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
         self.attached.get()
+    }
+
+    /// The same state with these files alone, by their places.
+    pub(crate) fn of_files(&self, places: &[usize]) -> Self {
+        let files = places.iter().filter_map(|place| self.files.get(*place)).cloned().collect();
+        let index_states = places.iter().filter_map(|place| self.index_states.get(*place)).cloned().collect();
+        let matched = self.matched.of_files(&files, &index_states);
+        Self { files, index_states, matched, attached: ReaderCache::default(), ..self.clone() }
+    }
+
+    /// The place of the data file of a path.
+    pub(crate) fn place_of(&self, path: &str) -> Option<usize> {
+        let place = self.files.partition_point(|file| file.path.as_str() < path);
+        self.files.get(place).filter(|file| file.path == path).map(|_| place)
     }
 
     /// The store that the data files are in.
@@ -284,9 +304,9 @@ impl Snapshot {
                 self.schema.fields().iter().map(|field| if field.name() == text.name() { &text } else { field });
             self.schema =
                 Arc::new(Schema::new_with_metadata(typed.cloned().collect::<Fields>(), self.schema.metadata.clone()));
-            for value in
-                Arc::make_mut(&mut self.files).iter_mut().filter_map(|file| file.partition_values.get_mut(place))
-            {
+            for file in 0..self.files.len() {
+                let file = self.files.get_mut(file);
+                let Some(value) = file.and_then(|file| file.partition_values.get_mut(place)) else { continue };
                 let text = cast(value, &DataType::Utf8);
                 *value = text.map_err(|error| Error::internal("a partition has no text").with_source(error))?;
             }

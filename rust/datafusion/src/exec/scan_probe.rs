@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use lakemark_index::Predicate;
-use lakemark_table::{FileProbe, IndexOnlyCost, Probe, ProbeOptions, ProbeReport, ReadCost, Snapshot};
+use lakemark_table::{FileProbe, FileProbes, IndexOnlyCost, Probe, ProbeOptions, ProbeReport, ReadCost, Snapshot};
 
 /// What the probe of a scan found out, for operators that answer from indexes alone.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(crate) struct ScanProbe {
     pub(crate) schema: SchemaRef,
     pub(crate) predicate: Predicate,
     /// One entry per file of the snapshot.
-    pub(crate) files: Vec<FileProbe>,
+    pub(crate) files: FileProbes,
     /// How the scan probed, if it skipped conditions because reading is cheaper.
     pub(crate) skipped_with: Option<ProbeOptions>,
 }
@@ -53,7 +53,7 @@ impl ScanProbe {
 
     /// Whether the index knows exact rows of some file.
     pub(crate) fn has_exact_rows(&self) -> bool {
-        self.files.iter().any(has_rows)
+        self.files.listed().any(|(_, file)| has_rows(file))
     }
 
     /// Whether it may know some if more conditions are searched for.
@@ -69,19 +69,20 @@ impl ScanProbe {
     ) -> lakemark_table::Result<Reprobed> {
         let reading = options.reading.map(|reading| ReadCost { index_only: Some(index_only), ..reading });
         let probe = self.snapshot.probe(&self.predicate, &ProbeOptions { reading, ..options }).await?;
-        let files: Vec<FileProbe> = probe.files.into_iter().map(exact_or_unknown).collect();
+        let files = probe.files.map(|_, file| exact_or_unknown(file));
         let (snapshot, schema) = (Arc::clone(&self.snapshot), Arc::clone(&self.schema));
         let predicate = self.predicate.clone();
-        let is_known = files.iter().any(has_rows) || files.iter().all(|file| matches!(file, FileProbe::Known { .. }));
+        let is_known = files.listed().any(|(_, file)| has_rows(file))
+            || files.listed().all(|(_, file)| matches!(file, FileProbe::Known { .. }));
         let scan_probe = is_known.then_some(Self { snapshot, schema, predicate, files, skipped_with: None });
         Ok(Reprobed { scan_probe, report: probe.report })
     }
 }
 
-fn exact_or_unknown(file: FileProbe) -> FileProbe {
+fn exact_or_unknown(file: &FileProbe) -> FileProbe {
     match file {
         FileProbe::Known { recheck, .. } if !recheck.is_empty() => FileProbe::Unknown,
-        other => other,
+        other => other.clone(),
     }
 }
 

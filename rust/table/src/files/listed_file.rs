@@ -1,5 +1,6 @@
 //! A data file that was found, and the partitions that it lies in by the names of its folders.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use object_store::ObjectMeta;
@@ -37,6 +38,43 @@ impl FileList {
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let is_same = |(a, b): (&Arc<ListedFile>, &Arc<ListedFile>)| Arc::ptr_eq(a, b) || a.meta == b.meta;
         std::ptr::eq(self, other) || (self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(is_same))
+    }
+}
+
+/// A file that one of two listings has, or that differs between them.
+#[derive(Debug)]
+pub(crate) struct ListingChange {
+    /// Its place in the earlier listing, or that of what follows it there.
+    pub place: usize,
+    /// Whether the earlier listing has it.
+    pub was_there: bool,
+    /// The file as it is now, if it is there.
+    pub now: Option<Arc<ListedFile>>,
+}
+
+impl FileList {
+    /// What changed since an earlier listing, by place. Files that both share are compared by their addresses alone.
+    pub(crate) fn changes_since(&self, before: &Self) -> Vec<ListingChange> {
+        let (mut old, mut new, mut changes) = (0, 0, Vec::new());
+        loop {
+            let (was, now) = (before.0.get(old), self.0.get(new));
+            let order = match (was, now) {
+                (None, None) => return changes,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(was), Some(now)) if Arc::ptr_eq(was, now) => {
+                    (old, new) = (old + 1, new + 1);
+                    continue;
+                }
+                (Some(was), Some(now)) => was.path.cmp(&now.path),
+            };
+            let is_same = order.is_eq() && was.map(|was| &was.meta) == now.map(|now| &now.meta);
+            if !is_same {
+                let now = now.filter(|_| order.is_ge()).cloned();
+                changes.push(ListingChange { place: old, was_there: order.is_le(), now });
+            }
+            (old, new) = (old + usize::from(order.is_le()), new + usize::from(order.is_ge()));
+        }
     }
 }
 
@@ -110,4 +148,40 @@ fn hive_folder(part: &str) -> Option<HiveFolder> {
     let value = percent_decode_str(value).decode_utf8_lossy().into_owned();
     let column = percent_decode_str(column).decode_utf8_lossy().into_owned();
     Some(HiveFolder { column, value: (value != HIVE_NULL).then_some(value) })
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::{TimeZone, Utc};
+    use object_store::path::Path;
+
+    use super::*;
+
+    fn file(path: &str, size: u64) -> Arc<ListedFile> {
+        let last_modified = Utc.timestamp_opt(1, 0).unwrap();
+        let meta = ObjectMeta { location: Path::from(path), last_modified, size, e_tag: None, version: None };
+        Arc::new(ListedFile::in_folders_of(path, path.to_owned(), meta))
+    }
+
+    #[test]
+    fn files_that_came_left_or_differ_are_changes_and_equal_ones_are_not() {
+        let shared = file("c", 1);
+        let before = FileList(vec![file("a", 1), file("b", 1), Arc::clone(&shared), file("d", 1), file("e", 1)]);
+        let now = FileList(vec![file("b", 2), file("bb", 1), shared, file("d", 1), file("f", 1)]);
+        let changes = now.changes_since(&before);
+        let shown = changes.iter().map(|change| {
+            (change.place, change.was_there, change.now.as_ref().map(|file| (file.path.as_str(), file.meta.size)))
+        });
+        assert_eq!(
+            shown.collect::<Vec<_>>(),
+            [
+                (0, true, None),
+                (1, true, Some(("b", 2))),
+                (2, false, Some(("bb", 1))),
+                (4, true, None),
+                (5, false, Some(("f", 1))),
+            ]
+        );
+        assert!(before.changes_since(&before).is_empty());
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Date32Array, Int64Array, StringArray};
+use arrow::array::{Array, ArrayRef, Date32Array, Int64Array, StringArray, new_null_array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field};
 use lakemark_format::{ManifestPublication, ManifestUpdates, MovedFile, ReplacedFile, StoreFile};
@@ -188,6 +188,16 @@ fn partitions(files: &[Arc<ListedFile>]) -> Result<PartitionColumns> {
         .collect();
     let fields = names.iter().zip(&columns).map(|(name, column)| Field::new(*name, column.data_type().clone(), true));
     Ok(PartitionColumns { fields: fields.collect(), values: columns })
+}
+
+/// The value of a partition column of this type, by the text in a folder's name: an array of length 1. None if the text gives the column
+/// another type.
+pub(crate) fn value_of_type(text: Option<&str>, of: &DataType) -> Option<ArrayRef> {
+    match (text, of) {
+        (None, of) => Some(new_null_array(of, 1)),
+        (Some(text), DataType::Utf8) => Some(Arc::new(StringArray::from(vec![text]))),
+        (text, of) => Some(infer(&[text])).filter(|value| value.data_type() == of),
+    }
 }
 
 /// The type of a partition column with these values in its folders' names.

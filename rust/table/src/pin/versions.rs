@@ -55,7 +55,7 @@ async fn pin_folder(table: &UpdatableTable, version: u64) -> Result<Snapshot> {
     let Some(manifest) = manifest else { return Err(no_manifest(&table.base, version, &listed)) };
     // Segments that the old manifest names may be gone, those of the newest are there. Publications move files, so that the listing goes
     // with what the newest manifest says of them.
-    let ManifestAndListing { manifest: newest, files } = newest_listing(&table.base).await?;
+    let ManifestAndListing { manifest: newest, found: files } = newest_listing(&table.base).await?;
     let publications = publications(newest.as_deref());
     let updates = manifest.updates().cloned().unwrap_or_default();
     let later = after(publications, version);

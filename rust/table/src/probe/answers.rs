@@ -1,15 +1,13 @@
 //! What is known of every leaf in every file.
 
-use std::collections::HashMap;
-
-use lakemark_format::{ManifestIndex, SegmentFile};
+use lakemark_format::ManifestIndex;
 use lakemark_index::{Candidates, Reason, Truth};
 
 use super::segment_search::{SegmentCandidates, SegmentRequest};
 use crate::report::{AnsweredBy, LeafReport};
 use crate::snapshot::Snapshot;
 use crate::snapshot::identity::is_same_data;
-use crate::store::segments::Damage;
+use crate::store::segments::{Damage, FileOfSegment};
 
 /// What is known of one leaf in one file.
 #[derive(Clone, Debug)]
@@ -80,7 +78,7 @@ impl LeafCandidates {
         request: SegmentRequest,
         found: Result<SegmentCandidates, Damage>,
     ) {
-        let SegmentCandidates { segment, candidates } = match found {
+        let SegmentCandidates { segment, found } = match found {
             Ok(found) => found,
             Err(damage) => {
                 let (index, path, reason) = (&request.index.name, &request.segment.path, damage.reason.code());
@@ -97,20 +95,14 @@ impl LeafCandidates {
                 return;
             }
         };
-        let entries: HashMap<&str, (&SegmentFile, &Candidates)> = segment
-            .directory
-            .files
-            .iter()
-            .zip(candidates.iter())
-            .map(|(entry, candidates)| (entry.path.as_str(), (entry, candidates)))
-            .collect();
         for file in &request.files {
             let path = snapshot.files().get(*file).map_or("", |file| file.path.as_str());
-            let answer = match entries.get(path) {
-                Some((entry, candidates))
+            let answer = match segment.file(path) {
+                Some(FileOfSegment { place, entry })
                     if is_same_data(snapshot, *file, entry, &request.segment, &segment.directory).await =>
                 {
-                    FileCandidates::Rows { candidates: (*candidates).clone(), row_groups: entry.row_groups.clone() }
+                    let candidates = found.candidates(place, entry);
+                    FileCandidates::Rows { candidates, row_groups: entry.row_groups.clone() }
                 }
                 _ => {
                     tracing::warn!(

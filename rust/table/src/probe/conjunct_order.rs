@@ -162,7 +162,7 @@ struct RankByEstimate {
 }
 
 /// The leaves that must be true of each selected row, by their places.
-fn conjuncts(predicate: &Predicate) -> Vec<usize> {
+pub(super) fn conjuncts(predicate: &Predicate) -> Vec<usize> {
     let parts = match predicate {
         Predicate::And(parts) => parts.as_slice(),
         other => std::slice::from_ref(other),

@@ -92,8 +92,8 @@ async fn probe_all(
         let requests = probe_zones_first(answers, snapshot, leaf, requests, reads).await;
         for request in requests {
             // What is remembered needs no task: to start one would take longer.
-            let store = snapshot.store.as_ref().filter(|_| reads.selection_cache);
-            if let Some(known) = store.and_then(|store| remembered(store, &request)) {
+            let store = snapshot.store.as_ref();
+            if let Some(known) = store.and_then(|store| remembered(store, &request, reads)) {
                 answers.take(snapshot, request, Ok(known)).await;
                 continue;
             }

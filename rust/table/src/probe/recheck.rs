@@ -5,7 +5,7 @@
 
 use lakemark_index::{RowSet, RowSetBuilder};
 
-use super::add_file;
+use super::{add_file, add_ruled_out};
 use crate::report::ProbeReport;
 use crate::snapshot::{DataFile, FileProbe, Probe, Snapshot};
 
@@ -14,12 +14,11 @@ impl Snapshot {
     /// than half of its planned rows keeps all of them. Single rows cost more to step over than they save.
     #[must_use]
     pub fn with_runtime_filter(&self, planned: &Probe, later: &Probe) -> Probe {
-        let files: Vec<FileProbe> = self
-            .files()
-            .iter()
-            .zip(planned.files.iter().zip(&later.files))
-            .map(|(file, (planned, later))| cut_file(file, planned, later))
-            .collect();
+        // A file that was ruled out stays so.
+        let files = planned.files.map(|place, planned| match (self.files().get(place), later.files.get(place)) {
+            (Some(file), Some(later)) => cut_file(file, planned, later),
+            _ => planned.clone(),
+        });
         let (before, after) = (&planned.report, &later.report);
         let mut report = ProbeReport {
             leaves: [before.leaves.as_slice(), &after.leaves].concat(),
@@ -30,7 +29,8 @@ impl Snapshot {
             seconds: before.seconds + after.seconds,
             ..ProbeReport::default()
         };
-        for file in &files {
+        add_ruled_out(&mut report, self, files.listed().map(|(place, _)| place));
+        for (_, file) in files.listed() {
             let row_groups = match file {
                 FileProbe::Known { row_groups, .. } => Some(row_groups.as_slice()),
                 FileProbe::Unknown | FileProbe::Counted { .. } => None,

@@ -1,13 +1,15 @@
 //! Searching one segment for a test: which rows of its files pass. The process remembers the rows of earlier searches.
 
+use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use lakemark_format::{ManifestIndex, ManifestSegment, SegmentFile};
+use lakemark_format::{ManifestIndex, ManifestSegment};
 use lakemark_index::bitmap::{LeafMatches, LeafSearch, Search, SegmentRows};
 use lakemark_index::zones::ZoneSearch;
-use lakemark_index::{Candidates, Leaf, Test};
+use lakemark_index::{Leaf, Test};
 
+use super::found_rows::FoundRows;
 use crate::snapshot::Snapshot;
 use crate::snapshot::numbered_files::NumberedFiles;
 use crate::storage::cache::Cache;
@@ -31,9 +33,9 @@ impl CandidatesKey {
     }
 }
 
-/// The candidates of a test in each file of a segment. A segment never changes, so they stay true. Whether the data files are still the
-/// indexed ones is checked each time.
-static FOUND: LazyLock<Cache<CandidatesKey, Arc<Vec<Candidates>>>> = LazyLock::new(|| Cache::new(CACHE_BYTES));
+/// The rows of a segment that pass a test. A segment never changes, so they stay true. Whether the data files are still the indexed ones is
+/// checked each time.
+static FOUND: LazyLock<Cache<CandidatesKey, Arc<FoundRows>>> = LazyLock::new(|| Cache::new(CACHE_BYTES));
 
 /// What the searches of a probe share.
 #[derive(Clone, Debug)]
@@ -41,6 +43,25 @@ pub(crate) struct ReadContext {
     pub counter: Arc<ReadCounter>,
     /// Whether the rows that others found are used, and those found here are remembered.
     pub selection_cache: bool,
+    /// What this probe has found already.
+    searched: Arc<Mutex<HashMap<CandidatesKey, Arc<FoundRows>>>>,
+}
+
+impl ReadContext {
+    /// For a probe that has searched nothing yet.
+    pub(super) fn new(counter: Arc<ReadCounter>, selection_cache: bool) -> Self {
+        Self { counter, selection_cache, searched: Arc::default() }
+    }
+
+    /// Keeps what was found for the rest of this probe.
+    pub(super) fn keep(&self, store: &Store, request: &SegmentRequest, found: &Arc<FoundRows>) {
+        let mut searched = self.searched.lock().unwrap_or_else(PoisonError::into_inner);
+        searched.insert(CandidatesKey::of(store, request), Arc::clone(found));
+    }
+
+    fn kept(&self, key: &CandidatesKey) -> Option<Arc<FoundRows>> {
+        self.searched.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
 }
 
 /// A segment to be probed for one leaf.
@@ -79,14 +100,18 @@ pub(super) fn segment_requests(
 /// What a segment has for a test.
 pub(super) struct SegmentCandidates {
     pub segment: Segment,
-    /// The candidates of each of the segment's files.
-    pub candidates: Arc<Vec<Candidates>>,
+    pub found: Arc<FoundRows>,
 }
 
-/// What the process remembers of a segment's candidates.
-pub(super) fn remembered(store: &Arc<Store>, request: &SegmentRequest) -> Option<SegmentCandidates> {
-    let candidates = FOUND.get(&CandidatesKey::of(store, request))?;
-    Some(SegmentCandidates { segment: Segment::remembered(store, &request.segment)?, candidates })
+/// What this probe has found in a segment, or what the process remembers of it.
+pub(super) fn remembered(
+    store: &Arc<Store>,
+    request: &SegmentRequest,
+    reads: &ReadContext,
+) -> Option<SegmentCandidates> {
+    let key = CandidatesKey::of(store, request);
+    let found = reads.kept(&key).or_else(|| FOUND.get(&key).filter(|_| reads.selection_cache))?;
+    Some(SegmentCandidates { segment: Segment::remembered(store, &request.segment)?, found })
 }
 
 /// The rows of a segment: one round of reads if it has zones, else two.
@@ -137,14 +162,10 @@ pub(super) async fn probe_segment(
     let segment = Segment::open(store, &request.segment, &request.index, &reads.counter).await?;
     let key = CandidatesKey::of(store, request);
     let found = search(&segment, &request.test, &reads.counter).await?;
-    let of_file = |file: &SegmentFile| found.candidates(file.base, file.base.saturating_add(file.rows() as u32));
-    let candidates: Vec<Candidates> = segment.directory.files.iter().map(of_file).collect();
-    let candidates = Arc::new(candidates);
+    let found = Arc::new(FoundRows::of(found, &segment.directory));
     if reads.selection_cache {
-        let of_file = |candidates: &Candidates| size_of::<Candidates>() + candidates.memory_bytes();
-        let sets: usize = candidates.iter().map(of_file).sum();
-        let bytes = (sets + key.test.memory_bytes() + size_of_val(&key)) as u64;
-        FOUND.insert(key, Arc::clone(&candidates), bytes);
+        let bytes = (found.memory_bytes() + key.test.memory_bytes() + size_of_val(&key)) as u64;
+        FOUND.insert(key, Arc::clone(&found), bytes);
     }
-    Ok(SegmentCandidates { segment, candidates })
+    Ok(SegmentCandidates { segment, found })
 }

@@ -221,13 +221,12 @@ impl ValueBlocks {
 
 /// Rows that are exact in both.
 fn common_rows(one: &Probe, other: &Probe) -> u64 {
-    let common = |(one, other): (&FileProbe, &FileProbe)| match (one, other) {
-        (FileProbe::Known { row_groups, exact, .. }, FileProbe::Known { row_groups: same, exact: also_exact, .. })
-            if row_groups == same =>
-        {
-            u64::from(exact.and(also_exact).len())
-        }
+    let common = |(place, one): (usize, &FileProbe)| match (one, other.files.get(place)) {
+        (
+            FileProbe::Known { row_groups, exact, .. },
+            Some(FileProbe::Known { row_groups: same, exact: also_exact, .. }),
+        ) if row_groups == same => u64::from(exact.and(also_exact).len()),
         _ => 0,
     };
-    one.files.iter().zip(&other.files).map(common).sum()
+    one.files.listed().map(common).sum()
 }

@@ -40,7 +40,7 @@ pub(super) async fn probe_zones_first(
     if !has_zones || exact <= FEW_SEGMENTS || !of_points {
         return requests;
     }
-    let known = |request: &SegmentRequest| reads.selection_cache && remembered(store, request).is_some();
+    let known = |request: &SegmentRequest| remembered(store, request, reads).is_some();
     if requests.iter().all(known) {
         return requests;
     }

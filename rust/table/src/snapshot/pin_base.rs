@@ -1,32 +1,35 @@
 //! How the state of the data files is pinned: which files there are, and what is known of each. What is buffered is merged with them
 //! afterwards.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::array::ArrayRef;
 use arrow::datatypes::{Schema, SchemaRef};
 use futures::{StreamExt, TryFutureExt, TryStreamExt, stream};
-use lakemark_format::{Manifest, ManifestFile, ManifestPublication, ManifestUpdates};
+use lakemark_format::{Manifest, ManifestPublication, ManifestUpdates};
 use lakemark_index::RowSet;
+use object_store::ObjectMeta;
 
+use super::match_files::{FileMatcher, KnownSchemas, MatchedFiles};
 use super::reader_cache::ReaderCache;
-use super::recent::{has_same_migrations, has_same_moves};
+use super::recent::{Recent, has_same_migrations, has_same_moves};
 use super::relocating_store::followed;
 use super::shapes::{ReadableShapes, SummaryOfFile, UnreadableFile, read_shapes, readable_shapes};
 use super::snapshot_cache::FileListSource;
+use super::table_columns::TableColumns;
 use super::{BaseTable, BufferedRows, DataFile, FileIndexState, Lineage, Snapshot, shown_schema};
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::delta::DeltaState;
-use crate::files::listed_file::FileList;
+use crate::files::delta::{DeltaFile, DeltaState};
+use crate::files::listed_file::{FileList, ListedFile};
 use crate::files::listing::{Listing, under_way};
+use crate::files::parted_list::PartedList;
 use crate::files::trust::FalseStatistics;
 use crate::storage::clock::Moment;
-use crate::storage::file_time::{is_young, modified_ns, was_young};
+use crate::storage::file_time::is_young;
 use crate::store::Store;
-use crate::store::manifests::file_of;
 use crate::table_format::TableFormat;
-use crate::values::schema::{self, FileSchema};
 
 /// Footers that are read at a time.
 const CONCURRENT_READS: usize = 32;
@@ -57,13 +60,12 @@ impl Snapshot {
     /// Deletes the rows that buffered changes delete or replace, and adds the rows that they add.
     pub(crate) fn apply_updates(
         &mut self,
-        deleted: &[Option<DeletedPositions>],
+        deleted: &BTreeMap<usize, DeletedPositions>,
         buffered: &Arc<BufferedRows>,
         next: u64,
     ) {
-        for (place, hidden) in deleted.iter().enumerate() {
-            let Some(hidden) = hidden else { continue };
-            let Some(file) = Arc::make_mut(&mut self.files).get_mut(place) else { continue };
+        for (place, hidden) in deleted {
+            let Some(file) = self.files.get_mut(*place) else { continue };
             let deleted = file.deleted.as_ref().map(|deleted| Arc::new(deleted.or(&hidden.rows)));
             file.deleted = Some(deleted.unwrap_or_else(|| Arc::clone(&hidden.rows)));
             file.row_groups.get_or_insert_with(|| hidden.row_groups.clone());
@@ -81,38 +83,71 @@ impl Snapshot {
     #[tracing::instrument(level = "debug", name = "pin", skip_all, fields(table = table.location()))]
     pub(crate) async fn pin_base_within(table: &BaseTable, within: Duration) -> Result<Self> {
         match table.format {
-            TableFormat::Parquet => {
-                let ManifestAndListing { manifest, files } = listing_within(table, within).await?;
-                let updates = manifest.as_ref().and_then(|manifest| manifest.updates());
-                let later: Vec<_> = updates.and_then(|updates| under_way(updates)).into_iter().collect();
-                let is_plain = later.is_empty() && !updates.is_some_and(|updates| has_moved(updates));
-                let same = || table.last.get(manifest.as_ref(), |source| source.has_listed(&files));
-                if let Some(same) = is_plain.then(same).flatten() {
-                    table.columns.insert(&files, &same);
-                    return Ok(same);
-                }
-                // The age is read before anything else: what is read later may be of the same tick.
-                let is_young = files.0.iter().any(|file| is_young(&file.meta));
-                let listing = listing_of(table, updates.map(Arc::as_ref), &later, &files).await?;
-                let snapshot = Self::pin_listing(table, manifest, listing).await?;
-                if !is_young {
-                    table.columns.insert(&files, &snapshot);
-                }
-                if is_plain && !is_young {
-                    table.last.insert(FileListSource::Listing(files), &snapshot);
-                }
-                Ok(snapshot)
-            }
-            TableFormat::Delta => {
-                let ManifestAndLog { manifest, state } = delta_within(table, within).await?;
-                if let Some(same) = table.last.get(manifest.as_ref(), |source| source.has_read(&state)) {
-                    return Ok(same);
-                }
-                let snapshot = Self::pin_delta(table, manifest, &state).await?;
-                table.last.insert(FileListSource::Log(state), &snapshot);
-                Ok(snapshot)
-            }
+            TableFormat::Parquet => Self::pin_folder(table, within).await,
+            TableFormat::Delta => Self::pin_log(table, within).await,
         }
+    }
+
+    async fn pin_folder(table: &BaseTable, within: Duration) -> Result<Self> {
+        let looked = recent_within(table, &table.recent_files, within, has_same_moves, newest_listing(table));
+        let ManifestAndListing { manifest, found: files } = looked.await?;
+        let updates = manifest.as_ref().and_then(|manifest| manifest.updates());
+        let later: Vec<_> = updates.and_then(|updates| under_way(updates)).into_iter().collect();
+        let is_plain = later.is_empty() && !updates.is_some_and(|updates| has_moved(updates));
+        let last = table.last.last().filter(|_| is_plain);
+        let changes = last.as_ref().and_then(|last| last.source.changes_to(&files));
+        if let (Some(last), Some(changes)) = (&last, &changes)
+            && changes.is_empty()
+            && last.has_manifest(manifest.as_ref())
+        {
+            table.columns.insert(&files, &last.snapshot);
+            return Ok(last.snapshot.clone());
+        }
+        // The age is read before anything else: what is read later may be of the same tick. Files that did not change were old enough then.
+        let is_young = match &changes {
+            Some(changes) => changes.iter().filter_map(|change| change.now.as_ref()).any(|file| is_young(&file.meta)),
+            None => files.0.iter().any(|file| is_young(&file.meta)),
+        };
+        let advanced = match last.zip(changes) {
+            Some((last, changes)) => last.snapshot.advanced(table, manifest.as_ref(), changes).await?,
+            None => None,
+        };
+        let snapshot = match advanced {
+            Some(advanced) => advanced,
+            None => {
+                let listing = listing_of(table, updates.map(Arc::as_ref), &later, &files).await?;
+                Self::pin_listing(table, manifest, listing).await?
+            }
+        };
+        if !is_young {
+            table.columns.insert(&files, &snapshot);
+        }
+        if is_plain && !is_young {
+            table.last.insert(FileListSource::Listing(files), &snapshot);
+        }
+        Ok(snapshot)
+    }
+
+    async fn pin_log(table: &BaseTable, within: Duration) -> Result<Self> {
+        let looked = recent_within(table, &table.recent_log, within, has_same_migrations, newest_log(table));
+        let ManifestAndLog { manifest, found: state } = looked.await?;
+        let last = table.last.last().filter(|last| last.source.has_read(&state));
+        if let Some(last) = last.as_ref().filter(|last| last.has_manifest(manifest.as_ref())) {
+            return Ok(last.snapshot.clone());
+        }
+        let advanced = match last {
+            Some(last) => {
+                let lineage = Lineage::of(&state, manifest.as_deref()).await?;
+                last.snapshot.advanced_log(manifest.as_ref(), lineage)?
+            }
+            None => None,
+        };
+        let snapshot = match advanced {
+            Some(advanced) => advanced,
+            None => Self::pin_delta(table, manifest, &state).await?,
+        };
+        table.last.insert(FileListSource::Log(state), &snapshot);
+        Ok(snapshot)
     }
 
     /// The newest state without files whose footers cannot be read, for who can do without them: none of a table whose changes are about
@@ -121,7 +156,7 @@ impl Snapshot {
         if table.format != TableFormat::Parquet {
             return Ok(None);
         }
-        let ManifestAndListing { manifest, files } = newest_listing(table).await?;
+        let ManifestAndListing { manifest, found: files } = newest_listing(table).await?;
         if manifest.as_ref().is_some_and(|manifest| manifest.updates().is_some()) {
             return Ok(None);
         }
@@ -146,29 +181,19 @@ impl Snapshot {
         listing: Listing,
         unreadable: Option<&mut Vec<UnreadableFile>>,
     ) -> Result<Self> {
-        let mut files: Vec<DataFile> = listing
-            .files
-            .iter()
-            .enumerate()
-            .map(|(place, file)| DataFile {
-                meta: file.meta.as_ref().clone(),
-                path: file.path.clone(),
-                partition_values: listing.partition_values(place),
-                deleted: None,
-                row_groups: None,
-                false_statistics: FalseStatistics::default(),
-            })
-            .collect();
-        let mut index_states = match_manifest(&mut files, manifest.as_deref())?;
-        let unknown: Vec<usize> = (0..files.len())
-            .filter(|file| index_states.get(*file).is_none_or(|index_state| index_state.schema.is_none()))
-            .collect();
-        let shapes = match unreadable {
-            None => read_shapes(table, &files, unknown).await?,
+        let listed = listing.files.iter().enumerate();
+        let listed = listed.map(|(place, file)| DataFile::listed(file, listing.partition_values(place)));
+        let mut files: PartedList<DataFile> = listed.collect();
+        let matcher = FileMatcher::new(manifest.as_deref(), &KnownSchemas::default());
+        let mut index_states = matched_states(&mut files, &matcher)?;
+        let unknown = index_states.iter().enumerate().filter(|(_, state)| state.schema.is_none());
+        let unknown: Vec<usize> = unknown.map(|(place, _)| place).collect();
+        let (shapes, is_whole) = match unreadable {
+            None => (read_shapes(table, &files, unknown).await?, true),
             Some(unreadable) => {
                 let ReadableShapes { shapes, failed } = readable_shapes(table, &files, unknown).await?;
                 unreadable.extend(failed);
-                shapes
+                (shapes, false)
             }
         };
         for SummaryOfFile { file, summary } in shapes {
@@ -177,24 +202,20 @@ impl Snapshot {
                 data_file.row_groups = Some(summary.row_groups);
             }
         }
-        // Of the others the schema is not known.
-        let mut states = index_states.iter();
-        files.retain(|_| states.next().is_some_and(|state| state.schema.is_some()));
-        index_states.retain(|state| state.schema.is_some());
-        let schemas = index_states.iter().zip(&files).filter_map(|(index_state, file)| {
-            Some(FileSchema { file: &file.path, schema: index_state.schema.as_ref()? })
-        });
-        let merged = schema::merge(schemas)?;
-        // Some writers store partition columns in the files too; the folder's name is what counts.
-        let is_partition = |name: &str| listing.partition_columns.iter().any(|field| field.name() == name);
-        let stored: Vec<_> = merged.fields().iter().filter(|field| !is_partition(field.name())).cloned().collect();
-        let all: Vec<_> =
-            stored.iter().cloned().chain(listing.partition_columns.iter().cloned().map(Arc::new)).collect();
+        if !is_whole {
+            // Of the others the schema is not known.
+            let readable = files.iter().zip(&index_states).filter(|(_, state)| state.schema.is_some());
+            let (kept, states): (Vec<_>, Vec<_>) = readable.map(|(file, state)| (file.clone(), state.clone())).unzip();
+            (files, index_states) = (kept.into(), states.into());
+        }
+        let matched = MatchedFiles::of(&matcher, &files, &index_states);
+        let TableColumns { schema, file_schema } =
+            TableColumns::of(&files, &matched.digest.schemas(), &listing.partition_columns)?;
         Ok(Self {
-            schema: Arc::new(Schema::new(all)),
-            file_schema: Arc::new(Schema::new(stored)),
+            schema,
+            file_schema,
             partition_columns: listing.partition_columns,
-            files: Arc::new(files),
+            files,
             attached: ReaderCache::default(),
             object_store: followed(&table.location, table.store.as_ref()),
             root: table.location.root.clone(),
@@ -202,7 +223,8 @@ impl Snapshot {
             names: None,
             manifest,
             store: table.store.clone(),
-            index_states: Arc::new(index_states),
+            index_states,
+            matched,
             lineage: Lineage::default(),
             table_id: None,
             buffered: None,
@@ -216,22 +238,14 @@ impl Snapshot {
         state: &DeltaState,
     ) -> Result<Self> {
         let lineage = Lineage::of(state, manifest.as_deref()).await?;
-        let mut files: Vec<DataFile> = state
-            .files
-            .iter()
-            .map(|file| DataFile {
-                meta: file.meta.clone(),
-                path: file.path.clone(),
-                partition_values: file.partition_values.clone(),
-                deleted: None,
-                row_groups: None,
-                false_statistics: FalseStatistics::default(),
-            })
-            .collect();
-        let mut index_states = match_manifest(&mut files, manifest.as_deref())?;
+        let mut files: PartedList<DataFile> = state.files.iter().map(DataFile::logged).collect();
+        let matcher = FileMatcher::new(manifest.as_deref(), &KnownSchemas::default());
+        let mut index_states = matched_states(&mut files, &matcher)?;
         let shown = |stored: SchemaRef| shown_schema(state.names.as_deref(), &stored);
-        for index_state in &mut index_states {
-            index_state.schema = index_state.schema.take().map(shown);
+        if state.names.is_some() {
+            let states = index_states.iter().cloned();
+            let renamed = states.map(|state| FileIndexState { schema: state.schema.map(shown), ..state });
+            index_states = renamed.collect();
         }
         // Positions of deleted rows mean nothing without the number of rows.
         let vectors =
@@ -258,6 +272,7 @@ impl Snapshot {
                 data_file.deleted = Some(rows);
             }
         }
+        let matched = MatchedFiles::of(&matcher, &files, &index_states);
         let is_partition = |name: &str| state.partition_columns.iter().any(|field| field.name() == name);
         let stored: Vec<_> =
             state.schema.fields().iter().filter(|field| !is_partition(field.name())).cloned().collect();
@@ -265,7 +280,7 @@ impl Snapshot {
             schema: Arc::clone(&state.schema),
             file_schema: Arc::new(Schema::new(stored)),
             partition_columns: state.partition_columns.clone(),
-            files: Arc::new(files),
+            files,
             attached: ReaderCache::default(),
             object_store: Arc::clone(&table.location.object_store),
             root: table.location.root.clone(),
@@ -273,7 +288,8 @@ impl Snapshot {
             names: state.names.clone(),
             manifest,
             store: table.store.clone(),
-            index_states: Arc::new(index_states),
+            index_states,
+            matched,
             lineage,
             table_id: Some(state.table_id().into()),
             buffered: None,
@@ -302,23 +318,35 @@ pub(crate) async fn listing_of(
     }
 }
 
-/// A manifest and a listing that go together.
-pub(crate) struct ManifestAndListing {
+/// A manifest and what goes together with it.
+pub(crate) struct ManifestAnd<T> {
     pub manifest: Option<Arc<Manifest>>,
-    pub files: Arc<FileList>,
+    pub found: Arc<T>,
 }
 
-/// A listing that began less than `within` ago, with the newest manifest, if they go together; else the newest of both.
-async fn listing_within(table: &BaseTable, within: Duration) -> Result<ManifestAndListing> {
-    if table.recent_files.is_within(within) {
+/// A manifest and a listing that go together.
+pub(crate) type ManifestAndListing = ManifestAnd<FileList>;
+
+/// A manifest and a version of a Delta table that go together.
+type ManifestAndLog = ManifestAnd<DeltaState>;
+
+/// What a look found that began less than `within` ago, with the newest manifest, if they go together; else what a new look finds.
+async fn recent_within<T>(
+    table: &BaseTable,
+    recent: &Recent<T>,
+    within: Duration,
+    goes_with: fn(Option<&ManifestUpdates>, Option<&ManifestUpdates>) -> bool,
+    look: impl Future<Output = Result<ManifestAnd<T>>>,
+) -> Result<ManifestAnd<T>> {
+    if recent.is_within(within) {
         let manifest = newest_manifest(table).await?;
-        if let Some(files) = table.recent_files.get(within, manifest.as_deref(), has_same_moves) {
-            return Ok(ManifestAndListing { manifest, files });
+        if let Some(found) = recent.get(within, manifest.as_deref(), goes_with) {
+            return Ok(ManifestAnd { manifest, found });
         }
     }
     let since = Moment::now();
-    let newest = newest_listing(table).await?;
-    table.recent_files.insert(since, &newest.files, newest.manifest.as_ref());
+    let newest = look.await?;
+    recent.insert(since, &newest.found, newest.manifest.as_ref());
     Ok(newest)
 }
 
@@ -338,53 +366,32 @@ pub(crate) async fn newest_listing(table: &BaseTable) -> Result<ManifestAndListi
         table.metrics.listings.add(1);
         let files = table.listing.list(&table.location).await?;
         if was_newest && before.as_ref().is_none_or(|manifest| manifest.updates().is_none()) {
-            return Ok(ManifestAndListing { manifest: before, files });
+            return Ok(ManifestAndListing { manifest: before, found: files });
         }
         let now = newest_manifest(table).await?;
         if publications(now.as_ref()) == publications(before.as_ref()) {
-            return Ok(ManifestAndListing { manifest: now, files });
+            return Ok(ManifestAndListing { manifest: now, found: files });
         }
         (before, was_newest) = (now, true);
     }
     Err(moves_too_fast(table))
 }
 
-/// A manifest and a version of a Delta table that go together.
-struct ManifestAndLog {
-    manifest: Option<Arc<Manifest>>,
-    state: Arc<DeltaState>,
-}
-
-/// A version of the Delta table that was the newest less than `within` ago, with the newest manifest, if they go together; else the newest
-/// of both.
-async fn delta_within(table: &BaseTable, within: Duration) -> Result<ManifestAndLog> {
-    if table.recent_log.is_within(within) {
-        let manifest = newest_manifest(table).await?;
-        if let Some(state) = table.recent_log.get(within, manifest.as_deref(), has_same_migrations) {
-            return Ok(ManifestAndLog { manifest, state });
-        }
-    }
-    let since = Moment::now();
-    let newest = newest_delta(table).await?;
-    table.recent_log.insert(since, &newest.state, newest.manifest.as_ref());
-    Ok(newest)
-}
-
 /// The newest manifest and a version of the Delta table that go together. No migration began after the manifest was read. So the version
 /// has nothing that is later than the buffered changes of the manifest and its log.
-async fn newest_delta(table: &BaseTable) -> Result<ManifestAndLog> {
+async fn newest_log(table: &BaseTable) -> Result<ManifestAndLog> {
     let migrations = |manifest: &Option<Arc<Manifest>>| Some(manifest.as_ref()?.updates()?.migrations);
     let mut manifest = newest_manifest(table).await?;
     for _ in 0..ATTEMPTS {
         table.metrics.listings.add(1);
         let state = table.log.read(&table.location).await?;
         if manifest.as_ref().is_none_or(|manifest| manifest.updates().is_none()) {
-            return Ok(ManifestAndLog { manifest, state });
+            return Ok(ManifestAndLog { manifest, found: state });
         }
         // This manifest may say of a migration that it is done which the log did not have yet.
         let now = newest_manifest(table).await?;
         if migrations(&now) == migrations(&manifest) {
-            return Ok(ManifestAndLog { manifest, state });
+            return Ok(ManifestAndLog { manifest, found: state });
         }
         manifest = now;
     }
@@ -452,46 +459,28 @@ async fn may_have_updates(store: &Store) -> Result<bool> {
     Ok(store.is_local() && store.has_updates().await?)
 }
 
-/// Finds every data file in the manifest by path and size.
-fn match_manifest(files: &mut [DataFile], manifest: Option<&Manifest>) -> Result<Vec<FileIndexState>> {
-    let Some(manifest) = manifest else { return Ok(vec![FileIndexState::default(); files.len()]) };
-    let schemas = manifest.schemas().map(|(number, bytes)| Ok((number, schema::from_bytes(bytes)?)));
-    let schemas: HashMap<u32, SchemaRef> = match schemas.collect::<Result<_>>() {
-        Ok(schemas) => schemas,
-        Err(error) => {
-            tracing::warn!(reason = "segment_corrupt", %error, "the indexes are not used");
-            return Ok(vec![FileIndexState::default(); files.len()]);
-        }
-    };
+/// What the manifest knows of each of these files, which get their row groups from there.
+fn matched_states(files: &mut PartedList<DataFile>, matcher: &FileMatcher<'_>) -> Result<PartedList<FileIndexState>> {
     let mut states = Vec::with_capacity(files.len());
-    for file in files {
-        let Some(number) = manifest.number_of(&file.path)? else {
-            states.push(FileIndexState::default());
-            continue;
-        };
-        states
-            .push(file_of(manifest, number).map_or_else(FileIndexState::default, |have| {
-                match_file(file, number, have, schemas.get(&have.schema))
-            }));
+    for place in 0..files.len() {
+        states.extend(files.get_mut(place).map(|file| matcher.match_file(file)).transpose()?);
     }
-    Ok(states)
+    Ok(states.into())
 }
 
-/// What a manifest knows of a data file that it has under a number.
-fn match_file(file: &mut DataFile, number: u32, have: &ManifestFile, schema: Option<&SchemaRef>) -> FileIndexState {
-    if have.size != file.meta.size {
-        return FileIndexState { size_changed: true, ..FileIndexState::default() };
+impl DataFile {
+    /// A file that was listed, of which nothing else is known.
+    pub(super) fn listed(file: &ListedFile, partition_values: Vec<ArrayRef>) -> Self {
+        Self::unread(file.meta.as_ref().clone(), file.path.clone(), partition_values)
     }
-    let same = match (&have.etag, &file.meta.e_tag) {
-        (Some(have), Some(now)) => have == now,
-        (Some(have), None) if was_young(have) => false,
-        _ => have.modified_ns == modified_ns(&file.meta),
-    };
-    // Also for a file in doubt: what is not there misleads nobody.
-    file.false_statistics = have.false_statistics.as_slice().into();
-    if !same {
-        return FileIndexState { number: Some(number), unverified: true, ..FileIndexState::default() };
+
+    /// A file of a Delta table, of which nothing else is known.
+    fn logged(file: &DeltaFile) -> Self {
+        Self::unread(file.meta.clone(), file.path.clone(), file.partition_values.clone())
     }
-    file.row_groups = Some(have.row_groups.clone());
-    FileIndexState { number: Some(number), unverified: false, size_changed: false, schema: schema.cloned() }
+
+    fn unread(meta: ObjectMeta, path: String, partition_values: Vec<ArrayRef>) -> Self {
+        let false_statistics = FalseStatistics::default();
+        Self { meta, path, partition_values, deleted: None, row_groups: None, false_statistics }
+    }
 }

@@ -9,10 +9,12 @@ use std::sync::Arc;
 
 use lakemark_format::Manifest;
 
+use super::match_files::MatchedFiles;
 use super::pin_base::newest_manifest;
 use super::recent::{has_same_moves, updates_of};
 use super::{BaseTable, Snapshot};
 use crate::error::Result;
+use crate::files::parted_list::PartedList;
 use crate::table_format::TableFormat;
 
 impl Snapshot {
@@ -32,6 +34,7 @@ impl Snapshot {
 
     /// The same columns with another manifest and without any file.
     pub(super) fn without_files(&self, manifest: Option<Arc<Manifest>>) -> Self {
-        Self { manifest, files: Arc::default(), index_states: Arc::default(), ..self.clone() }
+        let matched = MatchedFiles::default();
+        Self { manifest, files: PartedList::default(), index_states: PartedList::default(), matched, ..self.clone() }
     }
 }

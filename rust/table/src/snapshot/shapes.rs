@@ -9,6 +9,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use super::{BaseTable, DataFile};
 use crate::error::{Error, Result};
 use crate::files::footer::FileSummary;
+use crate::files::parted_list::PartedList;
 use crate::files::unreadable::is_of_the_file;
 
 /// Footers that are read at a time.
@@ -33,7 +34,7 @@ pub(crate) struct UnreadableFile {
 /// Reads the footers of the listed files, some at a time.
 pub(crate) async fn read_shapes(
     table: &BaseTable,
-    files: &[DataFile],
+    files: &PartedList<DataFile>,
     wanted: Vec<usize>,
 ) -> Result<Vec<SummaryOfFile>> {
     stream::iter(wanted.into_iter().filter(|&file| file < files.len()))
@@ -43,7 +44,7 @@ pub(crate) async fn read_shapes(
         .await
 }
 
-async fn read_shape(table: &BaseTable, files: &[DataFile], file: usize) -> Result<SummaryOfFile> {
+async fn read_shape(table: &BaseTable, files: &PartedList<DataFile>, file: usize) -> Result<SummaryOfFile> {
     let Some(data_file) = files.get(file) else { return Err(Error::internal("a file out of range")) };
     let store = &table.location.object_store;
     let summary = table.footers.shape(store.as_ref(), &data_file.meta, &data_file.path).await?;
@@ -59,7 +60,7 @@ pub(crate) struct ReadableShapes {
 /// Reads footers as [`read_shapes`] does, and goes on where one of them cannot be read.
 pub(crate) async fn readable_shapes(
     table: &BaseTable,
-    files: &[DataFile],
+    files: &PartedList<DataFile>,
     wanted: Vec<usize>,
 ) -> Result<ReadableShapes> {
     let mut reads = stream::iter(wanted.into_iter().filter(|&file| file < files.len()))

@@ -1,4 +1,4 @@
-//! The last snapshot that was pinned of a table's data files, kept for as long as it is what would be pinned again.
+//! The last snapshot that was pinned of a table's data files, for whoever pins the next one.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,17 +7,17 @@ use lakemark_format::Manifest;
 
 use super::Snapshot;
 use crate::files::delta::DeltaState;
-use crate::files::listed_file::FileList;
+use crate::files::listed_file::{FileList, ListingChange};
 
 /// The last snapshot of a table without what is buffered, and what the snapshot was made of. While that and the manifest are the same, so
-/// is all that follows from them. Files are matched with the manifest once.
+/// is all that follows from them. Where they differ, the next snapshot is made from this one.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotCache(Mutex<Option<Arc<CachedSnapshot>>>);
 
 #[derive(Debug)]
-struct CachedSnapshot {
-    source: FileListSource,
-    snapshot: Snapshot,
+pub(super) struct CachedSnapshot {
+    pub source: FileListSource,
+    pub snapshot: Snapshot,
 }
 
 /// What says which data files there are.
@@ -27,8 +27,13 @@ pub(super) enum FileListSource {
 }
 
 impl FileListSource {
-    pub(super) fn has_listed(&self, files: &FileList) -> bool {
-        matches!(self, Self::Listing(listed) if listed.is_same(files))
+    /// What changed in the listing since then; none if it was no listing.
+    pub(super) fn changes_to(&self, files: &Arc<FileList>) -> Option<Vec<ListingChange>> {
+        match self {
+            Self::Listing(listed) if Arc::ptr_eq(listed, files) => Some(Vec::new()),
+            Self::Listing(listed) => Some(files.changes_since(listed)),
+            Self::Log(_) => None,
+        }
     }
 
     pub(super) fn has_read(&self, state: &Arc<DeltaState>) -> bool {
@@ -45,19 +50,20 @@ impl fmt::Debug for FileListSource {
     }
 }
 
-impl SnapshotCache {
-    /// The snapshot of this manifest, if its source is still what there is.
-    pub(super) fn get(
-        &self,
-        manifest: Option<&Arc<Manifest>>,
-        is_same: impl FnOnce(&FileListSource) -> bool,
-    ) -> Option<Snapshot> {
-        let last = Arc::clone(self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?);
-        let same_manifest = match (manifest, &last.snapshot.manifest) {
+impl CachedSnapshot {
+    /// Whether it was made with this manifest.
+    pub(super) fn has_manifest(&self, manifest: Option<&Arc<Manifest>>) -> bool {
+        match (manifest, &self.snapshot.manifest) {
             (Some(now), Some(then)) => Arc::ptr_eq(now, then),
             (now, then) => now.is_none() && then.is_none(),
-        };
-        (same_manifest && is_same(&last.source)).then(|| last.snapshot.clone())
+        }
+    }
+}
+
+impl SnapshotCache {
+    /// The last snapshot.
+    pub(super) fn last(&self) -> Option<Arc<CachedSnapshot>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) fn insert(&self, source: FileListSource, snapshot: &Snapshot) {

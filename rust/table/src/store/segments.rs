@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use bytes::Bytes;
 use lakemark_format::zones::Zones;
 use lakemark_format::{
-    Manifest, ManifestIndex, ManifestSegment, SegmentDirectory, Trailer, open_tail, physical_range, read_logical,
+    Manifest, ManifestIndex, ManifestSegment, SegmentDirectory, SegmentFile, Trailer, open_tail, physical_range,
+    read_logical,
 };
 use lakemark_index::Reason;
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -83,13 +84,24 @@ pub(crate) struct Segment {
     store: Arc<Store>,
     path: String,
     pub directory: Arc<SegmentDirectory>,
+    by_path: Arc<OnceLock<Vec<u32>>>,
     trailer: Trailer,
 }
 
 #[derive(Clone, Debug)]
 struct Opened {
     directory: Arc<SegmentDirectory>,
+    /// The places of the directory's files in the order of their paths, once somebody asks for a file.
+    by_path: Arc<OnceLock<Vec<u32>>>,
     trailer: Trailer,
+}
+
+/// A data file in the directory of a segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileOfSegment<'a> {
+    /// Its place in the directory.
+    pub place: usize,
+    pub entry: &'a SegmentFile,
 }
 
 /// What is read to open a segment.
@@ -139,8 +151,22 @@ impl Segment {
     }
 
     fn of(store: &Arc<Store>, segment: &ManifestSegment, opened: Opened) -> Self {
-        let Opened { directory, trailer } = opened;
-        Self { store: Arc::clone(store), path: segment.path.clone(), directory, trailer }
+        let Opened { directory, by_path, trailer } = opened;
+        Self { store: Arc::clone(store), path: segment.path.clone(), directory, by_path, trailer }
+    }
+
+    /// What the segment has under the path of a data file.
+    pub(crate) fn file(&self, path: &str) -> Option<FileOfSegment<'_>> {
+        let files = &self.directory.files;
+        let path_at = |place: &u32| files.get(*place as usize).map(|entry| entry.path.as_str());
+        let by_path = self.by_path.get_or_init(|| {
+            let mut places: Vec<u32> = (0..).take(files.len()).collect();
+            places.sort_unstable_by(|one, other| path_at(one).cmp(&path_at(other)));
+            places
+        });
+        let at = by_path.binary_search_by(|place| path_at(place).cmp(&Some(path))).ok()?;
+        let place = *by_path.get(at)? as usize;
+        Some(FileOfSegment { place, entry: files.get(place)? })
     }
 
     /// Opens a segment as it is on the disk now.
@@ -282,7 +308,8 @@ async fn read_directory(
     // A decoded directory takes about four times its bytes, and zones what they take: packed, they may have no bits.
     let zones = directory.zones.as_ref().map_or(0, Zones::memory_bytes) as u64;
     let memory_bytes = bytes.len() as u64 * 4 + zones;
-    Ok(ReadDirectory { opened: Opened { directory: Arc::new(directory), trailer }, memory_bytes })
+    let opened = Opened { directory: Arc::new(directory), by_path: Arc::default(), trailer };
+    Ok(ReadDirectory { opened, memory_bytes })
 }
 
 /// The segments of these indexes that are missing or have another length, by one listing, unless a newer manifest does without them.

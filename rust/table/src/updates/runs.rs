@@ -11,6 +11,7 @@
 
 pub(super) mod active_run;
 pub(super) mod hits;
+pub(super) mod known_hits;
 pub(super) mod position_map;
 pub(super) mod position_map_file;
 pub(super) mod resolve_keys;

@@ -50,7 +50,7 @@ fn questions() -> Vec<Predicate> {
 async fn answers(snapshot: &Snapshot) -> Vec<Vec<FileProbe>> {
     let mut found = Vec::new();
     for question in questions() {
-        found.push(probe(snapshot, &question).await.files);
+        found.push(probe(snapshot, &question).await.files.to_vec());
     }
     found
 }

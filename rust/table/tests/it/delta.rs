@@ -87,7 +87,7 @@ async fn the_log_says_which_files_and_partition_values_there_are() {
     let names: Vec<_> = snapshot.schema().fields().iter().map(|field| field.name().clone()).collect();
     assert_eq!(names, ["day", "k", "s"]);
     assert_eq!(snapshot.partition_columns()[0].data_type(), &DataType::Date32);
-    assert_eq!(snapshot.files()[0].partition_values[0].as_primitive::<Date32Type>().value(0), 19753);
+    assert_eq!(snapshot.files().get(0).unwrap().partition_values[0].as_primitive::<Date32Type>().value(0), 19753);
     let found = probe(&snapshot, &is_null("day")).await;
     assert_eq!(exact_rows(&found.files[0]), Vec::<u32>::new());
 
@@ -114,7 +114,7 @@ async fn law_3_rows_of_a_deletion_vector_are_taken_out_before_any_predicate() {
 
     let snapshot = table.snapshot().await.unwrap();
     assert_eq!(snapshot.delta_version(), Some(1));
-    let file = snapshot.files()[0].deleted.as_ref().unwrap();
+    let file = snapshot.files().get(0).unwrap().deleted.as_ref().unwrap();
     assert_eq!(file.iter().map(u64::from).collect::<Vec<_>>(), deleted);
     // The indexes cover physical rows, so that they still hold.
     let found = probe(&snapshot, &equals("k", 3)).await;
@@ -175,7 +175,7 @@ async fn a_log_is_read_again_only_if_it_has_changed() {
         (indexed.has_indexes(), operations.matching("get").iter().any(|read| read.contains("_delta_log"))),
         (true, false)
     );
-    assert!(std::ptr::eq(indexed.files(), table.snapshot().await.unwrap().files()));
+    assert!(indexed.files().is_same_list(table.snapshot().await.unwrap().files()));
     // A commit.
     write(&root.join("c.parquet"), &batch(500, 50));
     commit(root, 1, &[add(root, "c.parquet", None)]);

@@ -70,7 +70,7 @@ async fn a_storage_that_fails_at_any_operation_leaves_the_old_or_the_new_snapsho
                     continue;
                 }
                 assert_eq!(after.indexes()[0].coverage, 0.0);
-                assert_eq!(found.files, [FileProbe::Unknown, FileProbe::Unknown]);
+                assert_eq!(found.files[..], [FileProbe::Unknown, FileProbe::Unknown]);
             }
         }
         // What was begun is finished by the next build.

@@ -29,7 +29,7 @@ async fn a_folder_lists_its_parquet_files_and_nothing_hidden() {
     assert_eq!(table.format(), TableFormat::Parquet);
     assert_eq!(paths(&snapshot), ["deeper/x.parquet", "f0000.parquet", "f0001.parquet"]);
     assert_eq!(snapshot.schema().field(0).data_type(), &DataType::Int32);
-    assert_eq!(snapshot.files()[1].row_groups, Some(vec![100, 100, 50]));
+    assert_eq!(snapshot.files().get(1).unwrap().row_groups, Some(vec![100, 100, 50]));
 }
 
 #[tokio::test]
@@ -74,10 +74,10 @@ async fn hive_folders_become_typed_constants() {
     let types: Vec<_> =
         snapshot.partition_columns().iter().map(|field| (field.name().as_str(), field.data_type().clone())).collect();
     assert_eq!(types, [("year", DataType::Int64), ("day", DataType::Date32), ("city", DataType::Utf8)]);
-    let values = &snapshot.files()[0].partition_values;
+    let values = &snapshot.files().get(0).unwrap().partition_values;
     assert_eq!(values[0].as_primitive::<Int64Type>().value(0), 2024);
     assert_eq!(values[2].as_string::<i32>().value(0), "a b");
-    assert!(snapshot.files()[1].partition_values[2].is_null(0));
+    assert!(snapshot.files().get(1).unwrap().partition_values[2].is_null(0));
     assert_eq!(snapshot.schema().fields().len(), 5);
     assert_eq!(snapshot.file_schema().fields().len(), 2);
 
@@ -97,7 +97,7 @@ async fn numbers_with_leading_zeros_stay_text() {
     write(&folder.path().join("zip=01234/x.parquet"), &batch(0, 5));
     let snapshot = open(folder.path()).await.snapshot().await.unwrap();
     assert_eq!(snapshot.partition_columns()[0].data_type(), &DataType::Utf8);
-    assert_eq!(snapshot.files()[0].partition_values[0].as_string::<i32>().value(0), "01234");
+    assert_eq!(snapshot.files().get(0).unwrap().partition_values[0].as_string::<i32>().value(0), "01234");
 }
 
 #[tokio::test]

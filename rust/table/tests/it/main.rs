@@ -4,6 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests read the clock")]
 
 mod adopting;
+mod advancing;
 mod building;
 mod checkpoints;
 mod choosing;
@@ -35,6 +36,7 @@ mod parts;
 mod probing;
 mod rewritten;
 mod sharing;
+mod sparse;
 mod stages;
 mod stale;
 mod sums;

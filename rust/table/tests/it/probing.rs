@@ -116,7 +116,7 @@ async fn a_switched_off_index_is_not_read() {
     let snapshot = table.snapshot().await.unwrap();
     let off = ProbeOptions { use_index: false, ..ProbeOptions::default() };
     let found = snapshot.probe(&equals("k", 3), &off).await.unwrap();
-    assert_eq!(found.files, [FileProbe::Unknown, FileProbe::Unknown]);
+    assert_eq!(found.files[..], [FileProbe::Unknown, FileProbe::Unknown]);
     assert_eq!(found.report.leaves[0].reason, Some(Reason::IndexDisabled));
     assert_eq!(found.report.index_reads, 0);
 }
@@ -165,7 +165,7 @@ async fn law_1_the_index_only_narrows() {
         fs::remove_file(segment).unwrap();
     }
     let found = probe(&open(folder.path()).await.snapshot().await.unwrap(), &predicate).await;
-    assert_eq!(found.files, vec![FileProbe::Unknown; 3]);
+    assert_eq!(found.files[..], vec![FileProbe::Unknown; 3]);
     assert_eq!(found.report.leaves[0].reason, Some(Reason::SegmentMissing));
     let again = open(folder.path()).await.snapshot().await.unwrap().probe(&predicate, &remembering).await.unwrap();
     assert_eq!(again.files, first.files);
@@ -195,7 +195,7 @@ async fn law_1_same_size_other_content_is_seen() {
     std::thread::sleep(std::time::Duration::from_millis(20));
     fs::write(&path, &other).unwrap();
     let found = probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await;
-    assert_eq!(found.files, [FileProbe::Unknown]);
+    assert_eq!(found.files[..], [FileProbe::Unknown]);
     assert_eq!(found.report.leaves[0].reason, Some(Reason::FileChanged));
 }
 
@@ -240,7 +240,7 @@ async fn law_5_a_damaged_manifest_gives_a_scan_and_stops_builds() {
     let snapshot = table.snapshot().await.unwrap();
     assert_eq!((snapshot.indexes().len(), snapshot.manifest_number()), (0, None));
     let found = probe(&snapshot, &equals("k", 3)).await;
-    assert_eq!(found.files, [FileProbe::Unknown, FileProbe::Unknown]);
+    assert_eq!(found.files[..], [FileProbe::Unknown, FileProbe::Unknown]);
     for error in [
         table.build(BuildOptions::default()).await.unwrap_err(),
         table.create_index(spec("s"), false).await.unwrap_err(),

@@ -88,11 +88,17 @@ impl PrunedScan {
     pub(super) fn to(snapshot: &Snapshot, probe: Probe, index_only: Option<GroupCounts>) -> Option<Self> {
         let GroupCounts { answered, parts, index_reads, index_bytes_read } = index_only.unwrap_or_default();
         let mut files = HashMap::new();
-        for (place, (file, found)) in snapshot.files().iter().zip(probe.files).enumerate() {
+        for (place, (file, found)) in snapshot.files().iter().zip(&probe.files).enumerate() {
             if let FileProbe::Known { row_groups, exact, recheck } = found {
                 let is_index_only = answered.get(place) == Some(&true);
-                let read = if is_index_only { recheck } else { exact.or(&recheck) };
-                let kept = RemainingRows { place, row_groups: row_groups.into(), rows: Arc::new(read), is_index_only };
+                let read = if is_index_only { recheck.clone() } else { exact.or(recheck) };
+                let (row_groups, rows) = match &file.row_groups {
+                    // A file that is ruled out as a whole has no row groups.
+                    Some(known) if row_groups.is_empty() => (known, RowSet::empty(known.iter().sum())),
+                    _ => (row_groups, read),
+                };
+                let row_groups = row_groups.as_slice().into();
+                let kept = RemainingRows { place, row_groups, rows: Arc::new(rows), is_index_only };
                 files.insert(file.meta.location.clone(), kept);
             }
         }

@@ -3,7 +3,7 @@
 use datafusion::common::{Result, exec_datafusion_err};
 use futures::{StreamExt, TryStreamExt};
 use lakemark_index::RowSet;
-use lakemark_table::{BufferedRows, DataFile, FileProbe};
+use lakemark_table::{BufferedRows, DataFile, FileProbe, FileProbes};
 use object_store::ObjectMeta;
 
 use super::Planner;
@@ -88,7 +88,7 @@ impl<'a> Planner<'a> {
     /// Sorts the files out by what the probe says of each.
     pub(super) async fn sort_out<'p>(
         &self,
-        probes: Vec<FileProbe>,
+        probes: FileProbes,
         buffered: Option<&'p BufferedRows>,
     ) -> Result<ScanWork<'p>>
     where
@@ -97,7 +97,9 @@ impl<'a> Planner<'a> {
         let count_only = self.output.fields().is_empty();
         let mut work = ScanWork { buffered, ..ScanWork::default() };
         let mut unknown = Vec::new();
-        for ((place, file), probe) in self.request.snapshot.files().iter().enumerate().zip(probes) {
+        // Of files that are not listed no row is selected.
+        for (place, probe) in probes.into_listed() {
+            let Some(file) = self.request.snapshot.files().get(place) else { continue };
             let file = SnapshotFile { place, file };
             match probe {
                 FileProbe::Counted { rows } if count_only => work.counted += rows,

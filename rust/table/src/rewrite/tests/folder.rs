@@ -154,7 +154,7 @@ async fn rows_go_to_the_files_of_their_partition() {
     let table = open(root).await;
     let snapshot = table.snapshot().await.unwrap();
     // Files are listed by path: the one with NULL comes first.
-    assert!(snapshot.files()[0].path.starts_with("p=__HIVE"));
+    assert!(snapshot.files().get(0).unwrap().path.starts_with("p=__HIVE"));
     let new = rows(&[(1, "new"), (2, "moved"), (5, "new"), (9, "new"), (6, "moved too")]);
     let new = with_column(&new, "p", &[Some("a b/c"), None, None, Some("é=%"), Some("")]);
     let numbers: ArrayRef = Arc::new(Int64Array::from(vec![7, 8, 8, 7, 8]));

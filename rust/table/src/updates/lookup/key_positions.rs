@@ -8,7 +8,7 @@ use lakemark_index::{KeyRanges, Leaf, Predicate, RowSet, Test, encode_literals};
 use super::fetch::RowFile;
 use crate::error::{Error, Result};
 use crate::options::ProbeOptions;
-use crate::snapshot::{FileProbe, Snapshot};
+use crate::snapshot::{FileProbe, FileProbes, Snapshot};
 use crate::updates::key::{KeyColumns, KeySet};
 
 /// Files that are read at a time.
@@ -23,31 +23,50 @@ pub(crate) struct KeyPositions {
     pub rows: RowSet,
 }
 
-/// The physical rows of each of `files` that have one of the keys, also rows that a deletion vector deletes. Vectors shrink when a table is
-/// restored, and what was found must hold for every version.
+/// Which data files are searched for keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FilesToSearch<'a> {
+    /// All files of the snapshot.
+    All,
+    /// Those at these places.
+    These(&'a [usize]),
+}
+
+/// The physical rows of files that have one of the keys, also rows that a deletion vector deletes. Vectors shrink when a table is restored,
+/// and what was found must hold for every version. Files are left out of which an index says that they have none of the keys.
 pub(crate) async fn positions_of_keys(
     base: &Snapshot,
     key: &Arc<KeyColumns>,
     keys: &KeySet,
-    files: &[usize],
+    files: FilesToSearch<'_>,
 ) -> Result<Vec<KeyPositions>> {
-    if files.is_empty() {
+    if matches!(files, FilesToSearch::These([])) || base.files().is_empty() {
         return Ok(Vec::new());
     }
-    let found = search_index(base, key, keys).await?;
-    let is_whole = found.as_ref().is_some_and(|found| found.is_whole);
-    let work = files.iter().map(|file| {
-        let probe = found.as_ref().and_then(|found| found.files.get(*file)).cloned().unwrap_or(FileProbe::Unknown);
-        in_file(base, key, keys, *file, FileLookup { probe, is_whole })
-    });
+    let (probed, is_whole) = match search_index(base, key, keys).await? {
+        Some(IndexLookup { files, is_whole }) => (Some(files), is_whole),
+        None => (None, false),
+    };
+    let unknown = |file: usize| (file, FileProbe::Unknown);
+    let lookups: Vec<(usize, FileProbe)> = match (probed, files) {
+        (Some(probed), FilesToSearch::All) => probed.into_listed().collect(),
+        (Some(probed), FilesToSearch::These(files)) => {
+            let listed = files.iter().filter_map(|file| Some((*file, probed.get_listed(*file)?.clone())));
+            listed.collect()
+        }
+        (None, FilesToSearch::All) => (0..base.files().len()).map(unknown).collect(),
+        (None, FilesToSearch::These(files)) => files.iter().copied().map(unknown).collect(),
+    };
     // Collected first, so that the futures do not borrow the iterator.
-    let work: Vec<_> = work.collect();
+    let lookups = lookups.into_iter();
+    let work: Vec<_> =
+        lookups.map(|(file, probe)| in_file(base, key, keys, file, FileLookup { probe, is_whole })).collect();
     stream::iter(work).buffered(CONCURRENT_FILES).try_collect().await
 }
 
 /// What an index found for keys.
 struct IndexLookup {
-    files: Vec<FileProbe>,
+    files: FileProbes,
     /// Whether the index has the whole key, and not only its first columns.
     is_whole: bool,
 }

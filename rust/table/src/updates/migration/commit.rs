@@ -29,7 +29,7 @@ use crate::table_format::TableFormat;
 use crate::updates::errors::no_key;
 use crate::updates::key::KeyColumns;
 use crate::updates::locks::MigrationLock;
-use crate::updates::lookup::key_positions::positions_of_keys;
+use crate::updates::lookup::key_positions::{FilesToSearch, positions_of_keys};
 use crate::updates::parameters::Parameters;
 use crate::updates::recovery::stopped_migration::transaction_version;
 use crate::updates::runs::resolve_keys::KeyResolver;
@@ -169,7 +169,8 @@ impl MigratedKeys<'_> {
     async fn are_among(&self, now: &Snapshot, files: &[usize]) -> Result<bool> {
         for LiveRows { run, rows } in self.slices {
             let keys = run.keys(self.key, rows).await?;
-            if positions_of_keys(now, self.key, &keys, files).await?.iter().any(|found| !found.rows.is_empty()) {
+            let found = positions_of_keys(now, self.key, &keys, FilesToSearch::These(files)).await?;
+            if found.iter().any(|found| !found.rows.is_empty()) {
                 return Ok(true);
             }
         }

@@ -14,7 +14,7 @@ use crate::rewrite::RowBlock;
 use crate::snapshot::DataFile;
 use crate::updates::changes::rows::as_table;
 use crate::updates::key::KeySet;
-use crate::updates::lookup::key_positions::{KeyPositions, positions_of_keys};
+use crate::updates::lookup::key_positions::{FilesToSearch, KeyPositions, positions_of_keys};
 use crate::updates::runs::active_run::ActiveRun;
 use crate::updates::runs::resolve_keys::KeyResolver;
 use crate::updates::runs::sorted_run::{SortedRun, SortedRunRows, select_rows};
@@ -45,7 +45,6 @@ impl MigrationInput {
         let table = ground.base.schema();
         let mut deleted: Vec<Option<RowSet>> = vec![None; ground.base.files().len()];
         let mut rows = Vec::new();
-        let files: Vec<usize> = (0..ground.base.files().len()).collect();
         let slices = updates.migration.iter().flat_map(|migration| &migration.ranges);
         let slices: Vec<_> = slices.collect();
         let (mut is_whole, mut migrated_keys) = (true, Vec::new());
@@ -75,8 +74,10 @@ impl MigrationInput {
             }
         }
         if is_whole {
-            for (slot, hidden) in deleted.iter_mut().zip(&view.deleted) {
-                *slot = hidden.as_ref().map(|hidden| hidden.rows.as_ref().clone());
+            for (file, hidden) in &view.deleted {
+                if let Some(slot) = deleted.get_mut(*file) {
+                    *slot = Some(hidden.rows.as_ref().clone());
+                }
             }
             // Rows of updates that were completed again are in memory only.
             rows.extend(view.buffered.batches.iter().cloned().map(in_memory));
@@ -85,7 +86,7 @@ impl MigrationInput {
             for migrated in &migrated_keys {
                 let keys = migrated.run.keys(&updated.key, &migrated.rows).await?;
                 for KeyPositions { file, rows, .. } in
-                    positions_of_keys(ground.base, &updated.key, &keys, &files).await?
+                    positions_of_keys(ground.base, &updated.key, &keys, FilesToSearch::All).await?
                 {
                     if let Some(slot) = deleted.get_mut(file).filter(|_| !rows.is_empty()) {
                         *slot = Some(slot.take().map_or_else(|| rows.clone(), |have| have.or(&rows)));

@@ -8,55 +8,68 @@
 //!
 //! A table that is restored shows files again that the migrated rows had hit: their keys are the file's then.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use lakemark_index::RowSet;
 
 use super::active_run::ActiveRun;
+use super::known_hits::FilePositions;
 use super::resolve_keys::KeyResolver;
-use super::sorted_run::FilePositions;
 use crate::error::Result;
-use crate::files::file_version::FileVersion;
-use crate::snapshot::DataFile;
-use crate::updates::lookup::key_positions::{KeyPositions, positions_of_keys};
+use crate::updates::lookup::key_positions::{FilesToSearch, KeyPositions, positions_of_keys};
 
-/// What a run hits, as far as that is remembered, by the places of the files.
-struct KnownPositions<'a> {
-    files: &'a [FileVersion],
-    /// One for each file; none of a file that was not searched.
-    hits: &'a [Option<Arc<FilePositions>>],
-}
+/// What a run hits in data files, by the places of the files. Files without a hit are left out.
+pub(crate) type RunHits = BTreeMap<usize, Arc<FilePositions>>;
 
 /// What migrated rows hit, by the place of the file.
 type MigratedByFile = HashMap<usize, Arc<RowSet>>;
 
-/// What the rows of a run that count hit in each data file; none of a run of which no row counts.
-pub(crate) async fn hits_of(ground: &KeyResolver<'_>, stacked: &ActiveRun) -> Result<Vec<Option<Arc<FilePositions>>>> {
-    let ActiveRun { run, migrated } = stacked;
-    let files: Vec<FileVersion> = ground.base.files().iter().map(DataFile::version).collect();
+/// What the rows of a run that count hit in the data files; nothing for a run of which no row counts.
+pub(crate) async fn hits_of(ground: &KeyResolver<'_>, stacked: &ActiveRun) -> Result<RunHits> {
+    let ActiveRun { run, .. } = stacked;
+    let files = ground.base.files();
     let active = stacked.active();
     if active.is_empty() {
-        return Ok(vec![None; files.len()]);
+        return Ok(RunHits::new());
     }
-    let is_unknown = |file: &usize| files.get(*file).is_some_and(|file| run.hits(file).is_none());
-    let unknown: Vec<usize> = (0..files.len()).filter(is_unknown).collect();
-    let mut found = positions_of_rows(ground, stacked, &active, &unknown).await?;
     let mut of_migrated = MigratedByFile::new();
-    for (hidden, hits) in positions_of_rows(ground, stacked, migrated, &unknown).await?.into_iter().zip(&mut found) {
-        if let Some(file) = files.get(hidden.file) {
-            hits.rows = hits.rows.or(&hidden.rows);
-            of_migrated.insert(hidden.file, run.set_hits_of_migrated(file.clone(), migrated, hidden.rows));
-        }
+    let unresolved = run.unresolved_among(files);
+    if !unresolved.is_empty() {
+        search(ground, stacked, &active, &unresolved, &mut of_migrated).await?;
     }
-    for hits in found {
+    run.set_resolved(files);
+    let hits = run.hits_among(files);
+    find_migrated(ground, stacked, &hits, &mut of_migrated).await?;
+    Ok(hits.into_iter().map(|(place, hits)| (place, counting(hits, of_migrated.get(&place)))).collect())
+}
+
+/// Searches files for the keys of a run: those of rows that count, and those of migrated rows.
+async fn search(
+    ground: &KeyResolver<'_>,
+    stacked: &ActiveRun,
+    active: &RowSet,
+    files: &[usize],
+    of_migrated: &mut MigratedByFile,
+) -> Result<()> {
+    let ActiveRun { run, migrated } = stacked;
+    let found = positions_of_rows(ground, stacked, active, files).await?;
+    let mut found: BTreeMap<usize, KeyPositions> = found.into_iter().map(|found| (found.file, found)).collect();
+    let mut hidden: HashMap<usize, RowSet> = HashMap::new();
+    for KeyPositions { file, row_groups, rows } in positions_of_rows(ground, stacked, migrated, files).await? {
+        let none = || KeyPositions { file, row_groups, rows: RowSet::empty(rows.universe()) };
+        let hits = found.entry(file).or_insert_with(none);
+        hits.rows = hits.rows.or(&rows);
+        hidden.insert(file, rows);
+    }
+    for (place, hits) in found {
+        if let Some(file) = ground.base.files().get(place).filter(|_| !migrated.is_empty()) {
+            let rows = hidden.remove(&place).unwrap_or_else(|| RowSet::empty(hits.rows.universe()));
+            of_migrated.insert(place, run.set_hits_of_migrated(file.version(), migrated, rows));
+        }
         ground.record(run, hits, RowSet::empty(run.row_count()));
     }
-    let hits: Vec<Option<Arc<FilePositions>>> = files.iter().map(|file| run.hits(file)).collect();
-    let known = KnownPositions { files: &files, hits: &hits };
-    find_migrated(ground, stacked, &known, &mut of_migrated).await?;
-    let counting = |(place, hits): (usize, Option<Arc<FilePositions>>)| Some(counting(hits?, of_migrated.get(&place)));
-    Ok(hits.into_iter().enumerate().map(counting).collect())
+    Ok(())
 }
 
 /// Sees to it that the hits of migrated rows are known wherever the run hits something. A run remembers the hits of one set of migrated
@@ -64,26 +77,31 @@ pub(crate) async fn hits_of(ground: &KeyResolver<'_>, stacked: &ActiveRun) -> Re
 async fn find_migrated(
     ground: &KeyResolver<'_>,
     stacked: &ActiveRun,
-    known: &KnownPositions<'_>,
+    known: &RunHits,
     of_migrated: &mut MigratedByFile,
 ) -> Result<()> {
     let ActiveRun { run, migrated } = stacked;
     if migrated.is_empty() {
         return Ok(());
     }
+    let file_at = |place: usize| ground.base.files().get(place);
     let mut open = Vec::new();
-    for (place, (file, hits)) in known.files.iter().zip(known.hits).enumerate() {
-        if of_migrated.contains_key(&place) || hits.as_ref().is_none_or(|hits| hits.deleted.is_empty()) {
+    for (place, hits) in known {
+        let Some(file) = file_at(*place).filter(|_| !of_migrated.contains_key(place) && !hits.deleted.is_empty())
+        else {
             continue;
-        }
-        match run.hits_of_migrated(file, migrated) {
-            Some(hit) => drop(of_migrated.insert(place, hit)),
-            None => open.push(place),
+        };
+        match run.hits_of_migrated(&file.version(), migrated) {
+            Some(hit) => drop(of_migrated.insert(*place, hit)),
+            None => open.push(*place),
         }
     }
-    for hits in positions_of_rows(ground, stacked, migrated, &open).await? {
-        if let Some(file) = known.files.get(hits.file) {
-            of_migrated.insert(hits.file, run.set_hits_of_migrated(file.clone(), migrated, hits.rows));
+    let found = positions_of_rows(ground, stacked, migrated, &open).await?;
+    let mut found: HashMap<usize, RowSet> = found.into_iter().map(|found| (found.file, found.rows)).collect();
+    for place in open {
+        if let (Some(file), Some(hits)) = (file_at(place), known.get(&place)) {
+            let rows = found.remove(&place).unwrap_or_else(|| RowSet::empty(hits.deleted.universe()));
+            of_migrated.insert(place, run.set_hits_of_migrated(file.version(), migrated, rows));
         }
     }
     Ok(())
@@ -100,7 +118,7 @@ async fn positions_of_rows(
         return Ok(Vec::new());
     }
     let keys = stacked.run.keys(ground.key, rows).await?;
-    positions_of_keys(ground.base, ground.key, &keys, files).await
+    positions_of_keys(ground.base, ground.key, &keys, FilesToSearch::These(files)).await
 }
 
 /// What is remembered of a file, without what migrated rows hit.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use lakemark_index::RowSet;
 
-use super::sorted_run::{FilePositions, HitsOfFile, ReplacedInRun, SortedRun, SortedRunRows};
+use super::known_hits::{FilePositions, HitsOfFile};
+use super::sorted_run::{ReplacedInRun, SortedRun, SortedRunRows};
 use crate::files::file_version::FileVersion;
 
 /// What the parts that were added are resolved to.

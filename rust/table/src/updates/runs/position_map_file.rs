@@ -6,7 +6,8 @@ use lakemark_format::{KeyFilter, ManifestPositionMap, ManifestRun, PositionMap, 
 use lakemark_index::RowSet;
 use object_store::ObjectStoreExt;
 
-use super::sorted_run::{FilePositions, HitsOfFile, ReplacedInRun, SortedRun};
+use super::known_hits::{FilePositions, HitsOfFile};
+use super::sorted_run::{ReplacedInRun, SortedRun};
 use crate::error::{Error, Result};
 use crate::files::file_version::FileVersion;
 use crate::storage::ids::new_id;

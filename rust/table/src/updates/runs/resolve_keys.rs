@@ -7,7 +7,7 @@
 //!                       ─ complete updates: columns that they do not name are taken from the data files
 //! ```
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
@@ -17,14 +17,15 @@ use lakemark_format::Operation;
 use lakemark_index::RowSet;
 
 use super::active_run::ActiveRun;
-use super::sorted_run::{FilePositions, SortedRun, SortedRunRows, select_rows};
+use super::known_hits::FilePositions;
+use super::sorted_run::{SortedRun, SortedRunRows, select_rows};
 use crate::error::{Error, Result};
 use crate::snapshot::Snapshot;
 use crate::updates::changes::merge_changes::ChangeMerger;
 use crate::updates::changes::rows::{ChangeColumns, batch, has, table_columns};
 use crate::updates::key::{KeyColumns, KeySet};
 use crate::updates::lookup::fetch::RowFile;
-use crate::updates::lookup::key_positions::{KeyPositions, positions_of_keys};
+use crate::updates::lookup::key_positions::{FilesToSearch, KeyPositions, positions_of_keys};
 
 /// What changes are resolved against.
 pub(crate) struct KeyResolver<'a> {
@@ -95,14 +96,20 @@ impl KeyResolver<'_> {
             }
             run.set_replaced(below.run.id, rows);
         }
-        let files: Vec<usize> = (0..self.base.files().len()).collect();
-        for mut found in positions_of_keys(self.base, self.key, &keys, &files).await? {
-            let known = self.base.files().get(found.file).and_then(|file| before.run.hits(&file.version()));
-            if let Some(known) = known {
-                found.rows = found.rows.or(&known.deleted);
-            }
+        let found = positions_of_keys(self.base, self.key, &keys, FilesToSearch::All).await?;
+        let mut found: BTreeMap<usize, KeyPositions> = found.into_iter().map(|found| (found.file, found)).collect();
+        for (file, known) in before.run.hits_among(self.base.files()) {
+            let none = || {
+                let (row_groups, rows) = (known.row_groups.clone(), RowSet::empty(known.deleted.universe()));
+                KeyPositions { file, row_groups, rows }
+            };
+            let hits = found.entry(file).or_insert_with(none);
+            hits.rows = hits.rows.or(&known.deleted);
+        }
+        for found in found.into_values() {
             self.record(&run, found, RowSet::empty(run.row_count()));
         }
+        run.set_resolved(self.base.files());
         Ok(run)
     }
 
@@ -121,11 +128,11 @@ impl KeyResolver<'_> {
             let rows = below.run.rows_with(self.key, &keys).await?;
             run.set_replaced(below.run.id, rows);
         }
-        let files: Vec<usize> = (0..self.base.files().len()).collect();
-        for found in positions_of_keys(self.base, self.key, &keys, &files).await? {
+        for found in positions_of_keys(self.base, self.key, &keys, FilesToSearch::All).await? {
             let rows = sources.get(&found.file).cloned().unwrap_or_default();
             self.record(&run, found, RowSet::from_rows(rows, run.row_count()));
         }
+        run.set_resolved(self.base.files());
         Ok(run)
     }
 
@@ -226,9 +233,8 @@ impl KeyResolver<'_> {
             .project(&columns)
             .map_err(|error| Error::internal("the schema of changes lacks columns").with_source(error))?;
         let schema = Arc::new(schema);
-        let files: Vec<usize> = (0..self.base.files().len()).collect();
         let mut found = Vec::new();
-        for KeyPositions { file, rows, .. } in positions_of_keys(self.base, self.key, keys, &files).await? {
+        for KeyPositions { file, rows, .. } in positions_of_keys(self.base, self.key, keys, FilesToSearch::All).await? {
             let Some(data_file) = self.base.files().get(file) else { continue };
             let live = data_file.deleted.as_ref().map_or_else(|| rows.clone(), |deleted| rows.minus(deleted));
             if !live.is_empty() {

@@ -1,8 +1,8 @@
 //! A sorted run of buffered changes: a run on the disk, or the buffer in memory. Each has at most one change for a key, in the order of
 //! keys. What a newer run says of a key replaces what older ones say.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arrow::array::RecordBatch;
 use arrow::compute::take_record_batch;
@@ -11,31 +11,14 @@ use arrow::row::Rows;
 use lakemark_format::{KeyFilter, Operation};
 use lakemark_index::RowSet;
 
+use super::known_hits::{FilePositions, HitsOfFile, KnownHits};
 use crate::error::{Error, Result};
 use crate::files::file_version::FileVersion;
-use crate::snapshot::KeyPages;
+use crate::files::parted_list::PartedList;
+use crate::snapshot::{DataFile, KeyPages};
 use crate::updates::changes::rows::ChangeColumns;
 use crate::updates::key::{KeyColumns, KeySet};
 use crate::updates::lookup::fetch::OpenFile;
-
-/// Where the keys of a run are in a data file. Remembered are the positions of all keys of the run in all physical rows of the file, which
-/// hold for every version of the table and every manifest. Each snapshot takes out what its own state says.
-#[derive(Clone, Debug)]
-pub(crate) struct FilePositions {
-    /// Rows of the file per row group.
-    pub row_groups: Vec<u32>,
-    /// Rows of the file whose key is in the run.
-    pub deleted: Arc<RowSet>,
-    /// Rows of the run whose missing columns were taken from this file.
-    pub completed: RowSet,
-}
-
-/// What a run was resolved to in a data file.
-#[derive(Clone, Debug)]
-pub(crate) struct HitsOfFile {
-    pub file: FileVersion,
-    pub hits: Arc<FilePositions>,
-}
 
 /// Rows of an older run that a newer one replaces.
 #[derive(Clone, Debug)]
@@ -83,7 +66,7 @@ pub(crate) struct SortedRun {
     pub filter: OnceLock<KeyFilter>,
     /// The keys of rows in memory as bytes, once somebody has read them.
     encoded: OnceLock<Rows>,
-    hits: Mutex<HashMap<FileVersion, Arc<FilePositions>>>,
+    hits: Mutex<KnownHits>,
     /// Of rows of the run that are in data files already: what their keys hit in a file.
     migrated: Mutex<HashMap<FileVersion, MigratedPositions>>,
     /// Where the keys of the run's pages are, by the type that its first key column had then.
@@ -120,14 +103,34 @@ impl SortedRun {
     }
 
     /// Where the keys are in this file, if that was resolved.
-    pub(crate) fn hits(&self, file: &FileVersion) -> Option<Arc<FilePositions>> {
-        self.hits.lock().unwrap_or_else(PoisonError::into_inner).get(file).cloned()
+    pub(crate) fn hits(&self, file: &DataFile) -> Option<Arc<FilePositions>> {
+        self.known().hits(file, self.row_count())
+    }
+
+    /// Where the keys are in these files, by their places. Files that have none of the keys are left out, and so are those that were not
+    /// resolved.
+    pub(crate) fn hits_among(&self, files: &PartedList<DataFile>) -> BTreeMap<usize, Arc<FilePositions>> {
+        self.known().hits_among(files)
+    }
+
+    /// The places of those of these files that were not resolved.
+    pub(crate) fn unresolved_among(&self, files: &PartedList<DataFile>) -> Vec<usize> {
+        self.known().unresolved_among(files)
     }
 
     pub(crate) fn set_hits(&self, file: FileVersion, hits: FilePositions) -> Arc<FilePositions> {
         let hits = Arc::new(hits);
-        self.hits.lock().unwrap_or_else(PoisonError::into_inner).insert(file, Arc::clone(&hits));
+        self.known().set(file, Arc::clone(&hits));
         hits
+    }
+
+    /// From now on the files of this list are resolved: those of which no hits are known have none of the keys.
+    pub(crate) fn set_resolved(&self, files: &PartedList<DataFile>) {
+        self.known().set_resolved(files);
+    }
+
+    fn known(&self) -> MutexGuard<'_, KnownHits> {
+        self.hits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The rows of a file that these rows of the run hit, if the last request was about these rows.
@@ -145,8 +148,7 @@ impl SortedRun {
 
     /// Where the keys are in all files that were resolved.
     pub(crate) fn all_hits(&self) -> Vec<HitsOfFile> {
-        let hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
-        hits.iter().map(|(file, hits)| HitsOfFile { file: file.clone(), hits: Arc::clone(hits) }).collect()
+        self.known().all(self.row_count())
     }
 
     /// Where the keys of a file are, if its pages have bounds.

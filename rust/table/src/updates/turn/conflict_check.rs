@@ -16,7 +16,7 @@ use crate::files::file_version::FileVersion;
 use crate::snapshot::{BufferedRows, DataFile, Snapshot};
 use crate::updates::key::{KeyColumns, KeySet};
 use crate::updates::lookup::fetch::RowFile;
-use crate::updates::lookup::key_positions::positions_of_keys;
+use crate::updates::lookup::key_positions::{FilesToSearch, positions_of_keys};
 use crate::updates::runs::sorted_run::{SortedRun, select_rows};
 use crate::updates::view::merged_view::MergedView;
 
@@ -69,7 +69,7 @@ pub(super) async fn changed_since(
         ));
     }
     let none = |_: usize| None;
-    let hidden = |file: usize| view.deleted.get(file).and_then(Option::as_ref).map(|hidden| Arc::clone(&hidden.rows));
+    let hidden = |file: usize| view.deleted.get(&file).map(|hidden| Arc::clone(&hidden.rows));
     let mut then = visible(read, key, keys, none).await.map_err(undecidable)?;
     let mut now = visible(base, key, keys, hidden).await?;
     // Equal positions of the same file are the same rows.
@@ -101,10 +101,7 @@ fn undecidable(error: Error) -> Error {
 fn is_same(then: &Snapshot, now: &Snapshot) -> bool {
     match (then.delta_version(), now.delta_version()) {
         (Some(then), Some(now)) => then == now,
-        _ => {
-            let is_same = |(then, now): (&DataFile, &DataFile)| then.is_same_version(now);
-            then.files().len() == now.files().len() && then.files().iter().zip(now.files()).all(is_same)
-        }
+        _ => then.files().eq_by(now.files(), DataFile::is_same_version),
     }
 }
 
@@ -115,9 +112,8 @@ async fn visible(
     keys: &KeySet,
     hidden: impl Fn(usize) -> Option<Arc<RowSet>>,
 ) -> Result<VisibleRows> {
-    let files: Vec<usize> = (0..snapshot.files().len()).collect();
     let mut seen = VisibleRows::new();
-    for found in positions_of_keys(snapshot, key, keys, &files).await? {
+    for found in positions_of_keys(snapshot, key, keys, FilesToSearch::All).await? {
         let Some(file) = snapshot.files().get(found.file) else { continue };
         let mut rows = found.rows;
         for hides in [file.deleted.clone(), hidden(found.file)].into_iter().flatten() {

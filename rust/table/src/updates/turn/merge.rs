@@ -22,12 +22,13 @@ use crate::store::transaction::{Edit, commit};
 use crate::updates::key::KeyColumns;
 use crate::updates::parameters::Parameters;
 use crate::updates::runs::active_run::ActiveRun;
-use crate::updates::runs::hits::hits_of;
+use crate::updates::runs::hits::{RunHits, hits_of};
+use crate::updates::runs::known_hits::{FilePositions, HitsOfFile};
 use crate::updates::runs::position_map::PositionMapBuilder;
 use crate::updates::runs::position_map_file::position_map_of;
 use crate::updates::runs::resolve_keys::KeyResolver;
 use crate::updates::runs::run_writer::{FinishedRun, RunWriter, SequenceRange, buffered};
-use crate::updates::runs::sorted_run::{FilePositions, HitsOfFile, SortedRun, SortedRunRows};
+use crate::updates::runs::sorted_run::{SortedRun, SortedRunRows};
 use crate::updates::view::context::{ManifestState, UpdateContext, UpdateScope};
 
 /// Rows that are written at a time.
@@ -169,7 +170,7 @@ async fn dead_rows(key: &KeyColumns, merged: &[ActiveRun], newer: &[ActiveRun]) 
 }
 
 /// What each run hits in the data files, as far as its rows count.
-async fn hits_of_each(ground: &KeyResolver<'_>, runs: &[ActiveRun]) -> Result<Vec<Vec<Option<Arc<FilePositions>>>>> {
+async fn hits_of_each(ground: &KeyResolver<'_>, runs: &[ActiveRun]) -> Result<Vec<RunHits>> {
     let mut all = Vec::with_capacity(runs.len());
     for run in runs {
         all.push(hits_of(ground, run).await?);
@@ -183,16 +184,21 @@ async fn kept_hits(
     ground: &KeyResolver<'_>,
     of: &ActiveRun,
     dead: &RowSet,
-    newer: &[Vec<Option<Arc<FilePositions>>>],
+    newer: &[RunHits],
 ) -> Result<Vec<HitsOfFile>> {
     if dead.is_empty() {
         return Ok(of.run.all_hits());
     }
     let mut kept = Vec::new();
-    for (place, hits) in hits_of(ground, of).await?.into_iter().enumerate() {
-        let (Some(hits), Some(file)) = (hits, ground.base.files().get(place)) else { continue };
+    if of.active().is_empty() {
+        return Ok(kept);
+    }
+    let mut own = hits_of(ground, of).await?;
+    for (place, file) in ground.base.files().iter().enumerate() {
+        // Files that have none of the keys are kept as well: nobody has to search them again.
+        let Some(hits) = own.remove(&place).or_else(|| of.run.hits(file)) else { continue };
         let mut deleted = hits.deleted.as_ref().clone();
-        for above in newer.iter().filter_map(|files| files.get(place)?.as_ref()) {
+        for above in newer.iter().filter_map(|files| files.get(&place)) {
             deleted = deleted.minus(&above.deleted);
         }
         let hits = Arc::new(FilePositions { deleted: Arc::new(deleted), ..hits.as_ref().clone() });

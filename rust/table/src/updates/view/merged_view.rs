@@ -8,6 +8,7 @@
 //!
 //! Since everything is a position, reading needs no merge by key: scans read a run like a data file with deleted rows.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -21,7 +22,7 @@ use crate::snapshot::{BufferedRows, BufferedRun, DeletedPositions, OpenedRun, Sn
 use crate::updates::changes::rows::as_table;
 use crate::updates::key::{KeyColumns, KeySet};
 use crate::updates::lookup::fetch::RowFile;
-use crate::updates::lookup::key_positions::{KeyPositions, positions_of_keys};
+use crate::updates::lookup::key_positions::{FilesToSearch, KeyPositions, positions_of_keys};
 use crate::updates::parameters::Parameters;
 use crate::updates::runs::active_run::ActiveRun;
 use crate::updates::runs::resolve_keys::{KeyResolver, memory_rows};
@@ -39,8 +40,8 @@ pub(crate) struct LiveRows {
 pub(crate) struct MergedView {
     /// The next sequence number: changes below it are in.
     pub next: u64,
-    /// For each data file the rows that are deleted or replaced, if any are.
-    pub deleted: Vec<Option<DeletedPositions>>,
+    /// The rows that are deleted or replaced, by the places of the data files that have some.
+    pub deleted: BTreeMap<usize, DeletedPositions>,
     pub buffered: Arc<BufferedRows>,
     /// Rows of each run that count, oldest run first.
     pub live_rows: Vec<LiveRows>,
@@ -96,14 +97,13 @@ impl MergedView {
                 return Ok(found);
             }
         }
-        let files: Vec<usize> = (0..base.files().len()).collect();
-        for KeyPositions { file, rows, .. } in positions_of_keys(base, key, keys, &files).await? {
+        for KeyPositions { file, rows, .. } in positions_of_keys(base, key, keys, FilesToSearch::All).await? {
             let Some(data_file) = base.files().get(file) else { continue };
             let mut live = rows;
             if let Some(deleted) = &data_file.deleted {
                 live = live.minus(deleted);
             }
-            if let Some(Some(hidden)) = self.deleted.get(file) {
+            if let Some(hidden) = self.deleted.get(&file) {
                 live = live.minus(&hidden.rows);
             }
             if !live.is_empty() {

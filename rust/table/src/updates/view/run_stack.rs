@@ -3,6 +3,8 @@
 //! Adding a run only takes rows away from those below it. So what is below is merged once (runs, and most of the buffer), since it changes
 //! together. The few changes that came later are merged with the result.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use lakemark_index::RowSet;
@@ -25,22 +27,17 @@ pub(crate) struct StackedRun {
 }
 
 /// Runs merged with data files.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct RunStack {
-    /// For each data file the rows that are deleted or replaced, if any are.
-    pub deleted: Vec<Option<DeletedPositions>>,
+    /// The rows that are deleted or replaced, by the places of the data files that have some.
+    pub deleted: BTreeMap<usize, DeletedPositions>,
     pub runs: Vec<StackedRun>,
 }
 
 impl RunStack {
-    /// Data files alone.
-    fn new(ground: &KeyResolver<'_>) -> Self {
-        Self { deleted: vec![None; ground.base.files().len()], runs: Vec::new() }
-    }
-
     /// Data files with these runs above each other, the oldest first.
     pub(crate) async fn of(ground: &KeyResolver<'_>, runs: &[ActiveRun]) -> Result<Self> {
-        let mut stack = Self::new(ground);
+        let mut stack = Self::default();
         for run in runs {
             stack.add(ground, run).await?;
         }
@@ -59,8 +56,7 @@ impl RunStack {
         let mut completed = RowSet::empty(run.row_count());
         // The buffer was completed from these very files; runs were when they were made.
         let is_fresh = memory_rows(run).is_some();
-        for (file, hits) in hits_of(ground, stacked).await?.into_iter().enumerate() {
-            let Some(hits) = hits else { continue };
+        for (file, hits) in hits_of(ground, stacked).await? {
             // A row that somebody deleted since completes nothing. Updates that this file completed are completed anew, if they still can
             // be.
             let deleted = ground.base.files().get(file).and_then(|file| file.deleted.as_ref());
@@ -70,11 +66,15 @@ impl RunStack {
             if hits.deleted.is_empty() {
                 continue;
             }
-            if let Some(slot) = self.deleted.get_mut(file) {
-                *slot = Some(match slot.take() {
-                    None => DeletedPositions { row_groups: hits.row_groups.clone(), rows: Arc::clone(&hits.deleted) },
-                    Some(hidden) => DeletedPositions { rows: Arc::new(hidden.rows.or(&hits.deleted)), ..hidden },
-                });
+            match self.deleted.entry(file) {
+                Entry::Vacant(slot) => {
+                    let (row_groups, rows) = (hits.row_groups.clone(), Arc::clone(&hits.deleted));
+                    slot.insert(DeletedPositions { row_groups, rows });
+                }
+                Entry::Occupied(mut slot) => {
+                    let hidden = slot.get_mut();
+                    hidden.rows = Arc::new(hidden.rows.or(&hits.deleted));
+                }
             }
         }
         let rows = run.complete.or(&completed).minus(migrated);

@@ -10,6 +10,7 @@ use super::merged_view::MergedView;
 use super::run_stack::RunStack;
 use super::update_files::UpdateFiles;
 use crate::error::Result;
+use crate::files::parted_list::PartedList;
 use crate::snapshot::{DataFile, Snapshot};
 use crate::updates::log::log_tail::LogTail;
 use crate::updates::parameters::Parameters;
@@ -35,12 +36,12 @@ struct ViewKey {
 /// The data files that a merged view was made for, with the rows that their deletion vectors delete. Snapshots of the same files share
 /// them, so that nobody looks at each.
 #[derive(Clone)]
-struct ViewedFiles(Arc<Vec<DataFile>>);
+struct ViewedFiles(PartedList<DataFile>);
 
 impl PartialEq for ViewedFiles {
     fn eq(&self, other: &Self) -> bool {
-        let is_same = |(one, other): (&DataFile, &DataFile)| one.is_same_version(other) && one.deleted == other.deleted;
-        Arc::ptr_eq(&self.0, &other.0) || (self.0.len() == other.0.len() && self.0.iter().zip(&*other.0).all(is_same))
+        let is_same = |one: &DataFile, other: &DataFile| one.is_same_version(other) && one.deleted == other.deleted;
+        self.0.eq_by(&other.0, is_same)
     }
 }
 
@@ -111,7 +112,7 @@ pub(crate) async fn merged_view(
         migration_done: updated.migration_done,
         schema: Arc::clone(&updated.schema),
         names: stored_names(base),
-        files: ViewedFiles(base.shared_files()),
+        files: ViewedFiles(base.files().clone()),
     };
     if let Some(known) = &*cache.last.lock().unwrap_or_else(PoisonError::into_inner)
         && known.of == made

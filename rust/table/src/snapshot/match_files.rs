@@ -1,0 +1,124 @@
+//! Data files matched with what the manifest knows of them, by path and size.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use lakemark_format::{Manifest, ManifestFile};
+
+use super::digest::{DigestedLists, FilesDigest};
+use super::segment_verdicts::SegmentVerdicts;
+use super::{DataFile, FileIndexState};
+use crate::error::Result;
+use crate::files::parted_list::PartedList;
+use crate::storage::file_time::{modified_ns, was_young};
+use crate::store::manifests::file_of;
+use crate::values::schema;
+
+/// What was found out when the files of a snapshot were matched, for whoever makes the next snapshot and for searches.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MatchedFiles {
+    pub(super) schemas: Arc<KnownSchemas>,
+    pub digest: Arc<FilesDigest>,
+    /// Which segments say of their files what the manifest says.
+    pub verdicts: Arc<SegmentVerdicts>,
+}
+
+impl MatchedFiles {
+    /// Of all files of a snapshot.
+    pub(super) fn of(
+        matcher: &FileMatcher<'_>,
+        files: &PartedList<DataFile>,
+        states: &PartedList<FileIndexState>,
+    ) -> Self {
+        let digest = Arc::new(FilesDigest::of(DigestedLists { files, states }, None));
+        Self { schemas: Arc::clone(&matcher.schemas), digest, verdicts: Arc::default() }
+    }
+
+    /// The same of other files, of which segments say the same.
+    pub(crate) fn of_files(&self, files: &PartedList<DataFile>, states: &PartedList<FileIndexState>) -> Self {
+        let digest = Arc::new(FilesDigest::of(DigestedLists { files, states }, None));
+        Self { digest, ..self.clone() }
+    }
+}
+
+/// A schema of a manifest.
+#[derive(Clone, Debug)]
+struct KnownSchema {
+    bytes: Arc<[u8]>,
+    schema: SchemaRef,
+}
+
+/// The schemas of a manifest by their numbers, decoded.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KnownSchemas(HashMap<u32, KnownSchema>);
+
+impl KnownSchemas {
+    /// Those of a manifest. What was decoded before is taken from there.
+    fn of(manifest: &Manifest, before: &Self) -> Result<Self> {
+        let known = manifest.schemas().map(|(number, bytes)| {
+            let same = before.0.get(&number).filter(|known| Arc::ptr_eq(&known.bytes, bytes) || known.bytes == *bytes);
+            let schema = same.map_or_else(|| schema::from_bytes(bytes), |known| Ok(Arc::clone(&known.schema)))?;
+            Ok((number, KnownSchema { bytes: Arc::clone(bytes), schema }))
+        });
+        known.collect::<Result<_>>().map(Self)
+    }
+}
+
+/// Matches files with a manifest.
+pub(super) struct FileMatcher<'a> {
+    /// None where nothing is known of any file.
+    manifest: Option<&'a Manifest>,
+    pub schemas: Arc<KnownSchemas>,
+}
+
+impl<'a> FileMatcher<'a> {
+    /// With a manifest, if there is one whose schemas can be read.
+    pub(super) fn new(manifest: Option<&'a Manifest>, before: &KnownSchemas) -> Self {
+        let schemas = manifest.map(|manifest| KnownSchemas::of(manifest, before));
+        match schemas.unwrap_or_else(|| Ok(KnownSchemas::default())) {
+            Ok(schemas) => Self { manifest, schemas: Arc::new(schemas) },
+            Err(error) => {
+                tracing::warn!(reason = "segment_corrupt", %error, "the indexes are not used");
+                Self { manifest: None, schemas: Arc::default() }
+            }
+        }
+    }
+
+    /// Whether there is a manifest, and its schemas cannot be read.
+    pub(super) fn is_blind(&self, manifest: Option<&Manifest>) -> bool {
+        self.manifest.is_none() && manifest.is_some()
+    }
+
+    /// What the manifest knows of a data file, which gets its row groups from there.
+    ///
+    /// # Errors
+    /// A piece of the manifest was not read.
+    pub(super) fn match_file(&self, file: &mut DataFile) -> Result<FileIndexState> {
+        let Some(manifest) = self.manifest else { return Ok(FileIndexState::default()) };
+        let Some(number) = manifest.number_of(&file.path)? else { return Ok(FileIndexState::default()) };
+        Ok(file_of(manifest, number).map_or_else(FileIndexState::default, |have| {
+            let schema = self.schemas.0.get(&have.schema).map(|known| &known.schema);
+            match_known(file, number, have, schema)
+        }))
+    }
+}
+
+/// What a manifest knows of a data file that it has under a number.
+fn match_known(file: &mut DataFile, number: u32, have: &ManifestFile, schema: Option<&SchemaRef>) -> FileIndexState {
+    if have.size != file.meta.size {
+        return FileIndexState { size_changed: true, ..FileIndexState::default() };
+    }
+    let same = match (&have.etag, &file.meta.e_tag) {
+        (Some(have), Some(now)) => have == now,
+        (Some(have), None) if was_young(have) => false,
+        _ => have.modified_ns == modified_ns(&file.meta),
+    };
+    // Also for a file in doubt: what is not there misleads nobody.
+    file.false_statistics = have.false_statistics.as_slice().into();
+    if !same {
+        return FileIndexState { number: Some(number), unverified: true, ..FileIndexState::default() };
+    }
+    file.row_groups = Some(have.row_groups.clone());
+    FileIndexState { number: Some(number), unverified: false, size_changed: false, schema: schema.cloned() }
+}

@@ -1,0 +1,176 @@
+//! What is known of where the keys of a run are in data files.
+//!
+//! Most files have none of the keys. Of these only the list is kept that they were in when it was resolved, which snapshots share.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use lakemark_index::RowSet;
+
+use crate::files::file_version::FileVersion;
+use crate::files::parted_list::PartedList;
+use crate::snapshot::DataFile;
+
+/// Where the keys of a run are in a data file. Remembered are the positions of all keys of the run in all physical rows of the file, which
+/// hold for every version of the table and every manifest. Each snapshot takes out what its own state says.
+#[derive(Clone, Debug)]
+pub(crate) struct FilePositions {
+    /// Rows of the file per row group.
+    pub row_groups: Vec<u32>,
+    /// Rows of the file whose key is in the run.
+    pub deleted: Arc<RowSet>,
+    /// Rows of the run whose missing columns were taken from this file.
+    pub completed: RowSet,
+}
+
+/// What a run was resolved to in a data file.
+#[derive(Clone, Debug)]
+pub(crate) struct HitsOfFile {
+    pub file: FileVersion,
+    pub hits: Arc<FilePositions>,
+}
+
+/// The hits of a run, as far as they are known.
+#[derive(Default)]
+pub(super) struct KnownHits {
+    /// Of files that have some of the keys.
+    some: HashMap<FileVersion, Arc<FilePositions>>,
+    /// Of files that were looked at and have none.
+    none: HashMap<FileVersion, Arc<FilePositions>>,
+    /// Files that were resolved together: all that are in neither map have none.
+    resolved: PartedList<DataFile>,
+}
+
+impl FilePositions {
+    /// Of a file that has none of the keys.
+    fn none(row_groups: Vec<u32>, run_rows: u32) -> Self {
+        let rows = row_groups.iter().copied().fold(0, u32::saturating_add);
+        Self { row_groups, deleted: Arc::new(RowSet::empty(rows)), completed: RowSet::empty(run_rows) }
+    }
+
+    fn is_none(&self) -> bool {
+        self.deleted.is_empty() && self.completed.is_empty()
+    }
+}
+
+impl KnownHits {
+    pub(super) fn set(&mut self, file: FileVersion, hits: Arc<FilePositions>) {
+        let (own, other) = match hits.is_none() {
+            true => (&mut self.none, &mut self.some),
+            false => (&mut self.some, &mut self.none),
+        };
+        other.remove(&file);
+        own.insert(file, hits);
+    }
+
+    pub(super) fn set_resolved(&mut self, files: &PartedList<DataFile>) {
+        self.resolved = files.clone();
+    }
+
+    /// The hits of a file, if they are known.
+    pub(super) fn hits(&self, file: &DataFile, run_rows: u32) -> Option<Arc<FilePositions>> {
+        let version = file.version();
+        let known = self.some.get(&version).or_else(|| self.none.get(&version)).cloned();
+        known.or_else(|| {
+            let row_groups = self.in_resolved(file)?.row_groups.clone()?;
+            Some(Arc::new(FilePositions::none(row_groups, run_rows)))
+        })
+    }
+
+    pub(super) fn hits_among(&self, files: &PartedList<DataFile>) -> BTreeMap<usize, Arc<FilePositions>> {
+        let in_files = |(version, hits): (&FileVersion, &Arc<FilePositions>)| {
+            let place = files.partition_point(|file| file.path < version.path);
+            let is_there = files.get(place).is_some_and(|file| file.version() == *version);
+            is_there.then(|| (place, Arc::clone(hits)))
+        };
+        self.some.iter().filter_map(in_files).collect()
+    }
+
+    pub(super) fn unresolved_among(&self, files: &PartedList<DataFile>) -> Vec<usize> {
+        let shared: HashSet<*const Vec<DataFile>> = self.resolved.parts().map(Arc::as_ptr).collect();
+        let (mut unresolved, mut first) = (Vec::new(), 0);
+        for part in files.parts() {
+            if !shared.contains(&Arc::as_ptr(part)) {
+                let open = part.iter().enumerate().filter(|(_, file)| !self.is_known(file));
+                unresolved.extend(open.map(|(place, _)| first + place));
+            }
+            first += part.len();
+        }
+        unresolved
+    }
+
+    /// The hits of all files that are known.
+    pub(super) fn all(&self, run_rows: u32) -> Vec<HitsOfFile> {
+        let known = self.some.iter().chain(&self.none);
+        let mut all: Vec<HitsOfFile> =
+            known.map(|(file, hits)| HitsOfFile { file: file.clone(), hits: Arc::clone(hits) }).collect();
+        for file in &self.resolved {
+            let version = file.version();
+            let is_known = self.some.contains_key(&version) || self.none.contains_key(&version);
+            if let Some(row_groups) = file.row_groups.clone().filter(|_| !is_known) {
+                all.push(HitsOfFile { file: version, hits: Arc::new(FilePositions::none(row_groups, run_rows)) });
+            }
+        }
+        all
+    }
+
+    fn is_known(&self, file: &DataFile) -> bool {
+        let version = file.version();
+        self.some.contains_key(&version) || self.none.contains_key(&version) || self.in_resolved(file).is_some()
+    }
+
+    /// The same version of a file among those that were resolved together.
+    fn in_resolved(&self, file: &DataFile) -> Option<&DataFile> {
+        let place = self.resolved.partition_point(|have| have.path < file.path);
+        self.resolved.get(place).filter(|have| have.is_same_version(file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::{TimeZone, Utc};
+    use object_store::ObjectMeta;
+    use object_store::path::Path;
+
+    use super::*;
+    use crate::files::trust::FalseStatistics;
+
+    const RUN_ROWS: u32 = 9;
+
+    fn file(number: u64, size: u64) -> DataFile {
+        let path = format!("{number:05}.parquet");
+        let last_modified = Utc.timestamp_opt(1, 0).unwrap();
+        DataFile {
+            meta: ObjectMeta { location: Path::from(path.as_str()), last_modified, size, e_tag: None, version: None },
+            path,
+            partition_values: Vec::new(),
+            deleted: None,
+            row_groups: Some(vec![5, 5]),
+            false_statistics: FalseStatistics::default(),
+        }
+    }
+
+    fn hits(rows: &[u32]) -> Arc<FilePositions> {
+        let deleted = Arc::new(RowSet::from_rows(rows.to_vec(), 10));
+        Arc::new(FilePositions { row_groups: vec![5, 5], deleted, completed: RowSet::empty(RUN_ROWS) })
+    }
+
+    #[test]
+    fn files_that_were_resolved_together_are_known_and_only_hits_are_visited() {
+        let files: PartedList<DataFile> = (0..2000).map(|number| file(number, 1)).collect();
+        let mut known = KnownHits::default();
+        assert_eq!(known.unresolved_among(&files).len(), 2000);
+        known.set(file(700, 1).version(), hits(&[3]));
+        known.set(file(701, 1).version(), hits(&[]));
+        known.set_resolved(&files);
+        assert!(known.unresolved_among(&files).is_empty());
+        assert_eq!(known.hits_among(&files).into_keys().collect::<Vec<_>>(), [700]);
+        assert!(known.hits(&file(3, 1), RUN_ROWS).unwrap().is_none());
+        assert_eq!(known.all(RUN_ROWS).len(), 2000);
+        // Another version of a file is another file.
+        assert!(known.hits(&file(700, 2), RUN_ROWS).is_none());
+        let now: PartedList<DataFile> = (0..2001).map(|number| file(number, 1 + u64::from(number == 700))).collect();
+        assert_eq!(known.unresolved_among(&now), [700, 2000]);
+        assert!(known.hits_among(&now).is_empty());
+    }
+}

@@ -1,0 +1,130 @@
+//! A lookup of a key looks at the files that have it, and at those of which nobody knows, however many other files a table has.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use lakemark_index::Predicate;
+use lakemark_table::{BuildOptions, FileProbe, IndexKind, IndexSpec, Probe, ProbeOptions, Snapshot, Table};
+
+use crate::fixture::{equals, open, probe, segments, spec_with, write};
+
+/// Rows of each file.
+const ROWS: usize = 3;
+
+fn numbers(values: [i64; ROWS]) -> RecordBatch {
+    let column = |of: fn(i64) -> i64| Arc::new(Int64Array::from_iter_values(values.map(of))) as ArrayRef;
+    RecordBatch::try_from_iter([("k", column(|k| k)), ("twice", column(|k| 2 * k))]).unwrap()
+}
+
+/// So many equal files, and one that has the keys 70 to 72, with an index of a kind.
+async fn table_of(root: &Path, files: usize, kind: &str, files_per_segment: usize) -> Arc<Table> {
+    let model = root.join("f00000.parquet");
+    write(&model, &numbers([1, 2, 3]));
+    for file in 1..files {
+        fs::copy(&model, root.join(format!("f{file:05}.parquet"))).unwrap();
+    }
+    write(&root.join("f00017-other.parquet"), &numbers([70, 71, 72]));
+    let table = open(root).await;
+    let spec = spec_with("k", "files_per_segment", &files_per_segment.to_string());
+    table.create_index(IndexSpec { kind: IndexKind::from_name(kind), ..spec }, false).await.unwrap();
+    table.build(BuildOptions::default()).await.unwrap();
+    table
+}
+
+/// The files that a probe says something of, by their paths.
+fn listed<'a>(snapshot: &'a Snapshot, found: &Probe) -> Vec<&'a str> {
+    found.files.listed().map(|(file, _)| snapshot.files().get(file).unwrap().path.as_str()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lookup_is_about_as_many_files_in_a_hundred_as_in_two_thousand() {
+    for (files, kind) in [(100, "key"), (2000, "key"), (100, "bitmap"), (2000, "bitmap")] {
+        let root = tempfile::tempdir().unwrap();
+        let table = table_of(root.path(), files, kind, 100).await;
+        let snapshot = table.snapshot().await.unwrap();
+        let found = probe(&snapshot, &equals("k", 71)).await;
+        assert_eq!(listed(&snapshot, &found), ["f00017-other.parquet"], "{kind}, {files} files");
+        let all = files as u64 + 1;
+        let report = &found.report;
+        assert_eq!((report.files_total, report.files_pruned, report.files_scanned), (all, files as u64, 0), "{kind}");
+        assert_eq!((report.row_groups_total, report.rows_total, report.coverage), (all, all * ROWS as u64, 1.0));
+        assert_eq!((found.files.len(), found.files.iter().len()), (files + 1, files + 1));
+        // A key that no file has.
+        let none = probe(&snapshot, &equals("k", 99)).await;
+        assert_eq!((none.files.listed().len(), none.exact_row_count(), none.report.coverage), (0, Some(0), 1.0));
+        assert_eq!(none.report.leaves[0].rows, Some(0), "{kind}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn zones_rule_files_out_as_well() {
+    for files in [100, 2000] {
+        let root = tempfile::tempdir().unwrap();
+        let table = table_of(root.path(), files, "bloom_tree", 1000).await;
+        let snapshot = table.snapshot().await.unwrap();
+        let found = probe(&snapshot, &equals("k", 71)).await;
+        assert_eq!(listed(&snapshot, &found), ["f00017-other.parquet"], "{files} files");
+        assert_eq!((found.report.files_pruned, found.report.coverage), (files as u64, 1.0));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_count_by_key_is_about_as_few_files() {
+    let root = tempfile::tempdir().unwrap();
+    let table = table_of(root.path(), 100, "key", 30).await;
+    let snapshot = table.snapshot().await.unwrap();
+    let options = ProbeOptions { count_only: true, selection_cache: false, ..ProbeOptions::default() };
+    let count = async |key| snapshot.probe(&equals("k", key), &options).await.unwrap();
+    let found = count(71).await;
+    assert_eq!((found.exact_row_count(), listed(&snapshot, &found)), (Some(1), vec!["f00017-other.parquet"]));
+    // Of a key that all files have, each file is counted.
+    assert_eq!(count(2).await.exact_row_count(), Some(100));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn law_2_files_in_doubt_are_candidates_whatever_was_found() {
+    let root = tempfile::tempdir().unwrap();
+    let table = table_of(root.path(), 100, "key", 30).await;
+    let new = root.path().join("f00050-new.parquet");
+    write(&new, &numbers([71, 5, 6]));
+    write(&root.path().join("f00060.parquet"), &numbers([71, 8, 9]));
+    let snapshot = table.snapshot().await.unwrap();
+    let found = probe(&snapshot, &equals("k", 71)).await;
+    let names = ["f00017-other.parquet", "f00050-new.parquet", "f00060.parquet"];
+    assert_eq!(listed(&snapshot, &found), names);
+    let states = found.files.listed().map(|(_, file)| *file == FileProbe::Unknown).collect::<Vec<_>>();
+    assert_eq!((states, found.report.files_scanned), (vec![false, true, true], 2));
+    // A segment that cannot be read rules nothing out. The process remembers directories, so that other segments are not read.
+    for segment in segments(root.path()) {
+        fs::remove_file(segment).unwrap();
+    }
+    let snapshot = open(root.path()).await.snapshot().await.unwrap();
+    let found = probe(&snapshot, &equals("k", 71)).await;
+    let unknown = found.files.listed().filter(|(_, file)| **file == FileProbe::Unknown).map(|(file, _)| file);
+    let unknown: Vec<&str> = unknown.map(|file| snapshot.files().get(file).unwrap().path.as_str()).collect();
+    assert!(names.iter().all(|name| unknown.contains(name)) && unknown.len() > names.len(), "{unknown:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_conditions_are_tested_in_the_files_of_the_key_alone() {
+    let root = tempfile::tempdir().unwrap();
+    let table = table_of(root.path(), 100, "key", 10).await;
+    table.create_index(spec_with("twice", "files_per_segment", "10"), false).await.unwrap();
+    table.build(BuildOptions::default()).await.unwrap();
+    let snapshot = open(root.path()).await.snapshot().await.unwrap();
+    let both = |twice| Predicate::And(vec![equals("k", 71), equals("twice", twice)]);
+    let found = probe(&snapshot, &both(142)).await;
+    assert_eq!((found.exact_row_count(), listed(&snapshot, &found)), (Some(1), vec!["f00017-other.parquet"]));
+    assert_eq!(probe(&snapshot, &both(140)).await.exact_row_count(), Some(0));
+    // Any file may meet one of two conditions.
+    let either = probe(&snapshot, &Predicate::Or(vec![equals("k", 71), equals("twice", 2)])).await;
+    assert_eq!((either.files.listed().len(), either.exact_row_count()), (101, Some(101)));
+    // What a later filter leaves of a plan stays about the planned files.
+    let planned = probe(&snapshot, &equals("k", 71)).await;
+    let later = probe(&snapshot, &equals("twice", 4)).await;
+    let left = snapshot.with_runtime_filter(&planned, &later);
+    assert_eq!((left.files.listed().len(), left.exact_row_count(), left.report.files_pruned), (1, Some(0), 101));
+    assert_eq!(left.report.rows_total, 101 * ROWS as u64);
+}
