@@ -15,6 +15,7 @@ pub(crate) mod identity;
 mod lineage;
 mod match_files;
 pub(crate) mod numbered_files;
+mod partition_column;
 mod pin_base;
 mod pin_columns;
 mod reader_cache;
@@ -180,6 +181,8 @@ pub struct Snapshot {
     table_id: Option<Arc<str>>,
     /// How the store goes together with the log of a Delta table.
     pub(crate) lineage: Lineage,
+    /// Rows of the data files that are deleted or replaced.
+    deleted_rows: u64,
     buffered: Option<Arc<BufferedRows>>,
     sequence: Option<u64>,
 }
@@ -228,10 +231,11 @@ impl Snapshot {
 
     /// The same state with these files alone, by their places.
     pub(crate) fn of_files(&self, places: &[usize]) -> Self {
-        let files = places.iter().filter_map(|place| self.files.get(*place)).cloned().collect();
+        let files: PartedList<DataFile> = places.iter().filter_map(|place| self.files.get(*place)).cloned().collect();
+        let deleted_rows = deleted_rows_of(&files);
         let index_states = places.iter().filter_map(|place| self.index_states.get(*place)).cloned().collect();
         let matched = self.matched.of_files(&files, &index_states);
-        Self { files, index_states, matched, attached: ReaderCache::default(), ..self.clone() }
+        Self { files, index_states, matched, deleted_rows, attached: ReaderCache::default(), ..self.clone() }
     }
 
     /// The place of the data file of a path.
@@ -267,16 +271,25 @@ impl Snapshot {
     /// Rows of the data files that are deleted, or replaced by buffered ones.
     #[must_use]
     pub fn deleted_rows(&self) -> u64 {
-        self.files.iter().filter_map(|file| file.deleted.as_ref()).map(|hidden| u64::from(hidden.len())).sum()
+        self.deleted_rows
     }
 
     /// Rows that a reader sees; none while the number of rows of a data file is unknown.
     #[must_use]
     pub fn rows(&self) -> Option<u64> {
-        let of_file = |file: &DataFile| Some(file.row_groups.as_ref()?.iter().copied().map(u64::from).sum::<u64>());
-        let stored = self.files.iter().map(of_file).sum::<Option<u64>>()?;
+        let of_file = |place: usize| {
+            let row_groups = self.files.get(place)?.row_groups.as_ref()?;
+            Some(row_groups.iter().copied().map(u64::from).sum::<u64>())
+        };
+        let digest = &self.matched.digest;
+        let stored = digest.settled().rows + digest.unsettled().map(of_file).sum::<Option<u64>>()?;
         let buffered = self.buffered.as_ref().map_or(0, |buffered| buffered.row_count());
         Some(stored.saturating_sub(self.deleted_rows()).saturating_add(buffered))
+    }
+
+    /// The data files of which some statistics in the footer are false, as the manifest knows.
+    pub fn files_with_false_statistics(&self) -> impl Iterator<Item = &DataFile> {
+        self.matched.digest.caught().filter_map(|place| self.files.get(place))
     }
 
     /// The columns of the key, if one was declared.
@@ -546,6 +559,11 @@ impl Snapshot {
             && self.physical_field(&index.column).and_then(|field| key_type_of_field(&field)).as_ref()
                 == Some(&index.key_type)
     }
+}
+
+/// Rows of these files that are deleted or replaced.
+fn deleted_rows_of(files: &PartedList<DataFile>) -> u64 {
+    files.iter().filter_map(|file| file.deleted.as_ref()).map(|deleted| u64::from(deleted.len())).sum()
 }
 
 /// Of these indexes those that know every row.

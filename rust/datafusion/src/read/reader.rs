@@ -56,7 +56,7 @@ impl fmt::Debug for Footers {
 impl Footers {
     pub(crate) fn new(snapshot: &Snapshot, cache: Arc<FileMetadataCache>) -> Self {
         let names = snapshot.column_names().cloned();
-        let caught = snapshot.files().iter().filter(|file| !file.false_statistics.is_empty());
+        let caught = snapshot.files_with_false_statistics();
         let caught = caught.map(|file| (file.meta.location.clone(), Arc::clone(&file.false_statistics))).collect();
         let root = snapshot.root_url().as_str().into();
         Self { store: snapshot.object_store(), cache, root, names, caught: Arc::new(caught), memory: None }

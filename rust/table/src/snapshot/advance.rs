@@ -12,8 +12,6 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef};
-use arrow::datatypes::DataType;
 use lakemark_format::{FileNumbers, Manifest};
 
 use super::digest::{DigestedLists, FilesDigest};
@@ -85,7 +83,7 @@ impl ManifestDifference {
 }
 
 impl Snapshot {
-    /// The snapshot of a manifest and of the listing that these changes lead to, of so many files. None if all files have to be matched.
+    /// The snapshot of a manifest and of the listing that these changes lead to. None if all files have to be matched.
     ///
     /// # Errors
     /// The footer of a file that no index covers cannot be read.
@@ -101,10 +99,7 @@ impl Snapshot {
         let Some(differs) = differs.filter(|differs| is_possible && differs.paths.len() <= most) else {
             return Ok(None);
         };
-        let matcher = FileMatcher::new(manifest.map(Arc::as_ref), &self.matched.schemas);
-        if matcher.is_blind(manifest.map(Arc::as_ref)) {
-            return Ok(None);
-        }
+        let Some(matcher) = self.next_matcher(manifest.map(Arc::as_ref)) else { return Ok(None) };
         let is_same_listing = changes.is_empty();
         let Some(mut changed) = self.changed_files(changes, &differs.paths, &matcher)? else { return Ok(None) };
         read_unknown(table, &mut changed).await?;
@@ -121,10 +116,7 @@ impl Snapshot {
         let Some(differs) = differs.filter(|differs| differs.paths.len() <= self.most_changed()) else {
             return Ok(None);
         };
-        let matcher = FileMatcher::new(manifest.map(Arc::as_ref), &self.matched.schemas);
-        if matcher.is_blind(manifest.map(Arc::as_ref)) {
-            return Ok(None);
-        }
+        let Some(matcher) = self.next_matcher(manifest.map(Arc::as_ref)) else { return Ok(None) };
         let Some(mut changed) = self.changed_files(Vec::new(), &differs.paths, &matcher)? else { return Ok(None) };
         for matched in changed.iter_mut().filter_map(|changed| changed.now.as_mut()) {
             // What a vector deletes was read with the rows that the file had.
@@ -140,7 +132,14 @@ impl Snapshot {
         Ok(Some(Self { attached, lineage, ..advanced }))
     }
 
-    /// Of how many files a change is worth less than matching all.
+    /// What matches files with the next manifest. None if its schemas cannot be read, or if those of the manifest before could not be.
+    fn next_matcher<'a>(&self, manifest: Option<&'a Manifest>) -> Option<FileMatcher<'a>> {
+        let was_blind = self.manifest.as_ref().is_some_and(|have| have.schemas().len() != self.matched.schemas.len());
+        let matcher = FileMatcher::new(manifest, &self.matched.schemas);
+        (!was_blind && !matcher.is_blind(manifest)).then_some(matcher)
+    }
+
+    /// How many files may change before matching all of them is as good.
     fn most_changed(&self) -> usize {
         (self.files.len() / MOST_CHANGED).max(1)
     }
@@ -189,20 +188,6 @@ impl Snapshot {
         let values = file.folders.iter().zip(&self.partition_columns);
         let values = values.map(|(folder, column)| value_of_type(folder.value.as_deref(), column.data_type()));
         Some(DataFile::listed(file, values.collect::<Option<_>>()?))
-    }
-
-    /// Whether the partition columns keep their types, as far as these changes go.
-    fn keeps_partition_types(&self, changes: &[ListingChange]) -> bool {
-        if self.partition_columns.is_empty() {
-            return true;
-        }
-        let is_gone = |change: &&ListingChange| change.was_there && change.now.is_none();
-        let gone: HashSet<usize> = changes.iter().filter(is_gone).map(|change| change.place).collect();
-        let comes = changes.iter().any(|change| !change.was_there);
-        let types = self.partition_columns.iter().map(|column| column.data_type()).enumerate();
-        types
-            .into_iter()
-            .all(|(column, of)| PartitionColumn { snapshot: self, column, gone: &gone }.keeps_type(of, comes))
     }
 
     /// This snapshot with changed files and the columns that all files have then. None if the files do not go together any more.
@@ -277,48 +262,4 @@ async fn read_unknown(table: &BaseTable, changed: &mut [ChangedFile]) -> Result<
         }
     }
     Ok(())
-}
-
-/// A partition column of a snapshot that some files leave.
-struct PartitionColumn<'a> {
-    snapshot: &'a Snapshot,
-    column: usize,
-    gone: &'a HashSet<usize>,
-}
-
-impl PartitionColumn<'_> {
-    /// Whether the column keeps its type: integers while all of its values are, else dates, else text. Values that come were made values of
-    /// this type.
-    fn keeps_type(&self, of: &DataType, comes: bool) -> bool {
-        let is_text = of.is_string();
-        if is_text && comes && !self.has_staying_value() {
-            return false;
-        }
-        self.gone.iter().all(|place| match self.value(*place) {
-            Some(value) if !value.is_null(0) && is_text => self.has_neighbour(*place, value),
-            Some(value) if !value.is_null(0) => self.has_staying_value(),
-            _ => true,
-        })
-    }
-
-    fn value(&self, place: usize) -> Option<&ArrayRef> {
-        self.snapshot.files.get(place)?.partition_values.get(self.column)
-    }
-
-    /// Whether some file that stays has a value, and not NULL.
-    fn has_staying_value(&self) -> bool {
-        let mut files = self.snapshot.files.iter().enumerate();
-        files.any(|(place, file)| {
-            let value = file.partition_values.get(self.column);
-            value.is_some_and(|value| !value.is_null(0)) && !self.gone.contains(&place)
-        })
-    }
-
-    /// Whether the next file before or behind a place that stays has the same value: files of a folder are neighbours.
-    fn has_neighbour(&self, place: usize, value: &ArrayRef) -> bool {
-        let stays = |place: &usize| !self.gone.contains(place);
-        let before = (0..place).rev().find(stays);
-        let behind = (place + 1..self.snapshot.files.len()).find(stays);
-        [before, behind].into_iter().flatten().any(|place| self.value(place) == Some(value))
-    }
 }

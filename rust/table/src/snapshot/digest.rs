@@ -28,6 +28,8 @@ struct PartDigest {
     schemas: Vec<SchemaOfPart>,
     /// Places in the part of files that are not settled.
     unsettled: Vec<usize>,
+    /// Places in the part of files that have false statistics.
+    caught: Vec<usize>,
     /// Numbers of settled files.
     numbers: FileNumbers,
     settled: SettledRows,
@@ -129,6 +131,11 @@ impl FilesDigest {
         self.parts.iter().flat_map(|(first, part)| part.unsettled.iter().map(move |place| first + place))
     }
 
+    /// The places of files that have false statistics, ascending.
+    pub(super) fn caught(&self) -> impl Iterator<Item = usize> + '_ {
+        self.parts.iter().flat_map(|(first, part)| part.caught.iter().map(move |place| first + place))
+    }
+
     /// The numbers of settled files.
     pub(crate) fn numbers(&self) -> &FileNumbers {
         self.numbers.get_or_init(|| {
@@ -138,7 +145,7 @@ impl FilesDigest {
     }
 
     /// What settled files have.
-    fn settled(&self) -> SettledRows {
+    pub(super) fn settled(&self) -> SettledRows {
         self.parts.iter().fold(SettledRows::default(), |all, (_, part)| all.plus(part.settled))
     }
 }
@@ -150,6 +157,9 @@ impl PartDigest {
         for (place, (file, state)) in files.iter().zip(states).enumerate() {
             if let Some(schema) = &state.schema {
                 digest.add_schema(place, schema);
+            }
+            if !file.false_statistics.is_empty() {
+                digest.caught.push(place);
             }
             match settled(file, state) {
                 Some((number, rows)) => {

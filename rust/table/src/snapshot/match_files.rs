@@ -54,6 +54,10 @@ struct KnownSchema {
 pub(super) struct KnownSchemas(HashMap<u32, KnownSchema>);
 
 impl KnownSchemas {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Those of a manifest. What was decoded before is taken from there.
     fn of(manifest: &Manifest, before: &Self) -> Result<Self> {
         let known = manifest.schemas().map(|(number, bytes)| {

@@ -19,7 +19,7 @@ use super::relocating_store::followed;
 use super::shapes::{ReadableShapes, SummaryOfFile, UnreadableFile, read_shapes, readable_shapes};
 use super::snapshot_cache::FileListSource;
 use super::table_columns::TableColumns;
-use super::{BaseTable, BufferedRows, DataFile, FileIndexState, Lineage, Snapshot, shown_schema};
+use super::{BaseTable, BufferedRows, DataFile, FileIndexState, Lineage, Snapshot, deleted_rows_of, shown_schema};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::delta::{DeltaFile, DeltaState};
 use crate::files::listed_file::{FileList, ListedFile};
@@ -66,8 +66,11 @@ impl Snapshot {
     ) {
         for (place, hidden) in deleted {
             let Some(file) = self.files.get_mut(*place) else { continue };
+            let was_deleted = file.deleted.as_ref().map_or(0, |deleted| u64::from(deleted.len()));
             let deleted = file.deleted.as_ref().map(|deleted| Arc::new(deleted.or(&hidden.rows)));
-            file.deleted = Some(deleted.unwrap_or_else(|| Arc::clone(&hidden.rows)));
+            let deleted = deleted.unwrap_or_else(|| Arc::clone(&hidden.rows));
+            self.deleted_rows += u64::from(deleted.len()).saturating_sub(was_deleted);
+            file.deleted = Some(deleted);
             file.row_groups.get_or_insert_with(|| hidden.row_groups.clone());
         }
         self.buffered = Some(Arc::clone(buffered)).filter(|buffered| buffered.row_count() > 0);
@@ -227,6 +230,7 @@ impl Snapshot {
             matched,
             lineage: Lineage::default(),
             table_id: None,
+            deleted_rows: 0,
             buffered: None,
             sequence: None,
         })
@@ -273,6 +277,7 @@ impl Snapshot {
             }
         }
         let matched = MatchedFiles::of(&matcher, &files, &index_states);
+        let deleted_rows = deleted_rows_of(&files);
         let is_partition = |name: &str| state.partition_columns.iter().any(|field| field.name() == name);
         let stored: Vec<_> =
             state.schema.fields().iter().filter(|field| !is_partition(field.name())).cloned().collect();
@@ -292,6 +297,7 @@ impl Snapshot {
             matched,
             lineage,
             table_id: Some(state.table_id().into()),
+            deleted_rows,
             buffered: None,
             sequence: None,
         })

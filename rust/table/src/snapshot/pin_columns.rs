@@ -35,6 +35,13 @@ impl Snapshot {
     /// The same columns with another manifest and without any file.
     pub(super) fn without_files(&self, manifest: Option<Arc<Manifest>>) -> Self {
         let matched = MatchedFiles::default();
-        Self { manifest, files: PartedList::default(), index_states: PartedList::default(), matched, ..self.clone() }
+        Self {
+            manifest,
+            files: PartedList::default(),
+            index_states: PartedList::default(),
+            matched,
+            deleted_rows: 0,
+            ..self.clone()
+        }
     }
 }
