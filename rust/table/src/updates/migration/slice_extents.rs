@@ -22,8 +22,9 @@ const CONCURRENT_FILES: usize = 16;
 pub(super) async fn file_extents(now: &NewestRuns) -> Result<Vec<KeyExtent>> {
     let ground = KeyResolver { base: &now.base, key: &now.key, schema: &now.schema };
     let stack = RunStack::of(&ground, &now.runs).await?;
-    let files = now.base.files().iter().zip(&stack.deleted);
-    let hit = files.filter_map(|(file, deleted)| Some(extent_of(now, file, &deleted.as_ref()?.rows)));
+    let files = now.base.files();
+    let hit = stack.deleted.iter();
+    let hit = hit.filter_map(|(&number, deleted)| Some(extent_of(now, files.get(number)?, &deleted.rows)));
     // Collected first, so that the futures do not borrow the iterator.
     let hit: Vec<_> = hit.collect();
     stream::iter(hit).buffered(CONCURRENT_FILES).try_collect().await
