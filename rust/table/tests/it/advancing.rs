@@ -185,7 +185,7 @@ async fn snapshots_share_what_did_not_change() {
     };
     // A commit that says nothing new of any file.
     table.create_index(spec("s"), false).await.unwrap();
-    assert_eq!(shared(&*table.snapshot().await.unwrap()), 1000);
+    assert_eq!(shared(&table.snapshot().await.unwrap()), 1000);
     // A file more, at the end: its part alone is another one.
     fs::copy(&model, root.path().join("g.parquet")).unwrap();
     let more = table.snapshot().await.unwrap();
