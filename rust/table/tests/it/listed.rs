@@ -8,7 +8,7 @@ use lakemark_table::{FileProbe, Snapshot};
 use crate::fixture::{batch, create_indexes, equals, exact_rows, folder, k_values, open, probe, rows_of, write};
 
 fn are_shared(one: &Snapshot, other: &Snapshot) -> bool {
-    std::ptr::eq(one.files(), other.files())
+    one.files().is_same_list(other.files())
 }
 
 fn known(snapshot: &Snapshot) -> Vec<bool> {
