@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use lakemark_table::{
-    BuildOptions, BuildReport, CancelFlag, ErrorKind, IndexKind, IndexSpec, Merging, Table, TableOptions,
+    BuildOptions, BuildReport, CancelFlag, ErrorKind, FileProbe, IndexKind, IndexSpec, Merging, Table, TableOptions,
 };
 use object_store::ObjectStore;
 
@@ -314,6 +314,38 @@ async fn readers_find_the_same_rows_while_segments_are_merged() {
     let found = probe(&held, &equals("id", 1000 * 12 + 5)).await;
     assert_eq!(exact_rows(&found.files[5]).len(), 1);
     assert_eq!(segments_of(&table).await, [1]);
+}
+
+/// What a segment has of a file that was rewritten since is left out, although the path is still there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_was_rewritten_is_taken_from_the_segment_of_its_new_rows() {
+    for kind in ["summary", "bloom_tree", "key", "bitmap"] {
+        let folder = tempfile::tempdir().unwrap();
+        for part in 0..2 {
+            write(&folder.path().join(format!("f{part:04}.parquet")), &numbered(part, 3, 2000));
+        }
+        let table = open(folder.path()).await;
+        // Trees are merged as they are where their density is named.
+        let options =
+            if kind == "bloom_tree" { [("fpp".to_owned(), "0.000001".to_owned())].into() } else { BTreeMap::new() };
+        table.create_index(IndexSpec { options, ..named("kept", kind, "id") }, false).await.unwrap();
+        let never = || BuildOptions { merging: Merging::Never, ..BuildOptions::default() };
+        assert_eq!(table.build(never()).await.unwrap().segments, 1, "{kind}");
+        write(&folder.path().join("f0000.parquet"), &numbered(2, 3, 2500));
+        assert_eq!(table.build(never()).await.unwrap().files, 1, "{kind}");
+        assert_eq!(segments_of(&table).await, [2], "{kind}");
+        let all = BuildOptions { merging: Merging::All, ..BuildOptions::default() };
+        assert_eq!(table.compact(all).await.unwrap().segments_written, 1, "{kind}");
+        assert_eq!(segments_of(&table).await, [1], "{kind}");
+        assert!(table.verify().await.unwrap().is_ok(), "{kind}");
+        let snapshot = table.snapshot().await.unwrap();
+        for (id, file) in [(2400 * 3 + 2, 0), (1500 * 3 + 1, 1)] {
+            let found = probe(&snapshot, &equals("id", id)).await;
+            assert_eq!(found.report.files_pruned, 1, "{kind}: {id}");
+            assert!(!matches!(found.files[file], FileProbe::Unknown), "{kind}: {id}");
+        }
+        assert_eq!(probe(&snapshot, &equals("id", 1500 * 3)).await.report.files_pruned, 2, "{kind}: an old row");
+    }
 }
 
 /// Filters that are damaged are made from the data, as those of other shapes.

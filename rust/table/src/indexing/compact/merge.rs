@@ -46,7 +46,7 @@ impl Merge<'_> {
         self.index.kind.known().is_some_and(IndexKind::is_exact)
     }
 
-    /// Puts filters one behind the other as they are; none if they have to be made from the data. What is damaged is made from it as well.
+    /// Puts filters one behind the other as they are; none if they have to be made from the data. So is what is damaged, or comes to no segment.
     async fn merge_zones(&self, context: &BuildContext, manifest: &Manifest) -> Result<Option<BuiltSegments>> {
         let merged = async {
             let gathered = self.gather(context, manifest).await?;
@@ -56,7 +56,7 @@ impl Merge<'_> {
             }
         };
         match merged.await {
-            Err(error) if error.kind() == ErrorKind::Corrupt => {
+            Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Unsupported) => {
                 tracing::warn!(index = self.index.name, %error, "the filters are made from the data");
                 Ok(None)
             }

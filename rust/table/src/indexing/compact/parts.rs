@@ -1,6 +1,6 @@
 //! The segments of a merge, opened, and what the merged one is.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
@@ -122,6 +122,14 @@ pub(super) struct OpenPart {
     /// Where the rows of its files go.
     pub places: Vec<MovedRows>,
     pub path: String,
+}
+
+impl OpenPart {
+    /// Where its files begin of which rows are kept. Another part may have newer rows under the path of a file that is not.
+    pub(super) fn kept(&self) -> HashSet<u32> {
+        // Files without rows begin where the next one does.
+        self.places.iter().filter(|moved| !moved.rows.is_empty()).map(|moved| moved.rows.start).collect()
+    }
 }
 
 /// Memory for what is read ahead of a segment, and how much that is.

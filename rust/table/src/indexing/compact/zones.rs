@@ -1,6 +1,5 @@
 //! Putting the filters of segments one behind the other, without the data.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use lakemark_format::SegmentDirectory;
@@ -27,11 +26,10 @@ pub(super) fn are_alike(merge: &Merge<'_>, context: &BuildContext, gathered: &Ga
 /// Writes the segment.
 pub(super) async fn write(merge: &Merge<'_>, context: &BuildContext, gathered: Gathered) -> Result<BuiltSegments> {
     let Gathered { built, files, parts } = gathered;
-    let kept: Arc<HashSet<String>> = Arc::new(files.iter().map(|file| file.path.clone()).collect());
     let (mut rows, mut zones) = (Vec::new(), Vec::new());
     for part in parts {
         let path = part.path.clone();
-        let opened = open(context, part, &kept).await.map_err(|damage| damaged(&path, &damage))?;
+        let opened = open(context, part).await.map_err(|damage| damaged(&path, &damage))?;
         rows.push(opened.rows);
         zones.push(opened.zones);
     }
@@ -47,7 +45,8 @@ struct PartToMerge {
     zones: ZonePart,
 }
 
-async fn open(context: &BuildContext, part: OpenPart, kept: &HashSet<String>) -> Result<PartToMerge, Damage> {
+async fn open(context: &BuildContext, part: OpenPart) -> Result<PartToMerge, Damage> {
+    let kept = part.kept();
     let OpenPart { opened, places, .. } = part;
     let directory: Arc<SegmentDirectory> = Arc::clone(&opened.directory);
     let (memory, window_bytes) = window(context);
@@ -62,6 +61,6 @@ async fn open(context: &BuildContext, part: OpenPart, kept: &HashSet<String>) ->
         let read = handle.block_on(ahead.read(&[range], &counter)).map_err(unread)?;
         Ok(read.first().map(|bytes| bytes.to_vec()).unwrap_or_default())
     };
-    let zones = ZonePart::new(directory, |file| kept.contains(&file.path), Box::new(read));
+    let zones = ZonePart::new(directory, |file| kept.contains(&file.base), Box::new(read));
     Ok(PartToMerge { rows: ChunkSource::stream(nulls, opaque, Box::new(|| Ok(None))), zones })
 }
