@@ -50,6 +50,15 @@ pub struct ZoneOptions {
     pub memory_bytes: Option<u64>,
 }
 
+impl ZoneOptions {
+    /// The zones of row groups of so many rows.
+    #[must_use]
+    pub fn count(self, row_groups: &[u32]) -> u64 {
+        let zones = |rows: u32| self.zone_rows.map_or(u32::from(rows > 0), |most| rows.div_ceil(most.max(1)));
+        row_groups.iter().map(|rows| u64::from(zones(*rows))).sum()
+    }
+}
+
 /// What was built, and how many zones have fences around a key that occurs, on average: 1 for keys in order.
 pub(crate) struct BuiltZones {
     pub zones: Zones,
@@ -66,8 +75,7 @@ pub(crate) fn write(
     offset: u64,
     push: impl FnMut(&[u8]) -> io::Result<()>,
 ) -> Result<BuiltZones, BuildError> {
-    let cut = |rows: u32| options.zone_rows.map_or(u32::from(rows > 0), |most| rows.div_ceil(most.max(1)));
-    let count: u64 = row_groups.iter().map(|rows| u64::from(cut(*rows))).sum();
+    let count = options.count(row_groups);
     if count > MAX_ZONES as u64 {
         return Err(BuildError::TooManyZones { zones: count, limit: MAX_ZONES as u64 });
     }
@@ -204,10 +212,8 @@ impl<P: FnMut(&[u8]) -> io::Result<()>> ZoneWriter<P> {
     /// Chooses the filters by the zones that wait, and writes these.
     fn start(&mut self) -> Result<(), BuildError> {
         let filters = if self.sliced {
-            let shape = match self.options.fpp {
-                Some(fpp) => common_shape(Density::of_fpp(fpp), FINE_STEPS, &self.keys),
-                None => common_shape(Density::of_fpp(FALSE_ZONES / SUMMARY_ZONES), STEPS, &self.keys),
-            };
+            let steps = if self.options.fpp.is_some() { FINE_STEPS } else { STEPS };
+            let shape = common_shape(summary_density(&self.options), steps, &self.keys);
             let slices = FilterSlices::new(shape, self.count, self.options.memory_bytes.unwrap_or(u64::MAX))?;
             self.slices = Some(slices);
             Filters::Sliced(shape)
@@ -289,17 +295,26 @@ pub(super) fn around<T>(fences: &[FencePair<T>], keys: &[u32], wanted: impl Fn(&
 /// The smallest shape of so many steps with which filters of so many keys have the probability of the density on average.
 fn common_shape(density: Density, steps: u64, keys: &[u32]) -> FilterShape {
     let most = keys.iter().copied().max().unwrap_or(0);
-    let hashes = f64::from(density.hashes);
-    let average = |bits: f64| {
-        let of_zone = |keys: &u32| (-(-hashes * f64::from(*keys) / bits).exp_m1()).powf(hashes);
-        keys.iter().map(of_zone).sum::<f64>() / keys.len().max(1) as f64
-    };
+    let average = |bits: f64| false_share(density.hashes, bits, keys.iter().copied());
     let (mut low, mut high) = (0.0, density.shape(most).bits() as f64);
     while high - low > 8.0 {
         let middle = f64::midpoint(low, high);
         if average(middle) <= density.fpp() { high = middle } else { low = middle }
     }
     stepped(high.ceil() as u64, steps, density.hashes)
+}
+
+/// The probability that a filter of so many bits is taken to have a key that it lacks, on average over filters of so many keys.
+pub(super) fn false_share(hashes: u8, bits: f64, keys: impl Iterator<Item = u32>) -> f64 {
+    let hashes = f64::from(hashes);
+    let of_zone = |keys: u32| (-(-hashes * f64::from(keys) / bits).exp_m1()).powf(hashes);
+    let (zones, sum) = keys.fold((0u64, 0.0), |(zones, sum), keys| (zones + 1, sum + of_zone(keys)));
+    sum / zones.max(1) as f64
+}
+
+/// The density of the filters of summaries.
+pub(super) fn summary_density(options: &ZoneOptions) -> Density {
+    Density::of_fpp(options.fpp.unwrap_or(FALSE_ZONES / SUMMARY_ZONES))
 }
 
 /// The shape of a filter of at least so many bits. Two shapes of the same step are as many times as large as each other in blocks and in bits of a

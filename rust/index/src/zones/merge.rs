@@ -18,15 +18,15 @@ use lakemark_format::filter::FilterShape;
 use lakemark_format::segment::{SegmentDirectory, SegmentFile};
 use lakemark_format::zones::{Fences, Filters, MAX_ZONES, Zones, slice_bytes};
 
-use super::build::{FALSE_ZONES, OVERLAP_SAMPLE, ZoneOptions, around, fences_of_no_key};
+use super::build::{FALSE_ZONES, OVERLAP_SAMPLE, ZoneOptions, around, false_share, fences_of_no_key, summary_density};
 use crate::error::BuildError;
 
-/// A filter is made larger by at most so much. Beyond that its zones are better made from the data, among zones that are like them.
+/// A merge makes a filter larger by at most so much. Beyond that its zones are better made from the data, among zones that are like them.
 const MOST_REPEATED: u64 = 4;
 /// A merged tree may read so many times the zones in vain that a built one does; beyond that its filters need more bits.
 const MOST_FALSE: f64 = 2.0;
-/// Bytes of filters that are read at a time.
-const READ_BYTES: u64 = 1 << 20;
+/// Filters of so few bits are put together whatever a build would make: their steps are too large to compare.
+const FEW_BITS: u64 = 128;
 
 /// Reads a logical range of a segment.
 pub type ReadRange = Box<dyn FnMut(Range<u64>) -> io::Result<Vec<u8>> + Send>;
@@ -46,18 +46,25 @@ impl std::fmt::Debug for ZonePart {
 }
 
 impl ZonePart {
-    /// The zones of some files of a segment.
+    /// The zones of some files of a segment, whose filters are read in pieces of `read_bytes` bytes, unless a slice is larger.
     #[must_use]
-    pub fn new(directory: Arc<SegmentDirectory>, is_kept: impl Fn(&SegmentFile) -> bool, read: ReadRange) -> Self {
+    pub fn new(
+        directory: Arc<SegmentDirectory>,
+        is_kept: impl Fn(&SegmentFile) -> bool,
+        read_bytes: u64,
+        read: ReadRange,
+    ) -> Self {
         let kept = zones_of_files(&directory, is_kept);
         let end = directory.zones.as_ref().map_or(0, |zones| zones.offset.saturating_add(zones.filter_bytes()));
-        Self { directory, kept, filters: FilterReader { read, end, start: 0, window: Vec::new() } }
+        Self { directory, kept, filters: FilterReader { read, read_bytes, end, start: 0, window: Vec::new() } }
     }
 }
 
 /// Reads the filters of a segment, of which a slice may have a byte or two, a large part at a time.
 struct FilterReader {
     read: ReadRange,
+    /// Bytes of a part.
+    read_bytes: u64,
     /// Where the filters end.
     end: u64,
     /// Where the part that was read last begins.
@@ -68,7 +75,7 @@ struct FilterReader {
 impl FilterReader {
     fn bytes(&mut self, range: Range<u64>) -> io::Result<&[u8]> {
         if range.start < self.start || range.end > self.start + self.window.len() as u64 {
-            let end = self.end.min(range.start.saturating_add(READ_BYTES)).max(range.end);
+            let end = self.end.min(range.start.saturating_add(self.read_bytes)).max(range.end);
             self.window = (self.read)(range.start..end)?;
             self.start = range.start;
         }
@@ -114,12 +121,23 @@ pub fn common_filters(segments: &[&SegmentDirectory], options: &ZoneOptions) -> 
         _ => false,
     };
     let is_dense = match largest {
-        Filters::Sliced(_) => true,
+        Filters::Sliced(common) => is_needed(common, &zones, options),
         // What is named holds for one filter, whatever the others are.
         Filters::Each(_) if options.fpp.is_some() => true,
         Filters::Each(density) => density.fpp() * overlap(&zones) <= FALSE_ZONES * MOST_FALSE,
     };
     (is_dense && zones.iter().all(fits)).then_some(largest)
+}
+
+/// Whether filters of the shape are those of a summary with these options, and have less than twice the bits that a build would give them.
+fn is_needed(common: FilterShape, all: &[&Zones], options: &ZoneOptions) -> bool {
+    let density = summary_density(options);
+    // Of fewer hashes than a summary has unless its probability is named, many zones would be read in vain.
+    if options.fpp.is_none() && common.hashes != density.hashes {
+        return false;
+    }
+    let keys = all.iter().flat_map(|zones| &zones.keys).copied();
+    common.bits() <= FEW_BITS || false_share(common.hashes, common.bits() as f64 / 2.0, keys) > density.fpp()
 }
 
 /// How many of all zones have fences around a key, about: that of the middle of some zones.
@@ -275,7 +293,7 @@ fn copy_filters(mut part: ZonePart, push: &mut impl FnMut(&[u8]) -> io::Result<(
         let mut start = zones.offset + bytes_of(0..kept.start);
         let end = start + bytes_of(kept.clone());
         while start < end {
-            let next = end.min(start + READ_BYTES);
+            let next = end.min(start + part.filters.read_bytes.max(1));
             push(part.filters.bytes(start..next)?)?;
             start = next;
         }

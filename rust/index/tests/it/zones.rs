@@ -8,7 +8,7 @@ use arrow::array::{Array, ArrayRef, BinaryArray, Float64Array, Int32Array, Int64
 use bytes::Bytes;
 use lakemark_format::key::{Key, key_of_i64};
 use lakemark_format::segment::encoding::Encoding;
-use lakemark_format::zones::Filters;
+use lakemark_format::zones::{Filters, slice_bytes};
 use lakemark_format::{SegmentDirectory, SegmentFile, open_tail};
 use lakemark_index::bitmap::{BuildError, ChunkSource, SegmentMeta, SegmentRows, merge_zones};
 use lakemark_index::zones::{LoadedZones, ZoneOptions, ZonePart, ZoneSearch, common_filters};
@@ -19,6 +19,9 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 
 use crate::bitmap::{Segment, build_zoned, key_of};
+
+/// Bytes of filters that a merge reads at a time.
+const PIECE_BYTES: u64 = 1000;
 
 const ZONED: [Encoding; 2] = [Encoding::Filtered, Encoding::Sliced];
 
@@ -207,8 +210,13 @@ fn merged(segments: &[Segment], zones: ZoneOptions, is_kept: impl Fn(usize, &str
         let directory = Arc::clone(&segment.directory);
         let source =
             Segment { bytes: segment.bytes.clone(), directory: Arc::clone(&directory), summary: segment.summary };
-        let read = move |range| Ok(source.read(&[range])[0].to_vec());
-        parts.push(ZonePart::new(directory, |file| is_kept(number, &file.path), Box::new(read)));
+        let zones = directory.zones.as_ref().unwrap();
+        let most = PIECE_BYTES.max(slice_bytes(zones.rows.len()));
+        let read = move |range: std::ops::Range<u64>| {
+            assert!(range.end - range.start <= most, "{range:?} is more than is read at a time");
+            Ok(source.read(&[range])[0].to_vec())
+        };
+        parts.push(ZonePart::new(directory, |file| is_kept(number, &file.path), PIECE_BYTES, Box::new(read)));
     }
     let first = &segments[0].directory;
     let meta = SegmentMeta {
@@ -306,11 +314,7 @@ fn summaries_of_appended_files_come_to_the_summary_of_all_files() {
 fn filters_of_half_the_bits_join_larger_ones_and_say_what_they_said() {
     let summary = |rows: usize| build(&shuffled(7, 16, rows), Encoding::Sliced, ZoneOptions::default());
     let [large, small, other] = [1000, 500, 600].map(summary);
-    let bits = |segment: &Segment| match segment.directory.zones.as_ref().unwrap().filters {
-        Filters::Sliced(shape) => shape.bits(),
-        Filters::Each(_) => panic!("no slices"),
-    };
-    assert_eq!((bits(&large), bits(&small)), (26_624, 13_312));
+    assert_eq!((bits_of(&large), bits_of(&small)), (26_624, 13_312));
     let parts = [large, other];
     assert!(alike(&parts, ZoneOptions::default()).is_none());
     let [large, _] = parts;
@@ -326,6 +330,69 @@ fn filters_of_half_the_bits_join_larger_ones_and_say_what_they_said() {
             assert_eq!(held.may_contain(16 + zone, &key), alone.may_contain(zone, &key), "{key:?} {zone}");
         }
     }
+}
+
+/// The bits of the filters of a summary.
+fn bits_of(segment: &Segment) -> u64 {
+    match segment.directory.zones.as_ref().unwrap().filters {
+        Filters::Sliced(shape) => shape.bits(),
+        Filters::Each(_) => panic!("no slices"),
+    }
+}
+
+/// What a merge repeats is not repeated by each further merge: the bits of a summary follow from its keys.
+#[test]
+fn merges_of_ever_larger_zones_do_not_multiply_the_bits_of_small_ones() {
+    let options = ZoneOptions::default();
+    // Many zones of few keys, and again and again one of four times as many keys as before, which a build would give half its bits.
+    let mut all = shuffled(1, 8000, 16);
+    let mut summary = build(&all, Encoding::Sliced, options);
+    for (seed, rows) in [(2, 64), (3, 256)] {
+        let added = shuffled(seed, 1, rows);
+        all.extend(added.clone());
+        let fresh = build(&all, Encoding::Sliced, options);
+        let parts = [summary, build(&added, Encoding::Sliced, options)];
+        // Where they are not put together, the summary is built again.
+        let together = merged(&parts, options, |_, _| true).unwrap_or_else(|| build(&all, Encoding::Sliced, options));
+        assert!(bits_of(&together) <= 2 * bits_of(&fresh), "{} bits, not {}", bits_of(&together), bits_of(&fresh));
+        summary = together;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    #[test]
+    fn generations_of_merges_stay_within_twice_the_bits_of_a_build(
+        seed: u64,
+        fpp in prop::option::of(prop::sample::select(vec![0.2, 0.01, 1e-6])),
+        generations in prop::collection::vec((1usize..5, 0u32..5), 2..7),
+    ) {
+        let options = ZoneOptions { fpp, ..ZoneOptions::default() };
+        let (mut all, mut summary) = (Vec::new(), None);
+        for (number, (groups, power)) in (0..).zip(generations) {
+            let added = shuffled(seed.wrapping_add(number), groups, 32 << power);
+            all.extend(added.clone());
+            let fresh = build(&all, Encoding::Sliced, options);
+            let part = build(&added, Encoding::Sliced, options);
+            let together = match summary.take() {
+                None => part,
+                Some(before) => merged(&[before, part], options, |_, _| true).unwrap_or_else(|| build(&all, Encoding::Sliced, options)),
+            };
+            let few = bits_of(&together) <= 128;
+            prop_assert!(few || bits_of(&together) <= 2 * bits_of(&fresh), "{} bits, not {}", bits_of(&together), bits_of(&fresh));
+            verify(&together, &all);
+            summary = Some(together);
+        }
+    }
+}
+
+/// A summary whose probability was named, of few zones: without that name it is no summary as others are.
+#[test]
+fn summaries_of_fewer_hashes_are_built_again_unless_their_probability_is_named() {
+    let named = ZoneOptions { fpp: Some(0.05), ..ZoneOptions::default() };
+    let built: Vec<Segment> = (0..3).map(|seed| build(&shuffled(seed, 1, 1000), Encoding::Sliced, named)).collect();
+    assert!(alike(&built, named).is_some());
+    assert!(alike(&built, ZoneOptions::default()).is_none());
 }
 
 /// Trees of keys in order stay as good, whatever comes behind them. Where zones overlap, filters need more bits the more zones there are.

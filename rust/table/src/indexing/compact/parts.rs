@@ -43,6 +43,11 @@ pub(super) fn aligned_rows(file: &ManifestFile) -> u64 {
 }
 
 impl Merge<'_> {
+    /// Whether there are two segments or more, and files.
+    pub(super) fn is_worth_it(&self) -> bool {
+        self.segments.len() > 1 && self.segments.iter().any(|merged| !merged.files.is_empty())
+    }
+
     pub(super) fn rows(&self, manifest: &Manifest) -> u64 {
         let files = self.segments.iter().flat_map(|merged| &merged.files);
         files.filter_map(|file| file_of(manifest, *file)).map(ManifestFile::rows).sum()
@@ -132,11 +137,20 @@ impl OpenPart {
     }
 }
 
-/// Memory for what is read ahead of a segment, and how much that is.
-pub(super) fn window(context: &BuildContext) -> (Option<Reservation>, u64) {
-    let memory = Budget::reserve(&context.budget, READ_AHEAD_BYTES);
-    let window_bytes = if memory.is_some() { READ_AHEAD_BYTES } else { LEAST_READ_AHEAD_BYTES };
-    (memory, window_bytes)
+/// What is read ahead of a segment.
+pub(super) struct Window {
+    /// Memory for it, where there is some left.
+    pub memory: Option<Reservation>,
+    pub bytes: u64,
+}
+
+impl Window {
+    /// A window with memory for so many bytes beside it, or a small one where the limit leaves no room.
+    pub(super) fn reserve(context: &BuildContext, beside: u64) -> Self {
+        let memory = Budget::reserve(&context.budget, READ_AHEAD_BYTES + beside);
+        let bytes = if memory.is_some() { READ_AHEAD_BYTES } else { LEAST_READ_AHEAD_BYTES };
+        Self { memory, bytes }
+    }
 }
 
 pub(super) fn with_segment(mut built: BuiltSegments, written: WrittenSegment) -> BuiltSegments {

@@ -4,12 +4,12 @@ use lakemark_format::Manifest;
 use lakemark_index::bitmap::{ChunkSource, ValueRows, coarse_memory_bytes};
 use tokio::runtime::Handle;
 
-use super::parts::{Gathered, Merge, OpenPart, aligned_rows, damaged, unread, window, with_segment};
+use super::parts::{Gathered, Merge, OpenPart, Window, aligned_rows, damaged, unread, with_segment};
 use crate::error::{Error, Result};
 use crate::indexing::build::BuildContext;
 use crate::indexing::build::build_group::encoding_of;
 use crate::indexing::build::segment::write;
-use crate::indexing::build::spill::ReservedSource;
+use crate::indexing::build::spill::{Budget, Reservation, ReservedSource};
 use crate::store::manifests::file_of;
 use crate::store::segment_cursor::{MovedRows, SegmentCursor, remapped};
 use crate::store::segments::{Damage, ReadCounter, Segment};
@@ -21,32 +21,32 @@ pub(super) async fn write_merged(
     context: &BuildContext,
     manifest: &Manifest,
 ) -> Result<BuiltSegments> {
-    check_memory(merge, context, manifest)?;
+    // It gets memory before any window, and keeps it until the segment is written.
+    let _coarse = reserve_coarse(merge, context, manifest)?;
     let Gathered { built, files, parts } = merge.gather(context, manifest).await?;
     let mut sources = Vec::with_capacity(parts.len());
     for OpenPart { opened, places, path } in parts {
-        let (memory, window_bytes) = window(context);
-        let source = source(&opened, places, window_bytes).await.map_err(|damage| damaged(&path, &damage))?;
+        let Window { memory, bytes } = Window::reserve(context, 0);
+        let source = source(&opened, places, bytes).await.map_err(|damage| damaged(&path, &damage))?;
         sources.push(ReservedSource { source, memory });
     }
     let written = write(context, merge.meta(context, files)?, move || Ok(sources)).await?;
     Ok(with_segment(built, written))
 }
 
-/// Fails if the coarse level of the merged segment has no room.
-fn check_memory(merge: &Merge<'_>, context: &BuildContext, manifest: &Manifest) -> Result<()> {
+/// Memory for the coarse level of the merged segment.
+fn reserve_coarse(merge: &Merge<'_>, context: &BuildContext, manifest: &Manifest) -> Result<Reservation> {
     let files = merge.segments.iter().flat_map(|merged| &merged.files);
     let rows = files.filter_map(|file| file_of(manifest, *file));
     let memory = coarse_memory_bytes(encoding_of(merge.index)?, rows.map(aligned_rows).sum());
-    if memory > context.budget.limit() {
-        return Err(Error::unsupported(format!(
+    Budget::reserve(&context.budget, memory).ok_or_else(|| {
+        Error::unsupported(format!(
             "merging the segments of the index {} takes {memory} bytes of memory, and {} may be used: allow more with --memory, \
              or declare the index with a smaller files_per_segment",
             merge.index.name,
             context.budget.limit()
-        )));
-    }
-    Ok(())
+        ))
+    })
 }
 
 /// The values of a segment as a chunk of a merge, with their rows where they will be.

@@ -7,14 +7,17 @@ use lakemark_index::bitmap::{ChunkSource, merge_zones};
 use lakemark_index::zones::{ZonePart, common_filters};
 use tokio::runtime::Handle;
 
-use super::parts::{Gathered, Merge, OpenPart, damaged, unread, window, with_segment};
+use super::parts::{Gathered, Merge, OpenPart, Window, damaged, unread, with_segment};
 use crate::error::Result;
 use crate::indexing::build::BuildContext;
 use crate::indexing::build::segment::write_by;
 use crate::store::kind::zones_of;
-use crate::store::segment_cursor::{ReadAhead, remapped};
+use crate::store::segment_cursor::{READ_AHEAD_BYTES, ReadAhead, remapped};
 use crate::store::segments::{Damage, ReadCounter};
 use crate::store::transaction::BuiltSegments;
+
+/// Filters are copied out of a window in pieces of this share of it.
+const PIECES: u64 = 4;
 
 /// Whether the filters of all parts can be put together as they are.
 pub(super) fn are_alike(merge: &Merge<'_>, context: &BuildContext, gathered: &Gathered) -> bool {
@@ -49,9 +52,9 @@ async fn open(context: &BuildContext, part: OpenPart) -> Result<PartToMerge, Dam
     let kept = part.kept();
     let OpenPart { opened, places, .. } = part;
     let directory: Arc<SegmentDirectory> = Arc::clone(&opened.directory);
-    let (memory, window_bytes) = window(context);
+    let Window { memory, bytes } = Window::reserve(context, READ_AHEAD_BYTES / PIECES);
     let counter = ReadCounter::default();
-    let mut ahead = ReadAhead::new(&opened, window_bytes);
+    let mut ahead = ReadAhead::new(&opened, bytes);
     let nulls = remapped(ahead.rows(directory.nulls, &counter).await?, &places);
     let opaque = remapped(ahead.rows(directory.opaque, &counter).await?, &places);
     let handle = Handle::current();
@@ -61,6 +64,6 @@ async fn open(context: &BuildContext, part: OpenPart) -> Result<PartToMerge, Dam
         let read = handle.block_on(ahead.read(&[range], &counter)).map_err(unread)?;
         Ok(read.first().map(|bytes| bytes.to_vec()).unwrap_or_default())
     };
-    let zones = ZonePart::new(directory, |file| kept.contains(&file.base), Box::new(read));
+    let zones = ZonePart::new(directory, |file| kept.contains(&file.base), bytes / PIECES, Box::new(read));
     Ok(PartToMerge { rows: ChunkSource::stream(nulls, opaque, Box::new(|| Ok(None))), zones })
 }
