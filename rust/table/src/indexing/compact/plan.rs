@@ -3,14 +3,18 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use lakemark_format::{Manifest, ManifestIndex, ManifestSegment};
+use lakemark_format::zones::MAX_ZONES;
+use lakemark_format::{Manifest, ManifestFile, ManifestIndex, ManifestSegment};
+use lakemark_index::zones::ZoneOptions;
 
 use super::parts::{Merge, MergedSegment, aligned_rows};
 use super::tiers;
 use crate::snapshot::Snapshot;
-use crate::store::kind::files_per_segment;
+use crate::store::kind::{files_per_segment, zones_of};
 use crate::store::manifests::file_of;
 
+/// The most zones of a segment. So many have no more bytes of fences than a segment may have.
+const MOST_ZONES: u64 = MAX_ZONES as u64;
 /// The most rows of a segment, with those that its files are padded by.
 const MAX_ROWS: u64 = u32::MAX as u64;
 
@@ -28,14 +32,40 @@ pub(super) enum Selection {
 /// A segment of an index with what is left of it.
 struct Candidate<'a> {
     merged: MergedSegment<'a>,
-    /// Rows of its files that are still there.
-    rows: u64,
+    /// What it has of its files that are still there.
+    extent: Extent,
 }
 
 impl Candidate<'_> {
     /// Whether the segment has more than half of what one may have. Only a selection of all takes it: two others always fit together.
     fn is_full(&self, most: usize) -> bool {
-        self.merged.files.len() * 2 > most || self.rows * 2 > MAX_ROWS
+        !self.extent.and(self.extent).fits(most)
+    }
+}
+
+/// What a segment may have only so much of.
+#[derive(Clone, Copy, Debug, Default)]
+struct Extent {
+    files: usize,
+    /// Of the row space.
+    rows: u64,
+    /// None of an index without filters.
+    zones: u64,
+}
+
+impl Extent {
+    fn of(file: &ManifestFile, zones: Option<ZoneOptions>) -> Self {
+        let zones = zones.map_or(0, |zones| zones.count(&file.row_groups));
+        Self { files: 1, rows: aligned_rows(file), zones }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self { files: self.files + other.files, rows: self.rows + other.rows, zones: self.zones + other.zones }
+    }
+
+    /// Whether one segment may have it, and `most` files.
+    fn fits(self, most: usize) -> bool {
+        self.files <= most && self.rows <= MAX_ROWS && self.zones <= MOST_ZONES
     }
 }
 
@@ -51,10 +81,10 @@ pub(super) fn merges<'a>(
     for index in indexes.iter().filter(|index| snapshot.is_usable(index)) {
         let most = files_per_segment(index);
         for group in selected(candidates(manifest, index, &live), most, selection) {
-            merges.extend(cut(index, group, most));
+            merges.extend(cut(group, most).into_iter().map(|segments| Merge { index, segments }));
         }
     }
-    merges.retain(|merge| merge.segments.len() > 1 && merge.segments.iter().any(|merged| !merged.files.is_empty()));
+    merges.retain(Merge::is_worth_it);
     merges
 }
 
@@ -89,10 +119,13 @@ fn segments_of<'a>(manifest: &'a Manifest, index: &ManifestIndex) -> Vec<&'a Man
 fn candidates<'a>(manifest: &'a Manifest, index: &ManifestIndex, live: &HashSet<u32>) -> Vec<Candidate<'a>> {
     // A file that two segments cover is taken from one of them.
     let mut left = live.clone();
+    let has_zones = index.kind.known().is_some_and(|kind| !kind.is_exact());
+    let zones = has_zones.then(|| zones_of(index, 0));
     let candidate = |segment: &'a ManifestSegment| {
         let files: Vec<u32> = segment.files.iter().filter(|file| left.remove(file)).collect();
-        let rows = files.iter().filter_map(|file| file_of(manifest, *file)).map(aligned_rows).sum();
-        Candidate { merged: MergedSegment { segment, files }, rows }
+        let known = files.iter().filter_map(|file| file_of(manifest, *file));
+        let extent = known.map(|file| Extent::of(file, zones)).fold(Extent::default(), Extent::and);
+        Candidate { merged: MergedSegment { segment, files }, extent }
     };
     segments_of(manifest, index).into_iter().map(candidate).collect()
 }
@@ -123,21 +156,77 @@ fn selected(candidates: Vec<Candidate<'_>>, most: usize, selection: Selection) -
     groups.into_iter().filter(|places| !places.is_empty()).map(take_group).collect()
 }
 
-/// Neighbours, as many as their files may share a segment.
-fn cut<'a>(index: &'a ManifestIndex, group: Vec<Candidate<'a>>, most: usize) -> Vec<Merge<'a>> {
-    let mut merges: Vec<Merge<'a>> = Vec::new();
-    let (mut files, mut space) = (0, 0u64);
-    for Candidate { merged, rows } in group {
-        let fits = files + merged.files.len() <= most && space + rows <= MAX_ROWS;
-        if !fits || merges.is_empty() {
-            merges.push(Merge { index, segments: Vec::new() });
-            (files, space) = (0, 0);
-        }
-        files += merged.files.len();
-        space += rows;
-        if let Some(merge) = merges.last_mut() {
-            merge.segments.push(merged);
+/// Neighbours, as many as may share a segment.
+fn cut(group: Vec<Candidate<'_>>, most: usize) -> Vec<Vec<MergedSegment<'_>>> {
+    let mut merges: Vec<Vec<MergedSegment<'_>>> = Vec::new();
+    let mut all = Extent::default();
+    for Candidate { merged, extent } in group {
+        let with = all.and(extent);
+        match merges.last_mut() {
+            Some(merge) if with.fits(most) => {
+                merge.push(merged);
+                all = with;
+            }
+            _ => {
+                merges.push(vec![merged]);
+                all = extent;
+            }
         }
     }
     merges
+}
+
+#[cfg(test)]
+mod tests {
+    use lakemark_format::FileNumbers;
+
+    use super::*;
+
+    fn file(row_groups: Vec<u32>) -> ManifestFile {
+        ManifestFile {
+            path: "f.parquet".to_owned(),
+            size: 1,
+            modified_ns: 0,
+            etag: None,
+            footer_hash: 0,
+            schema: 0,
+            row_groups,
+            false_statistics: Vec::new(),
+        }
+    }
+
+    /// Segments of one file with so many zones: how many go into each merge, and which of them are full.
+    fn cut_of(zones: &[u64]) -> (Vec<usize>, Vec<bool>) {
+        let segment = |number: usize| ManifestSegment {
+            id: [number as u8; 16],
+            index_id: [0; 16],
+            path: String::new(),
+            length: 1,
+            files: FileNumbers::default(),
+        };
+        let segments: Vec<ManifestSegment> = (0..zones.len()).map(segment).collect();
+        let candidate = |(segment, zones): (_, &u64)| Candidate {
+            merged: MergedSegment { segment, files: vec![0] },
+            extent: Extent { files: 1, rows: 64, zones: *zones },
+        };
+        let group: Vec<Candidate<'_>> = segments.iter().zip(zones).map(candidate).collect();
+        let full = group.iter().map(|each| each.is_full(1024)).collect();
+        (cut(group, 1024).iter().map(Vec::len).collect(), full)
+    }
+
+    #[test]
+    fn segments_whose_zones_are_too_many_for_one_are_not_merged() {
+        assert_eq!(cut_of(&[MOST_ZONES / 2, MOST_ZONES / 2, 1]), (vec![2, 1], vec![false; 3]));
+        assert_eq!(cut_of(&[MOST_ZONES / 2 + 1, MOST_ZONES / 2]), (vec![1, 1], vec![true, false]));
+        assert_eq!(cut_of(&[0; 5]), (vec![5], vec![false; 5]));
+    }
+
+    #[test]
+    fn a_file_has_zones_by_its_row_groups() {
+        let file = file(vec![1000, 0, 1, 65]);
+        let zones = |rows| ZoneOptions { zone_rows: rows, ..ZoneOptions::default() };
+        assert_eq!(Extent::of(&file, Some(zones(Some(64)))).zones, 16 + 1 + 2);
+        assert_eq!(Extent::of(&file, Some(zones(None))).zones, 3);
+        assert_eq!((Extent::of(&file, None).zones, Extent::of(&file, None).rows), (0, 1088));
+    }
 }
