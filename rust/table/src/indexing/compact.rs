@@ -12,6 +12,7 @@
 //! out. Nothing that is there is written again: the old segments stay until a vacuum, and readers of older manifests keep
 //! theirs.
 
+mod damage;
 mod merge;
 mod parts;
 mod plan;
@@ -44,10 +45,12 @@ pub(crate) async fn compact(table: &BaseTable, snapshot: &Snapshot, options: Bui
         Merging::Due => Selection::Worthwhile,
         Merging::All => Selection::All,
     };
-    merge_selected(table, snapshot, &options, selection).await
+    let Outcome { report, left_out } = merge_selected(table, snapshot, &options, selection).await?;
+    left_out.map_or(Ok(report), Err)
 }
 
-/// Merges what a build leaves behind it: what is due by the sizes of the segments, or as much as the options say.
+/// Merges what a build leaves behind it: what is due by the sizes of the segments, or as much as the options say. Segments that are damaged, or
+/// cannot be merged, stay as they are.
 pub(crate) async fn merge_due(table: &BaseTable, snapshot: &Snapshot, options: &BuildOptions) -> Result<CompactReport> {
     let selection = match options.merging {
         Merging::Never => return Ok(CompactReport::default()),
@@ -55,7 +58,12 @@ pub(crate) async fn merge_due(table: &BaseTable, snapshot: &Snapshot, options: &
         Merging::All => Selection::All,
     };
     // The build has told its progress to the end.
-    merge_selected(table, snapshot, &BuildOptions { progress: None, ..options.clone() }, selection).await
+    let options = BuildOptions { progress: None, ..options.clone() };
+    let Outcome { report, left_out } = merge_selected(table, snapshot, &options, selection).await?;
+    if let Some(error) = left_out {
+        tracing::warn!(%error, "not all segments that are too many are merged");
+    }
+    Ok(report)
 }
 
 /// Whether there are segments to merge after a build that added so many, as far as the newest manifest says without a look at the table.
@@ -74,16 +82,24 @@ pub(crate) async fn is_merge_due(table: &BaseTable, options: &BuildOptions, buil
     Ok(store.newest().await?.manifest.is_some_and(|manifest| plan::is_due(&manifest, only)))
 }
 
+/// What was merged, and why something was not.
+struct Outcome {
+    report: CompactReport,
+    left_out: Option<Error>,
+}
+
 async fn merge_selected(
     table: &BaseTable,
     snapshot: &Snapshot,
     options: &BuildOptions,
     selection: Selection,
-) -> Result<CompactReport> {
+) -> Result<Outcome> {
     let stopwatch = Stopwatch::start();
     let context = BuildContext::new(table, options)?;
     let indexes = selected_indexes(snapshot, options)?;
-    let Some(manifest) = snapshot.manifest.clone() else { return Ok(CompactReport::default()) };
+    let Some(manifest) = snapshot.manifest.clone() else {
+        return Ok(Outcome { report: CompactReport::default(), left_out: None });
+    };
     let merges = plan::merges(snapshot, &manifest, &indexes, selection);
     // The lock keeps what is written until it is committed.
     let _lock = if merges.is_empty() { None } else { Some(BuildLock::share(&context.store).await?) };
@@ -91,20 +107,21 @@ async fn merge_selected(
         progress.start(merges.iter().map(|merge| merge.rows(&manifest)).sum());
     }
     let mut running = Compaction::begin(&context, snapshot, &manifest, options);
-    let mut outcome = Ok(());
-    for merge in &merges {
+    let (mut left_out, mut stopped) = (None, Ok(()));
+    for merge in merges {
         let Err(error) = running.merge(merge).await else { continue };
         // Damage of one index, or too little memory for it, keeps no other one from being merged.
-        let is_of_this = matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Unsupported);
-        outcome = outcome.and(Err(error));
-        if !is_of_this {
+        if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Unsupported) {
+            left_out.get_or_insert(error);
+        } else {
+            stopped = Err(error);
             break;
         }
     }
     // What is merged is worth committing, whatever stopped the rest.
     let committed = running.commit().await;
-    outcome.and(committed)?;
-    Ok(CompactReport { seconds: stopwatch.seconds(), ..running.report })
+    stopped.and(committed)?;
+    Ok(Outcome { report: CompactReport { seconds: stopwatch.seconds(), ..running.report }, left_out })
 }
 
 /// A compaction under way: merged segments wait for a commit, as those of a build do.
@@ -121,7 +138,7 @@ struct Compaction<'a> {
 
 /// A merge that is done and not committed.
 struct Merged<'a> {
-    merge: &'a Merge<'a>,
+    merge: Merge<'a>,
     built: BuiltSegments,
 }
 
@@ -154,18 +171,34 @@ impl<'a> Compaction<'a> {
         }
     }
 
-    async fn merge(&mut self, merge: &'a Merge<'a>) -> Result<()> {
+    async fn merge(&mut self, merge: Merge<'a>) -> Result<()> {
         self.context.check_cancel()?;
-        let built = match merge.run(self.context, self.snapshot, self.manifest).await {
+        match merge.run(self.context, self.snapshot, self.manifest).await {
+            Ok(built) => self.take(merge, built).await,
             Err(error) if error.kind() == ErrorKind::Corrupt && merge.is_outdated(&self.context.store).await => {
                 tracing::info!(
                     index = merge.index.name,
                     "others changed the index meanwhile; its segments stay as they are"
                 );
-                return Ok(());
+                Ok(())
             }
-            built => built?,
-        };
+            Err(error) if error.kind() == ErrorKind::Corrupt && merge.is_exact() => {
+                self.merge_sound(merge).await?;
+                Err(error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Merges what is not damaged.
+    async fn merge_sound(&mut self, merge: Merge<'a>) -> Result<()> {
+        let Some(sound) = merge.without_damaged(self.context).await? else { return Ok(()) };
+        let built = sound.run(self.context, self.snapshot, self.manifest).await?;
+        self.take(sound, built).await
+    }
+
+    /// Keeps what was merged until it is committed, if there is something.
+    async fn take(&mut self, merge: Merge<'a>, built: Option<BuiltSegments>) -> Result<()> {
         self.waiting.extend(built.map(|built| Merged { merge, built }));
         let bytes: u64 = self.waiting.iter().filter_map(Merged::segment).map(|segment| segment.length).sum();
         if bytes >= COMMIT_BYTES || self.since.left_of(self.commit_every).is_zero() {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
 use lakemark_format::Key;
 use lakemark_index::{KeyRanges, Predicate, Reason};
-use lakemark_table::{AnsweredBy, BuildOptions, ErrorKind, FileProbe, IndexKind, IndexSpec, Snapshot, Table};
+use lakemark_table::{AnsweredBy, BuildOptions, ErrorKind, FileProbe, IndexKind, IndexSpec, Merging, Snapshot, Table};
 use proptest::prelude::*;
 
 use crate::fixture::{exact_rows, int_key, is_null, leaf, open, probe, spec, write};
@@ -278,7 +278,8 @@ async fn files_may_lack_columns_come_later_and_be_compacted() {
     let before = table_now.snapshot().await.unwrap().indexes()[0].clone();
     assert_eq!((before.segments, before.files_covered), (2, 5));
     check_verdict(&table, FILES as u64 + 2).await;
-    table_now.compact(BuildOptions::default()).await.unwrap();
+    let all = BuildOptions { merging: Merging::All, ..BuildOptions::default() };
+    table_now.compact(all).await.unwrap();
     let snapshot = open(folder.path()).await.snapshot().await.unwrap();
     assert_eq!(snapshot.indexes()[0].segments, 1);
     let found = probe(&snapshot, &and([number("a", 2), text("y")])).await;

@@ -4,13 +4,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lakemark_table::{BuildOptions, ErrorKind, IndexSpec, Table, TableOptions};
+use lakemark_table::{BuildOptions, ErrorKind, IndexSpec, Merging, Table, TableOptions};
 use object_store::ObjectStore;
 
 use crate::fixture::{
     batch, create_indexes, equals, exact_rows, folder, k_values, open, probe, rows_of, segments, spec, write,
 };
 use crate::layer::{Layer, Log};
+
+/// A build that leaves each segment by itself.
+fn unmerged() -> BuildOptions {
+    BuildOptions { merging: Merging::Never, ..BuildOptions::default() }
+}
 
 /// A table of files that came one by one, each with a build, and their segments.
 async fn one_by_one(folder: &Path, files: usize) -> (Arc<Table>, Vec<PathBuf>) {
@@ -22,7 +27,7 @@ async fn one_by_one(folder: &Path, files: usize) -> (Arc<Table>, Vec<PathBuf>) {
         if file > 0 {
             write(&folder.join(format!("f{file:04}.parquet")), &batch(file * 250, 250));
         }
-        table.build(BuildOptions::default()).await.unwrap();
+        table.build(unmerged()).await.unwrap();
         let fresh = segments(folder).into_iter().find(|path| !made.contains(path)).unwrap();
         made.push(fresh);
     }
@@ -119,7 +124,7 @@ async fn a_sample_of_the_segments_is_compared_and_its_damaged_ones_are_built_aga
         bytes[90] ^= 1;
         fs::write(path, bytes).unwrap();
     }
-    let build = |verify| table.build(BuildOptions { verify, ..BuildOptions::default() });
+    let build = |verify| table.build(BuildOptions { verify, ..unmerged() });
     let report = build(0.3).await.unwrap();
     // They share a segment from now on.
     assert_eq!((report.verified, report.repaired, report.files, report.segments), (2, 2, 2, 1));
@@ -185,7 +190,7 @@ async fn a_look_for_lost_segments_is_one_listing() {
     let log = Log::new();
     let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
     let table = Table::open_layered(folder.path().to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
-    assert_eq!(table.build(BuildOptions::default()).await.unwrap().segments, 0);
+    assert_eq!(table.build(unmerged()).await.unwrap().segments, 0);
     let looks = log.matching("_lakemark/indexes");
     assert!(looks.len() == 1 && looks[0].starts_with("list "), "{looks:?}");
 }

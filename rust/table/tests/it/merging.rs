@@ -152,7 +152,7 @@ async fn full_segments_are_left_alone() {
     check(&table, 24).await;
 }
 
-/// A damaged segment is no reason for a build to fail: what it was to build is built.
+/// A damaged segment is no reason for a build to fail: what it was to build is built, and the others are merged, once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_build_is_done_where_a_segment_that_is_to_be_merged_is_damaged() {
     let (folder, table) = begun(&[named("kept", "key", "k")]).await;
@@ -164,11 +164,16 @@ async fn a_build_is_done_where_a_segment_that_is_to_be_merged_is_damaged() {
     bytes[90] ^= 1;
     fs::write(&path, &bytes).unwrap();
     let report = append(folder.path(), &table, 4, Merging::Due).await;
-    assert_eq!((report.files, report.segments, report.segments_merged), (1, 1, 0));
-    assert_eq!(segments_of(&table).await, [5]);
+    assert_eq!((report.files, report.segments, report.segments_merged, report.merged_into), (1, 1, 4, 1));
+    assert_eq!(segments_of(&table).await, [2]);
+    let report = append(folder.path(), &table, 5, Merging::Due).await;
+    assert_eq!((report.segments_merged, segments_of(&table).await), (0, vec![3]), "nothing is due");
+    let verified = BuildOptions { verify: 1.0, ..BuildOptions::default() };
+    assert_eq!(table.build(verified).await.unwrap().repaired, 1);
+    check(&table, 6).await;
 }
 
-/// The index whose segment is damaged is named, and the other one is merged.
+/// The segment that is damaged is named, and all others of both indexes are merged.
 #[tokio::test(flavor = "multi_thread")]
 async fn damage_of_one_index_keeps_no_other_from_being_merged() {
     let (folder, table) = begun(&[named("damaged", "key", "k")]).await;
@@ -185,7 +190,7 @@ async fn damage_of_one_index_keeps_no_other_from_being_merged() {
     let indexes = table.snapshot().await.unwrap().indexes();
     let mut segments: Vec<(&str, u64)> = indexes.iter().map(|index| (index.name.as_str(), index.segments)).collect();
     segments.sort_unstable();
-    assert_eq!(segments, [("damaged", 3), ("sound", 1)]);
+    assert_eq!(segments, [("damaged", 2), ("sound", 1)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -262,6 +267,31 @@ async fn a_merge_reads_a_segment_by_two_requests_and_no_data() {
         table.create_index(spec, false).await.unwrap();
         assert_eq!(table.build(BuildOptions::default()).await.unwrap().bytes_written, bytes, "{kind}");
     }
+}
+
+/// The coarse level has its memory first: windows get what it leaves.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_merge_reads_ahead_no_more_than_its_coarse_level_leaves_memory_for() {
+    const ROWS: i64 = 25_600;
+    const WINDOW: u64 = 4 << 20;
+    let coarse = 3 * ROWS as u64 * 4;
+    let reads = async |memory: u64| {
+        let options = [("encoding".to_owned(), "interval-equality".to_owned())].into();
+        let (folder, _) = table_of_numbers(3, ROWS, IndexSpec { options, ..named("kept", "bitmap", "id") }).await;
+        let log = Log::new();
+        let table = logged(folder.path(), &log).await;
+        table.snapshot().await.unwrap();
+        log.clear();
+        let options = BuildOptions { memory_bytes: Some(memory), ..BuildOptions::default() };
+        assert_eq!(table.compact(options).await.map_err(|error| error.kind())?.segments_written, 1);
+        Ok::<usize, ErrorKind>(reads_of(&log, ".lmx"))
+    };
+    assert_eq!(reads(coarse - 1).await, Err(ErrorKind::Unsupported));
+    let fewest = reads(coarse + 3 * WINDOW).await.unwrap();
+    let most = reads(coarse).await.unwrap();
+    assert_eq!(reads(coarse + WINDOW - 1).await, Ok(most));
+    let one = reads(coarse + WINDOW).await.unwrap();
+    assert!(fewest < one && one < most, "{fewest}, {one}, {most}");
 }
 
 /// A lookup reads each segment whose keys are around the key: many before a merge, and one after it.

@@ -42,7 +42,7 @@ impl Merge<'_> {
         Ok(Some(merged))
     }
 
-    fn is_exact(&self) -> bool {
+    pub(super) fn is_exact(&self) -> bool {
         self.index.kind.known().is_some_and(IndexKind::is_exact)
     }
 
