@@ -9,6 +9,7 @@ mod draft;
 mod updates;
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
@@ -54,6 +55,8 @@ pub(crate) enum Edit {
         log: ManifestLog,
         written: WriteCounters,
         transactions: Vec<ManifestTransaction>,
+        /// Of the migration that was under way when the run was written.
+        compacted: Option<CompactedRows>,
     },
     /// Says which slices of runs a migration compacts.
     BeginMigration { migration: ManifestMigration },
@@ -85,6 +88,14 @@ pub(crate) struct BuiltSegments {
     pub adopted: Vec<Adoption>,
     /// Segments that are missing or damaged: no manifest needs to name them any longer.
     pub lost: Vec<[u8; 16]>,
+}
+
+/// Rows that a migration compacts. What became of them says whether it ended or was abandoned.
+#[derive(Clone, Debug)]
+pub(crate) struct CompactedRows {
+    /// The id of their run.
+    pub run: [u8; 16],
+    pub rows: Range<u32>,
 }
 
 /// A segment that takes the place of others, if all of these are still there and their files are the same. They are not deleted: queries may

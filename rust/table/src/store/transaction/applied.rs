@@ -101,7 +101,7 @@ mod tests {
 
     fn add_run(of: u8, id: u8, sequences: (u64, u64)) -> Edit {
         let (of_log, log, written, transactions) = ([of; 16], log(of + 1), WriteCounters::default(), Vec::new());
-        Edit::AddRun { of_log, run: run(id, sequences), log, written, transactions }
+        Edit::AddRun { of_log, run: run(id, sequences), log, written, transactions, compacted: None }
     }
 
     fn replace(replaced: [u8; 16], built: BuiltSegments) -> Edit {

@@ -7,7 +7,7 @@ use lakemark_format::{
     ManifestUpdates, RunRange, WriteCounters,
 };
 
-use super::Edit;
+use super::{CompactedRows, Edit};
 
 /// Applications whose last call is known.
 pub(super) const REMEMBERED_APPLICATIONS: usize = 1000;
@@ -23,9 +23,9 @@ pub(super) fn change(updates: &mut ManifestUpdates, edit: &Edit, number: u64) ->
         | Edit::AddSegments(_)
         | Edit::ReplaceSegments(_)
         | Edit::DeclareKey { .. } => return false,
-        Edit::AddRun { of_log, run, log, written, transactions } => {
-            // The lock of writers sees to it that the log is still the one that was flushed.
-            if updates.log.id != *of_log {
+        Edit::AddRun { of_log, run, log, written, transactions, compacted } => {
+            // The lock of writers sees to it that the log is still the one that was flushed, and that no migration is abandoned meanwhile.
+            if updates.log.id != *of_log || !is_known(updates, run, compacted.as_ref()) {
                 return false;
             }
             updates.runs.push(run.as_ref().clone());
@@ -60,6 +60,20 @@ pub(super) fn change(updates: &mut ManifestUpdates, edit: &Edit, number: u64) ->
         Edit::MergeRuns { replaced, run, written } => return merge_runs(updates, replaced, run, written),
     }
     true
+}
+
+/// Whether the migration during which a run was written is under way or has ended. Of an abandoned one that is forgotten the run would count
+/// as if it had ended.
+fn is_known(updates: &ManifestUpdates, run: &ManifestRun, compacted: Option<&CompactedRows>) -> bool {
+    let is_under_way = updates.migration.as_ref().is_some_and(|migration| migration.number == run.during);
+    let has_ended =
+        |of: &CompactedRows| {
+            // A run of which nothing is left is forgotten.
+            updates.runs.iter().find(|have| have.id == of.run).is_none_or(|have| {
+                have.migrated.iter().any(|rows| rows.start <= of.rows.start && of.rows.end <= rows.end)
+            })
+        };
+    run.during == 0 || is_under_way || compacted.is_some_and(has_ended)
 }
 
 fn take_over(updates: &mut ManifestUpdates, migrations: u64, log: Option<&ManifestLog>, delta: Option<&ManifestDelta>) {
@@ -157,4 +171,64 @@ fn add_counters(sum: &mut WriteCounters, more: &WriteCounters) {
     sum.flushed_bytes += more.flushed_bytes;
     sum.merged_bytes += more.merged_bytes;
     sum.merged_rows += more.merged_rows;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(id: u8) -> ManifestLog {
+        ManifestLog { id: [id; 16], path: format!("updates/{id}"), first_sequence: id.into() }
+    }
+
+    fn run(id: u8, during: u64) -> ManifestRun {
+        ManifestRun {
+            id: [id; 16],
+            path: format!("updates/run-{id}"),
+            length: 1,
+            passes: 1,
+            rows: 2,
+            first_sequence: id.into(),
+            last_sequence: id.into(),
+            migrated: Vec::new(),
+            position_map: None,
+            during,
+        }
+    }
+
+    /// A migration of the first run's first row is under way.
+    fn under_way(runs: &[ManifestRun]) -> ManifestUpdates {
+        let mut updates = ManifestUpdates { log: log(1), runs: runs.to_vec(), ..ManifestUpdates::default() };
+        let ranges = vec![RunRange { run: 0, rows: 0..1 }];
+        assert!(change(&mut updates, &Edit::BeginMigration { migration: ManifestMigration { number: 1, ranges } }, 1));
+        updates
+    }
+
+    #[test]
+    fn a_run_of_an_abandoned_migration_is_not_added() {
+        let compacted = Some(CompactedRows { run: [11; 16], rows: 0..1 });
+        let (written, transactions) = (WriteCounters::default(), Vec::new());
+        let run_of = Box::new(run(13, 1));
+        let add = Edit::AddRun { of_log: [1; 16], run: run_of, log: log(2), written, transactions, compacted };
+        let first = [run(11, 0), run(12, 0)];
+        let of = |edits: &[Edit]| {
+            let mut updates = under_way(&first);
+            for edit in edits {
+                assert!(change(&mut updates, edit, 1), "{edit:?}");
+            }
+            change(&mut updates, &add, 1)
+        };
+        assert!(of(&[]));
+        assert!(of(&[Edit::EndMigration { number: 1, version: 1 }]));
+        assert!(!of(&[Edit::AbandonMigration { number: 1 }]));
+        let ranges = vec![RunRange { run: 1, rows: 0..2 }];
+        let next = Edit::BeginMigration { migration: ManifestMigration { number: 2, ranges } };
+        assert!(!of(std::slice::from_ref(&next)));
+        assert!(!of(&[next, Edit::EndMigration { number: 2, version: 1 }]));
+        // Nothing is left of a run that was compacted as a whole.
+        let whole = vec![RunRange { run: 0, rows: 1..2 }];
+        let whole = Edit::BeginMigration { migration: ManifestMigration { number: 2, ranges: whole } };
+        let ends = [1, 2].map(|number| Edit::EndMigration { number, version: 1 });
+        assert!(of(&[ends[0].clone(), whole, ends[1].clone()]));
+    }
 }

@@ -1,16 +1,20 @@
 //! Migrations whose process is gone: ended where they took effect, abandoned where they did not and cannot any more.
 
+use std::sync::Arc;
+
 use lakemark_format::ManifestUpdates;
 
 use crate::error::{Error, Result};
 use crate::rewrite::delta::{ApplicationTransaction, keep_out};
 use crate::snapshot::{BaseTable, Lineage, Snapshot, application};
 use crate::store::Store;
+use crate::store::locks::holding;
 use crate::store::transaction::{Edit, commit};
-use crate::updates::locks::MigrationLock;
+use crate::updates::locks::{MigrationLock, WriterLock};
 
-/// Ends a migration that took effect and was stopped before it was ended. Lets go of one that cannot take effect any more.
-pub(crate) async fn tidy_up(table: &BaseTable, store: &Store) -> Result<()> {
+/// Ends a migration that took effect and was stopped before it was ended. Lets go of one that cannot take effect any more. The caller holds
+/// the lock of migrations.
+pub(crate) async fn tidy_up(table: &BaseTable, store: &Arc<Store>) -> Result<()> {
     let base = Snapshot::pin_base(table).await?;
     let stopped = base.manifest.as_ref().and_then(|manifest| manifest.updates()?.migration.clone());
     match stopped {
@@ -18,7 +22,7 @@ pub(crate) async fn tidy_up(table: &BaseTable, store: &Store) -> Result<()> {
         Some(migration) if base.lineage == (Lineage::Same { migrated: false }) => {
             let number = migration.number;
             match is_ruled_out(table, &base, number).await? {
-                true => commit(store, &Edit::AbandonMigration { number }).await.map(|_| ()),
+                true => abandon(store, number).await,
                 // The migration took effect meanwhile.
                 false => Box::pin(tidy_up(table, store)).await,
             }
@@ -28,7 +32,7 @@ pub(crate) async fn tidy_up(table: &BaseTable, store: &Store) -> Result<()> {
 }
 
 /// Ends a migration whose process is gone, or lets go of it where it has not taken effect. Nobody may come to make it again.
-pub(crate) async fn end_if_stopped(table: &BaseTable, store: &Store, updates: &ManifestUpdates) -> Result<()> {
+pub(crate) async fn end_if_stopped(table: &BaseTable, store: &Arc<Store>, updates: &ManifestUpdates) -> Result<()> {
     let migration = updates.migration.as_ref();
     let Some(number) = migration.map(|migration| migration.number) else { return Ok(()) };
     let Some(_lock) = MigrationLock::try_take(store).await? else { return Ok(()) };
@@ -38,19 +42,27 @@ pub(crate) async fn end_if_stopped(table: &BaseTable, store: &Store, updates: &M
     if updates.and_then(|updates| updates.migration.as_ref()).is_none_or(|migration| migration.number != number) {
         return Ok(());
     }
-    let edit = match base.delta_version().filter(|_| base.migration_done()) {
-        Some(version) => Edit::EndMigration { number, version },
-        None => match is_ruled_out(table, &base, number).await {
-            Ok(true) => Edit::AbandonMigration { number },
-            // The migration took effect meanwhile: the next one that looks ends it.
-            Ok(false) => return Ok(()),
-            Err(error) => {
-                tracing::warn!(number, %error, "a migration whose process is gone may still take effect; nobody lets go of it yet");
-                return Ok(());
-            }
-        },
-    };
-    commit(store, &edit).await.map(|_| ())
+    if base.migration_done() {
+        return end_migration(store, number, base.delta_version()).await;
+    }
+    match is_ruled_out(table, &base, number).await {
+        Ok(true) => abandon(store, number).await,
+        // The migration took effect meanwhile: the next one that looks ends it.
+        Ok(false) => Ok(()),
+        Err(error) => {
+            tracing::warn!(number, %error, "a migration whose process is gone may still take effect; nobody lets go of it yet");
+            Ok(())
+        }
+    }
+}
+
+/// Lets go of a migration that cannot take effect any more. The caller holds the lock of migrations.
+///
+/// A writer may write a run that has a meaning for the time after the migration. So the migration is abandoned between two turns: before the
+/// writer looks, or when the run is there to be told. The commit is a task of its own, so that the lock is held until it is made or not.
+async fn abandon(store: &Arc<Store>, number: u64) -> Result<()> {
+    let (lock, store) = (WriterLock::take(store).await?, Arc::clone(store));
+    holding(lock, async move { commit(&store, &Edit::AbandonMigration { number }).await }).await?.map(|_| ())
 }
 
 /// Ends a migration. `version` is one of the Delta table that has the migration; a folder's manifest has forgotten the slices already.

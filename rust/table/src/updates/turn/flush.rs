@@ -2,14 +2,14 @@
 
 use arrow::array::RecordBatch;
 use lakemark_format::log::LOG_START;
-use lakemark_format::{ManifestRun, ManifestTransaction, WriteCounters};
+use lakemark_format::{ManifestRun, ManifestTransaction, ManifestUpdates, WriteCounters};
 
 use super::merge::merge_oldest;
 use super::write_turn::WriteTurn;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::failpoint::reach;
 use crate::store::Store;
-use crate::store::transaction::{Edit, commit};
+use crate::store::transaction::{CompactedRows, Edit, commit};
 use crate::updates::changes::phase::with_both;
 use crate::updates::log::log_file::new_log;
 use crate::updates::runs::active_run::ActiveRun;
@@ -117,10 +117,14 @@ impl NewRun {
             sequence: last.sequence,
         });
         let (of_log, transactions) = (writing.updates.log.id, calls.collect());
-        let edit = Edit::AddRun { of_log, run: Box::new(run.clone()), log, written, transactions };
+        let compacted = compacted_rows(&writing.updates);
+        let edit = Edit::AddRun { of_log, run: Box::new(run.clone()), log, written, transactions, compacted };
         if !commit(writing.store, &edit).await?.changed {
             discard(writing.store, &run).await;
-            return Err(Error::new(ErrorKind::Conflict, "the log of updates was replaced by somebody else; try again"));
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                "the log of updates was replaced, or a migration was given up, by somebody else; try again",
+            ));
         }
         reach("run-committed");
         // Runs are merged behind the turn. Where these merges do not keep up, the turn merges before others may go on.
@@ -131,6 +135,13 @@ impl NewRun {
         }
         Ok(())
     }
+}
+
+/// Some rows that the migration under way compacts.
+fn compacted_rows(updates: &ManifestUpdates) -> Option<CompactedRows> {
+    let range = updates.migration.as_ref()?.ranges.first()?;
+    let of = updates.runs.get(range.run as usize)?;
+    Some(CompactedRows { run: of.id, rows: range.rows.clone() })
 }
 
 /// Removes a run that no manifest names.

@@ -88,3 +88,71 @@ async fn take_place(store: &Store, parts: &[ManifestRun], merged: ManifestRun) -
     discard(store, &merged).await;
     Ok(false)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+    use lakemark_format::{ManifestMigration, ManifestUpdates, Operation, RunRange};
+    use parquet::arrow::ArrowWriter;
+
+    use super::super::flush::NewRun;
+    use super::super::write_turn::WriteTurn;
+    use super::*;
+    use crate::store::transaction::{Edit, commit};
+    use crate::updates::{Change, WriteOptions};
+    use crate::{BuildOptions, Table, TableOptions};
+
+    /// A row with these numbers.
+    fn numbers(columns: &[(&str, i64)]) -> RecordBatch {
+        let column = |(name, value): &(&str, i64)| {
+            ((*name).to_owned(), Arc::new(Int64Array::from(vec![Some(*value)])) as ArrayRef)
+        };
+        RecordBatch::try_from_iter_with_nullable(columns.iter().map(column).map(|(name, column)| (name, column, true)))
+            .unwrap()
+    }
+
+    async fn make(table: &Arc<Table>, operation: Operation, rows: RecordBatch) {
+        table.write(vec![Change { operation, rows }], WriteOptions::default()).await.unwrap();
+    }
+
+    async fn newest(store: &Store) -> ManifestUpdates {
+        store.newest().await.unwrap().manifest.unwrap().updates().unwrap().as_ref().clone()
+    }
+
+    /// The run of a writer has a meaning for each end of the migration. It must hear of the end that came.
+    #[tokio::test]
+    async fn a_stopped_migration_is_not_abandoned_in_the_turn_of_a_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = numbers(&[("k", 1), ("a", 0), ("b", 0)]);
+        let file = std::fs::File::create(folder.path().join("f.parquet")).unwrap();
+        let mut writer = ArrowWriter::try_new(file, first.schema(), None).unwrap();
+        writer.write(&first).unwrap();
+        writer.close().unwrap();
+        let table = Table::open(folder.path().to_str().unwrap(), TableOptions::default()).await.unwrap();
+        table.declare_key(&["k".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
+        make(&table, Operation::Upsert, numbers(&[("k", 1), ("a", 1), ("b", 1)])).await;
+        table.flush().await.unwrap();
+        let store = table.base().writable_store().unwrap();
+        // Its process is gone.
+        let ranges = vec![RunRange { run: 0, rows: 0..1 }];
+        commit(store, &Edit::BeginMigration { migration: ManifestMigration { number: 1, ranges } }).await.unwrap();
+        make(&table, Operation::Update, numbers(&[("k", 1), ("a", 2)])).await;
+        let mut writing = WriteTurn::begin(&table.updates).await.unwrap();
+        let mut run = NewRun::begin(&writing).await.unwrap();
+        run.add(&writing, writing.tail.changes.finish().unwrap()).await.unwrap();
+        let other = Arc::clone(&table);
+        let mut other = tokio::spawn(async move { merge_apart(&other.updates).await });
+        let waited = tokio::time::timeout(Duration::from_millis(500), &mut other).await;
+        assert!(waited.is_err(), "somebody else had a turn");
+        run.commit(&mut writing).await.unwrap();
+        let now = newest(store).await;
+        assert_eq!((now.migration.is_some(), now.runs[1].during), (true, 1));
+        drop(writing);
+        other.await.unwrap();
+        let now = newest(store).await;
+        assert_eq!((now.migration.is_some(), now.runs[1].during), (false, 0));
+    }
+}
