@@ -28,7 +28,7 @@ use crate::store::layout::edit_path;
 pub(crate) use adoption::Adoption;
 use applied::{has_segments, is_done};
 use draft::Draft;
-pub(crate) use updates::begin_migration;
+pub(crate) use updates::{begin_migration, bound_by_migration};
 
 /// Races that are lost in a row before the commit gives up.
 const MAX_ATTEMPTS: u32 = 20;
@@ -72,8 +72,8 @@ pub(crate) enum Edit {
     BeginPublication { publication: ManifestPublication },
     /// Lets files of the folder count again, as those that were to be published are there.
     EndPublication,
-    /// Puts a run in the place of neighbours that it was merged of.
-    MergeRuns { replaced: Vec<[u8; 16]>, run: Box<ManifestRun>, written: WriteCounters },
+    /// Puts a run in the place of neighbours that it was merged of, if these are as they were and no migration names them.
+    MergeRuns { parts: Vec<ManifestRun>, run: Box<ManifestRun>, written: WriteCounters },
 }
 
 /// Segments that were built, with the data files that they cover.

@@ -138,7 +138,7 @@ mod tests {
             add_run(1, 11, (1, 1)),
             add_run(2, 12, (2, 2)),
             Edit::MergeRuns {
-                replaced: vec![[11; 16], [12; 16]],
+                parts: vec![*run(11, (1, 1)), *run(12, (2, 2))],
                 run: run(13, (1, 2)),
                 written: WriteCounters::default(),
             },

@@ -57,7 +57,7 @@ pub(super) fn change(updates: &mut ManifestUpdates, edit: &Edit, number: u64) ->
         Edit::TakeOver { migrations, log, delta } => take_over(updates, *migrations, log.as_ref(), delta.as_ref()),
         Edit::BeginPublication { publication } => return begin_publication(updates, publication),
         Edit::EndPublication => return end_publication(updates, number + 1),
-        Edit::MergeRuns { replaced, run, written } => return merge_runs(updates, replaced, run, written),
+        Edit::MergeRuns { parts, run, written } => return merge_runs(updates, parts, run, written),
     }
     true
 }
@@ -106,20 +106,27 @@ fn end_publication(updates: &mut ManifestUpdates, manifest: u64) -> bool {
 
 fn merge_runs(
     updates: &mut ManifestUpdates,
-    replaced: &[[u8; 16]],
+    parts: &[ManifestRun],
     run: &ManifestRun,
     written: &WriteCounters,
 ) -> bool {
-    let first = updates.runs.iter().position(|have| replaced.first() == Some(&have.id));
-    let place = first.filter(|first| {
-        let there = updates.runs.iter().skip(*first).map(|have| have.id).take(replaced.len());
-        there.eq(replaced.iter().copied())
-    });
+    // The merged run lacks what was migrated when it was written, and has all else. Equal runs have the same rows migrated.
+    let place = updates.runs.windows(parts.len().max(1)).position(|runs| runs == parts);
+    let place = place.filter(|place| *place >= bound_by_migration(updates));
     if let Some(place) = place {
-        updates.runs.splice(place..place + replaced.len(), [run.clone()]);
+        updates.runs.splice(place..place + parts.len(), [run.clone()]);
         add_counters(&mut updates.written, written);
     }
     place.is_some()
+}
+
+/// How many runs stay as they are until the migration that is under way is done. The migration names the runs that it compacts by their
+/// places. Other runs come to something else once it is done.
+pub(crate) fn bound_by_migration(updates: &ManifestUpdates) -> usize {
+    let Some(migration) = &updates.migration else { return 0 };
+    let named = migration.ranges.iter().map(|range| range.run as usize + 1);
+    let written_meanwhile = updates.runs.iter().zip(1..).filter(|(run, _)| run.during == migration.number);
+    named.chain(written_meanwhile.map(|(_, place)| place)).max().unwrap_or(0)
 }
 
 /// From now on the migration is under way. One before it that did not come to its end never will.
@@ -230,5 +237,27 @@ mod tests {
         let whole = Edit::BeginMigration { migration: ManifestMigration { number: 2, ranges: whole } };
         let ends = [1, 2].map(|number| Edit::EndMigration { number, version: 1 });
         assert!(of(&[ends[0].clone(), whole, ends[1].clone()]));
+    }
+
+    #[test]
+    fn runs_are_merged_as_long_as_they_are_what_they_were_and_no_migration_names_them() {
+        let parts = vec![run(12, 0), run(13, 0)];
+        let written = WriteCounters { merged_rows: 4, ..WriteCounters::default() };
+        let merge = Edit::MergeRuns { parts: parts.clone(), run: Box::new(run(14, 0)), written };
+        let ids = |updates: &ManifestUpdates| updates.runs.iter().map(|run| run.id[0]).collect::<Vec<_>>();
+        let of = |mut updates: ManifestUpdates| {
+            let is_merged = change(&mut updates, &merge, 1);
+            (is_merged, updates.written.merged_rows, ids(&updates))
+        };
+        let beside = under_way(&[run(11, 0), parts[0].clone(), parts[1].clone(), run(15, 0)]);
+        assert_eq!(of(beside.clone()), (true, 4, vec![11, 14, 15]));
+        // Some of their rows were migrated meanwhile, or others are between them, or a migration names one of them.
+        let mut migrated = beside.clone();
+        migrated.runs[2].migrated.push(0..1);
+        assert_eq!(of(migrated), (false, 0, vec![11, 12, 13, 15]));
+        let mut parted = beside;
+        parted.runs.swap(2, 3);
+        assert_eq!(of(parted), (false, 0, vec![11, 12, 15, 13]));
+        assert_eq!(of(under_way(&parts)), (false, 0, vec![12, 13]));
     }
 }

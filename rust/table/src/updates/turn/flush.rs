@@ -2,13 +2,12 @@
 
 use arrow::array::RecordBatch;
 use lakemark_format::log::LOG_START;
-use lakemark_format::{ManifestRun, ManifestTransaction, ManifestUpdates, WriteCounters};
+use lakemark_format::{ManifestTransaction, ManifestUpdates, WriteCounters};
 
-use super::merge::merge_oldest;
+use super::merge::{discard, merge_oldest};
 use super::write_turn::WriteTurn;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::failpoint::reach;
-use crate::store::Store;
 use crate::store::transaction::{CompactedRows, Edit, commit};
 use crate::updates::changes::phase::with_both;
 use crate::updates::log::log_file::new_log;
@@ -142,14 +141,6 @@ fn compacted_rows(updates: &ManifestUpdates) -> Option<CompactedRows> {
     let range = updates.migration.as_ref()?.ranges.first()?;
     let of = updates.runs.get(range.run as usize)?;
     Some(CompactedRows { run: of.id, rows: range.rows.clone() })
-}
-
-/// Removes a run that no manifest names.
-pub(super) async fn discard(store: &Store, run: &ManifestRun) {
-    store.discard(&run.path).await;
-    if let Some(position_map) = &run.position_map {
-        store.discard(&position_map.path).await;
-    }
 }
 
 /// Whether the cache has room for a run of so many bytes.

@@ -9,7 +9,7 @@ use arrow::compute::interleave_record_batch;
 use arrow::datatypes::SchemaRef;
 use futures::TryStreamExt;
 use futures::stream::BoxStream;
-use lakemark_format::{ManifestRun, ManifestUpdates, WriteCounters};
+use lakemark_format::{ManifestRun, WriteCounters};
 use lakemark_index::RowSet;
 
 use super::merge_policy::to_merge;
@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::snapshot::Snapshot;
 use crate::storage::failpoint::reach;
 use crate::store::Store;
-use crate::store::transaction::{Edit, commit};
+use crate::store::transaction::{Edit, bound_by_migration, commit};
 use crate::updates::key::KeyColumns;
 use crate::updates::parameters::Parameters;
 use crate::updates::runs::active_run::ActiveRun;
@@ -63,23 +63,25 @@ pub(super) async fn merge_oldest(writing: &mut WriteTurn<'_>) -> Result<()> {
     }
 }
 
-/// Puts a run in the place of those that it was merged of. Says whether these were still there.
+/// Puts a run in the place of those that it was merged of. Where these are not as they were, or a migration names them, the run is removed.
+/// Says whether it took their place. The caller holds the lock of writers.
 pub(super) async fn commit_merged(store: &Store, parts: &[ManifestRun], merged: ManifestRun) -> Result<bool> {
-    let replaced = parts.iter().map(|run| run.id).collect();
     let written = WriteCounters { merged_bytes: merged.length, merged_rows: merged.rows.into(), ..Default::default() };
-    let edit = Edit::MergeRuns { replaced, run: Box::new(merged), written };
+    let edit = Edit::MergeRuns { parts: parts.to_vec(), run: Box::new(merged.clone()), written };
     let committed = commit(store, &edit).await?;
+    if !committed.changed {
+        discard(store, &merged).await;
+    }
     reach("merge-committed");
     Ok(committed.changed)
 }
 
-/// How many runs stay as they are until the migration that is under way is done. The migration names the runs that it compacts by their
-/// places. Other runs come to something else once it is done.
-pub(super) fn bound_by_migration(updates: &ManifestUpdates) -> usize {
-    let Some(migration) = &updates.migration else { return 0 };
-    let named = migration.ranges.iter().map(|range| range.run as usize + 1);
-    let written_meanwhile = updates.runs.iter().zip(1..).filter(|(run, _)| run.during == migration.number);
-    named.chain(written_meanwhile.map(|(_, place)| place)).max().unwrap_or(0)
+/// Removes a run that no manifest names.
+pub(super) async fn discard(store: &Store, run: &ManifestRun) {
+    store.discard(&run.path).await;
+    if let Some(position_map) = &run.position_map {
+        store.discard(&position_map.path).await;
+    }
 }
 
 /// Writes a run of some neighbours, which no manifest names yet.
