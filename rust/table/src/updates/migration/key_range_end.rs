@@ -10,6 +10,7 @@
 //! the run is searched by halves, or read as a whole if it is not in the order of the key.
 
 use arrow::array::{Array, ArrayRef};
+use arrow::datatypes::DataType;
 use lakemark_index::{RowSet, RowSetBuilder};
 
 use crate::error::Result;
@@ -24,9 +25,16 @@ pub(super) struct RangeEnd {
     pub bytes: Box<[u8]>,
     /// Whether the range has this key, too.
     pub has_key: bool,
+    /// The types by which the key became bytes.
+    pub types: Vec<DataType>,
 }
 
 impl RangeEnd {
+    /// Whether keys of these columns compare with it as bytes: others may widen the type of a column.
+    pub(super) fn is_of(&self, key: &KeyColumns) -> bool {
+        self.types == key.types
+    }
+
     fn has(&self, key: &[u8]) -> bool {
         key < self.bytes.as_ref() || (self.has_key && key == self.bytes.as_ref())
     }
@@ -74,7 +82,11 @@ pub(super) async fn range_end_of(runs: &[ActiveRun], key: &KeyColumns, wanted: u
     }
     keys.sort_unstable();
     let place = usize::try_from(left.max(1)).unwrap_or(usize::MAX).min(keys.len());
-    Ok(place.checked_sub(1).map(|place| RangeEnd { bytes: keys.swap_remove(place), has_key: true }))
+    Ok(place.checked_sub(1).map(|place| RangeEnd {
+        bytes: keys.swap_remove(place),
+        has_key: true,
+        types: key.types.clone(),
+    }))
 }
 
 /// Two values between which the first column of the border lies.

@@ -16,10 +16,10 @@
 
 use std::sync::Arc;
 
-use super::begin::{SliceRequest, begin_apart};
+use super::begin::{Begun, SliceRequest, begin_apart};
 use super::commit::Migration;
 use super::plan::{MigrationPlan, check_options, plan};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::options::{BuildOptions, MigrateOptions};
 use crate::report::MigrateReport;
 use crate::snapshot::Snapshot;
@@ -32,6 +32,9 @@ use crate::updates::locks::MigrationLock;
 use crate::updates::recovery::stopped_migration::{end_migration, tidy_up};
 use crate::updates::state::updatable::UpdatableTable;
 
+/// Times that a migration is planned before it gives up.
+const PLANS: usize = 5;
+
 /// Compacts buffered rows into the data files.
 pub(crate) async fn migrate(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result<MigrateReport> {
     let stopwatch = Stopwatch::start();
@@ -42,19 +45,38 @@ pub(crate) async fn migrate(table: &Arc<UpdatableTable>, options: &MigrateOption
     }
     let lock = MigrationLock::take(store).await?;
     tidy_up(&table.base, store).await?;
-    let mut work = MigrationWork { table, store, lock: &lock, report: MigrateReport::default() };
+    let mut work = MigrationWork { table, store, lock: &lock, committed: 0, report: MigrateReport::default() };
     let mut requested = options.clone();
-    // A full cache may take no run of the buffer. Such a buffer is compacted once the runs are gone, if the fraction is 1.
-    for _ in 0..2 {
-        let Some(plan) = plan(table, &requested).await? else { break };
-        let buffer_stays = work.migrate_slices(plan, &requested).await?;
-        if !buffer_stays || options.fraction < 1.0 {
-            break;
+    let mut is_after_runs = false;
+    for _ in 0..PLANS {
+        let planned = match plan(table, &requested).await.map_err(|error| work.after_slices(error))? {
+            Some(plan) => work.migrate_slices(plan, &requested).await.map_err(|error| work.after_slices(error))?,
+            None => Slices::Made,
+        };
+        match planned {
+            // A full cache may take no run of the buffer. Such a buffer is compacted once the runs are gone, if the fraction is 1.
+            Slices::MadeWithoutBuffer if options.fraction >= 1.0 && !is_after_runs => is_after_runs = true,
+            Slices::Made | Slices::MadeWithoutBuffer => {
+                work.report.seconds = stopwatch.seconds();
+                return Ok(work.report);
+            }
+            Slices::Outdated => {}
         }
         requested.threshold = None;
     }
-    work.report.seconds = stopwatch.seconds();
-    Ok(work.report)
+    let text =
+        "others changed the type of a column of the key again and again while the table was migrated; migrate again";
+    Err(work.after_slices(Error::new(ErrorKind::Conflict, text)))
+}
+
+/// What came of the slices of a plan.
+enum Slices {
+    /// All of them were made, or had nothing to compact.
+    Made,
+    /// The same, and the cache had no room for a run of the buffer, which stays therefore.
+    MadeWithoutBuffer,
+    /// Those that are left have to be planned again, by the types that the key has now.
+    Outdated,
 }
 
 /// A migration under way.
@@ -62,12 +84,14 @@ struct MigrationWork<'a> {
     table: &'a Arc<UpdatableTable>,
     store: &'a Arc<Store>,
     lock: &'a MigrationLock,
+    /// Slices that took effect.
+    committed: usize,
     report: MigrateReport,
 }
 
 impl MigrationWork<'_> {
-    /// Compacts slice by slice. Says whether the cache had no room for a run of the buffer, which stays therefore.
-    async fn migrate_slices(&mut self, plan: MigrationPlan, options: &MigrateOptions) -> Result<bool> {
+    /// Compacts slice by slice.
+    async fn migrate_slices(&mut self, plan: MigrationPlan, options: &MigrateOptions) -> Result<Slices> {
         let mut buffer_stays = plan.buffer_stays;
         let (flushes, threshold) = match plan.is_flushed {
             true => (false, None),
@@ -75,11 +99,16 @@ impl MigrationWork<'_> {
         };
         for end in plan.ends {
             let request = SliceRequest { end, flushes, threshold };
-            let Some(started) = begin_apart(self.table, request, self.lock).await? else { continue };
+            let started = match begin_apart(self.table, request, self.lock).await? {
+                Begun::Started(started) => started,
+                Begun::Nothing => continue,
+                Begun::Outdated => return Ok(Slices::Outdated),
+            };
             reach("migration-begun");
             let mut migrated = MigrateReport::default();
             let migration = Migration { table: self.table, store: self.store, started: &started, lock: self.lock };
             let version = migration.write_files(options, &mut migrated).await?;
+            self.committed += 1;
             reach("migration-compacted");
             end_migration(self.store, started.number, version).await?;
             reach("migration-ended");
@@ -87,7 +116,18 @@ impl MigrationWork<'_> {
             buffer_stays |= started.buffer_stays;
             self.index(options).await?;
         }
-        Ok(buffer_stays)
+        Ok(if buffer_stays { Slices::MadeWithoutBuffer } else { Slices::Made })
+    }
+
+    /// An error after slices that were made. Its message says so.
+    fn after_slices(&self, error: Error) -> Error {
+        match self.committed {
+            0 => error,
+            1 => error.with_note("1 commit of the migration was made before; migrate again to go on"),
+            made => {
+                error.with_note(&format!("{made} commits of the migration were made before; migrate again to go on"))
+            }
+        }
     }
 
     /// Builds the indexes of the new files. The next slice asks them for keys.

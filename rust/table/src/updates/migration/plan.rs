@@ -48,7 +48,8 @@ pub(super) async fn plan(table: &Arc<UpdatableTable>, options: &MigrateOptions) 
         }
         false => None,
     };
-    let ends = ends.into_iter().map(|bytes| Some(RangeEnd { bytes, has_key: false })).chain([last]).collect();
+    let end = |bytes| Some(RangeEnd { bytes, has_key: false, types: now.key.types.clone() });
+    let ends = ends.into_iter().map(end).chain([last]).collect();
     Ok(Some(MigrationPlan { ends, is_flushed: true, buffer_stays }))
 }
 

@@ -28,6 +28,7 @@ mod versions;
 mod writes;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -36,6 +37,7 @@ use lakemark_table::{
     BuildOptions, Change, ErrorKind, FileProbe, IndexKind, IndexSpec, MigrateOptions, Operation, ProbeOptions, Table,
     TableOptions, VacuumOptions, WriteOptions, Written,
 };
+use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use self::reading::{Row, rows_of};
 use crate::delta;
@@ -58,6 +60,18 @@ fn numbers(rows: &[(i64, Option<i32>)]) -> RecordBatch {
     let k: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.0)));
     let a: ArrayRef = Arc::new(rows.iter().map(|row| row.1).collect::<Int32Array>());
     RecordBatch::try_from_iter([("k", k), ("a", a)]).unwrap()
+}
+
+/// Breaks the first page of a column of a file, whose length and time stay.
+fn damage(path: &Path, column: usize) {
+    let reader = SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap();
+    let of = reader.metadata().row_group(0).column(column);
+    let at = of.dictionary_page_offset().unwrap_or(of.data_page_offset()) as usize;
+    let modified = fs::metadata(path).unwrap().modified().unwrap();
+    let mut bytes = fs::read(path).unwrap();
+    bytes[at..at + 16].fill(0xff);
+    fs::write(path, bytes).unwrap();
+    fs::File::options().write(true).open(path).unwrap().set_modified(modified).unwrap();
 }
 
 /// Keys 0, 2, 4, … 598 in two files.

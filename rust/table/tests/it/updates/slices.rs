@@ -9,7 +9,7 @@ use arrow::array::RecordBatch;
 use lakemark_table::{ErrorKind, MigrateOptions, MigrateReport, Operation, Progress, Table, VersionOperation};
 
 use super::lake::{Lake, PLAIN};
-use super::{batch, folder, keyed, keys, make, row, rows};
+use super::{batch, damage, folder, keyed, keys, make, row, rows};
 use crate::fixture::{open, write};
 
 /// Files of a table, and rows of each.
@@ -173,6 +173,23 @@ async fn the_next_migration_goes_on_where_slices_were_stopped() {
         assert_eq!((report.files_written, buffered(folder.path()).await), (left, 0), "stopped at {at}");
         assert_eq!(rows(&*open(folder.path()).await).await, expected, "stopped at {at}");
     }
+}
+
+/// A file of the second slice is damaged: what the first one did stays, and the error says so.
+#[tokio::test]
+async fn an_error_says_how_much_was_committed_before() {
+    let (folder, longest) = ordered();
+    let table = keyed(folder.path()).await;
+    replace_one_in_each(&table).await;
+    damage(&folder.path().join("f3.parquet"), 2);
+    let options = MigrateOptions { max_bytes: Some(longest * 5 / 2), ..MigrateOptions::default() };
+    let error = table.migrate(options).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    assert!(
+        error.to_string().ends_with("1 commit of the migration was made before; migrate again to go on"),
+        "{error}"
+    );
+    assert_eq!((migrations(&table).await, buffered(folder.path()).await), (1, 6));
 }
 
 /// Only the last commit says that all changes up to a number are in the table.
