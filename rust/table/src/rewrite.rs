@@ -38,7 +38,7 @@ use parquet::file::properties::WriterProperties;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::options::Progress;
 use crate::rewrite::emptied_files::emptied_files;
 use crate::rewrite::encode::{RowGroup, encode_new, rewrite};
@@ -53,6 +53,7 @@ use crate::snapshot::{DataFile, Snapshot};
 use crate::storage::disk::on_a_thread;
 use crate::store::locks::FileLock;
 
+pub(crate) use crate::rewrite::file::check_calendar;
 pub(crate) use crate::rewrite::row_block::RowBlock;
 
 /// New rows that are read to find out how large they are.
@@ -208,8 +209,19 @@ impl RewriteJob<'_> {
     /// Lets rows of small files go to new files together with the new rows that found no place.
     async fn refill(&mut self, small: &[SmallFile]) -> Result<()> {
         for file in files_to_refill(self.snapshot, small, &self.rows, self.target.file_bytes)? {
-            if self.rows.add(&file.rows).await? {
-                self.rewritten.replaced.push(file.number);
+            match self.rows.add(&file.rows).await {
+                Ok(true) => self.rewritten.replaced.push(file.number),
+                Ok(false) => {}
+                // No change is about a row of this file: it stays, whatever is wrong with it.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::Corrupt | ErrorKind::SchemaMismatch | ErrorKind::Unsupported
+                    ) =>
+                {
+                    tracing::info!(table = %self.snapshot.root_url(), %error, "a small file is not filled up");
+                }
+                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -325,7 +337,7 @@ fn on_a_core<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) 
 /// The error of rows that the table's schema cannot take.
 fn unfit(name: &str) -> Error {
     Error::new(
-        crate::ErrorKind::SchemaMismatch,
+        ErrorKind::SchemaMismatch,
         format!("the rows of {name} do not fit the table's columns, by their types or since a column takes no NULL"),
     )
 }

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
+use arrow::datatypes::Schema;
 use futures::TryStreamExt;
 use lakemark_index::RowSet;
 
@@ -136,13 +137,17 @@ fn check_rewritable(file: &DataFile, footer: &Footer, replaced: &RowSet) -> Resu
             replaced.universe()
         )));
     }
-    match footer.schema.fields().iter().find(|field| is_rebased(field)) {
+    check_calendar(&file.path, &footer.schema)
+}
+
+/// Refuses a file of these columns if it has dates of another calendar than new files have.
+pub(crate) fn check_calendar(name: &str, schema: &Schema) -> Result<()> {
+    match schema.fields().iter().find(|field| is_rebased(field)) {
         None => Ok(()),
         Some(field) => Err(Error::unsupported(format!(
-            "the column {} of {} has dates of the calendar that old Spark wrote, which no new file can keep; \
+            "the column {} of {name} has dates of the calendar that old Spark wrote, which no new file can keep; \
              rewrite the table with a newer Spark first",
-            field.name(),
-            file.path
+            field.name()
         ))),
     }
 }

@@ -10,6 +10,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 use crate::error::Result;
 use crate::rewrite::row_block::RowBlock;
 use crate::rewrite::rows::NewRows;
@@ -41,9 +43,14 @@ pub(crate) fn is_small(file: &DataFile) -> bool {
     is_added(&file.path) && is_below_half(file, FILE_BYTES)
 }
 
+/// Whether the file has a name such as `added-00000-9f0c2a7e-….parquet`, with a number of five digits or more.
 fn is_added(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
-    name.strip_prefix(ADDED).is_some_and(|rest| rest.starts_with('-'))
+    let rest = name.strip_prefix(ADDED).and_then(|rest| rest.strip_prefix('-')?.strip_suffix(".parquet"));
+    rest.and_then(|rest| rest.split_once('-')).is_some_and(|(number, id)| {
+        let is_number = number.len() >= 5 && number.bytes().all(|digit| digit.is_ascii_digit());
+        is_number && Uuid::try_parse(id).is_ok_and(|parsed| parsed.hyphenated().to_string() == id)
+    })
 }
 
 /// Whether a file of new rows, closed at so many bytes, could take as much again.
@@ -133,14 +140,21 @@ mod tests {
 
     #[test]
     fn names_tell_files_of_new_rows_from_others() {
+        let id = crate::storage::ids::new_id();
         for (path, is) in [
-            ("added-00000-x.parquet", true),
-            ("data/m/p=1/added-00001-x.parquet", true),
-            ("part-00000-x.parquet", false),
-            ("added-x/part-00000-x.parquet", false),
-            ("added.parquet", false),
+            (format!("added-00000-{id}.parquet"), true),
+            (format!("data/m/p=1/added-100001-{id}.parquet"), true),
+            (format!("part-00000-{id}.parquet"), false),
+            (format!("added-x/part-00000-{id}.parquet"), false),
+            (format!("added-0-{id}.parquet"), false),
+            (format!("added-00000-{id}.c000.parquet"), false),
+            (format!("added-00000-{}.parquet", id.simple()), false),
+            (format!("added-2024-01-31-{id}.parquet"), false),
+            ("added-00000.parquet".to_owned(), false),
+            ("added-rows.parquet".to_owned(), false),
+            ("added.parquet".to_owned(), false),
         ] {
-            assert_eq!(is_added(path), is, "{path}");
+            assert_eq!(is_added(&path), is, "{path}");
         }
         assert_eq!(name_start(None), "added");
     }

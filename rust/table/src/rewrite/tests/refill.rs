@@ -4,13 +4,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use uuid::Uuid;
 
 use super::{RewriteFixture, expected, old_rows, open, pairs, positions, rows, with_column, write};
-use crate::Table;
-use crate::rewrite::RewriteOutput;
+use crate::error::{Error, Result};
 use crate::rewrite::folder::write as write_files;
 use crate::rewrite::refill::SmallFile;
+use crate::rewrite::{RewriteOutput, RowBlock};
+use crate::{ErrorKind, Table};
 
 fn small(number: usize, rows: RecordBatch) -> SmallFile {
     SmallFile { number, rows: Arc::new(rows) }
@@ -90,4 +94,33 @@ async fn a_small_file_with_a_key_that_comes_twice_stays() {
     let rewritten = migrate(&table, &buffered).await;
     assert_eq!((rewritten.replaced.as_slice(), rewritten.files.len()), ([].as_slice(), 1));
     assert_eq!(pairs(&place(&table, &rewritten.files[0].path)), expected(&[(5, "new"), (9, "new")]));
+}
+
+/// Two rows that cannot be read.
+struct Unreadable(ErrorKind);
+
+impl RowBlock for Unreadable {
+    fn row_count(&self) -> usize {
+        2
+    }
+
+    fn read<'a>(&'a self, _: &'a SchemaRef, _: Option<&'a [u32]>) -> BoxFuture<'a, Result<RecordBatch>> {
+        async move { Err(Error::new(self.0, "unreadable")) }.boxed()
+    }
+}
+
+#[tokio::test]
+async fn a_small_file_that_cannot_be_filled_up_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder.path().join("a.parquet"), &old_rows(4, 2));
+    write(&folder.path().join("b.parquet"), &old_rows(10, 2));
+    let table = open(folder.path()).await;
+    for kind in [ErrorKind::Corrupt, ErrorKind::SchemaMismatch, ErrorKind::Unsupported] {
+        let mut buffered = RewriteFixture::new(vec![None; 2], vec![rows(&[(1, "new"), (2, "new")])]);
+        buffered.small = vec![SmallFile { number: 0, rows: Arc::new(Unreadable(kind)) }, small(1, old_rows(10, 2))];
+        let rewritten = migrate(&table, &buffered).await;
+        assert_eq!(rewritten.replaced, [1], "{kind}");
+        let want = [(1, "new"), (2, "new"), (10, "old"), (11, "old")];
+        assert_eq!(pairs(&place(&table, &rewritten.files[0].path)), expected(&want), "{kind}");
+    }
 }

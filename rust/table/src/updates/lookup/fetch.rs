@@ -29,6 +29,8 @@ use crate::updates::changes::phase::MigrationPhase;
 use crate::updates::changes::rows::{batch, table_columns};
 use crate::updates::key::{KeyColumns, KeySet};
 use crate::values::conform::conform;
+use crate::values::int96::FileCalendar;
+use crate::values::schema::normalize;
 
 /// Rows that are decoded at a time.
 const BATCH_ROWS: usize = 8192;
@@ -140,6 +142,12 @@ impl OpenFile {
     /// The columns that the file stores.
     pub(crate) fn schema(&self) -> &SchemaRef {
         self.metadata.schema()
+    }
+
+    /// The columns that the file stores, as those of a table. Columns with dates of another calendar are tagged.
+    pub(crate) fn schema_with_calendar(&self) -> SchemaRef {
+        let file = self.metadata.metadata().file_metadata();
+        normalize(self.schema(), FileCalendar::of(file), file.schema_descr())
     }
 
     pub(crate) fn meta(&self) -> &ObjectMeta {

@@ -10,8 +10,8 @@ use lakemark_index::RowSet;
 use tokio::sync::OnceCell;
 
 use crate::error::{Error, Result};
-use crate::rewrite::RowBlock;
 use crate::rewrite::refill::{SmallFile, is_small};
+use crate::rewrite::{RowBlock, check_calendar};
 use crate::snapshot::{DataFile, Snapshot};
 use crate::updates::lookup::fetch::{OpenFile, RowFile};
 
@@ -42,6 +42,23 @@ impl FileRows {
         Some(Self { file: RowFile::of(base, file), opened: OnceCell::new(), rows, places: OnceLock::new() })
     }
 
+    /// Reads the footer. Refuses a file whose values would mean something else in a new file, or that is not the one of the snapshot.
+    async fn open(&self) -> Result<OpenFile> {
+        let opened = self.file.open().await?;
+        if opened.rows() != self.rows.universe() {
+            return Err(self.has_other_counts());
+        }
+        check_calendar(&self.file.name, &opened.schema_with_calendar())?;
+        Ok(opened)
+    }
+
+    fn has_other_counts(&self) -> Error {
+        Error::corrupt(format!(
+            "the data file {} has other row counts than its footer says; write it again",
+            self.file.name
+        ))
+    }
+
     /// The places in the file of the rows with these numbers.
     fn places_of(&self, rows: &[u32]) -> Option<RowSet> {
         let places = self.places.get_or_init(|| self.rows.iter().collect());
@@ -57,13 +74,15 @@ impl RowBlock for FileRows {
 
     fn read<'a>(&'a self, columns: &'a SchemaRef, rows: Option<&'a [u32]>) -> BoxFuture<'a, Result<RecordBatch>> {
         async move {
-            let opened = self.opened.get_or_try_init(|| self.file.open()).await?;
-            match rows {
-                None => opened.collect(columns, Some(&self.rows)).await,
-                Some(rows) => {
-                    let places = self.places_of(rows).ok_or_else(|| Error::internal("a row of a file out of range"))?;
-                    opened.collect(columns, Some(&places)).await
-                }
+            let opened = self.opened.get_or_try_init(|| self.open()).await?;
+            let places =
+                rows.map(|rows| self.places_of(rows).ok_or_else(|| Error::internal("a row of a file out of range")));
+            let places = places.transpose()?;
+            let places = places.as_ref().unwrap_or(&self.rows);
+            let read = opened.collect(columns, Some(places)).await?;
+            match read.num_rows() == places.len() as usize {
+                true => Ok(read),
+                false => Err(self.has_other_counts()),
             }
         }
         .boxed()

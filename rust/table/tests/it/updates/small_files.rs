@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
 use lakemark_table::{MigrateOptions, MigrateReport, Operation, Snapshot, Table};
 
-use super::{batch, folder, keyed, keys, make, row, rows};
+use super::{batch, damage, folder, keyed, keys, make, row, rows};
 use crate::delta;
 use crate::fixture::{equals, exact_rows, open, probe, write};
 
@@ -75,6 +75,25 @@ async fn a_small_file_that_was_changed_is_still_filled_up() {
     assert_eq!(added(&table.snapshot().await.unwrap()), [19]);
     let now = rows(&*open(folder.path()).await).await;
     assert_eq!((now.len(), now[&changed].clone()), (319, row(7, "changed")));
+}
+
+/// New rows need nothing of the files that are there: a damaged one among them is left as it is.
+#[tokio::test]
+async fn new_rows_are_migrated_though_a_small_file_is_damaged() {
+    for column in 1..3 {
+        let folder = folder();
+        let table = keyed(folder.path()).await;
+        make(&table, Operation::Insert, batch(&inserted(0))).await.unwrap();
+        migrate(&table).await;
+        let snapshot = table.snapshot().await.unwrap();
+        let small = snapshot.files().iter().find(|file| file.path.contains("/added-")).unwrap();
+        damage(&folder.path().join(&small.path), column);
+        let again = open(folder.path()).await;
+        make(&again, Operation::Upsert, batch(&inserted(1))).await.unwrap();
+        let report = migrate(&again).await;
+        assert_eq!((report.rows, report.files_replaced, report.files_written), (10, 0, 1), "column {column}");
+        assert_eq!(added(&again.snapshot().await.unwrap()), [10, 10], "column {column}");
+    }
 }
 
 /// A change of a row of a small file that comes while the file is filled up counts afterwards as before.
