@@ -48,6 +48,9 @@ pub(super) struct Migration<'a> {
     pub store: &'a Arc<Store>,
     /// What the migration compacts.
     pub started: &'a StartedMigration,
+    /// Whether no slice follows. The last one alone fills up small files: others stay as short as they were asked to be, and no file is filled
+    /// up twice.
+    pub is_last: bool,
     /// The lock is held as long as the migration may take effect.
     pub lock: &'a MigrationLock,
 }
@@ -60,23 +63,35 @@ impl Migration<'_> {
         options: &MigrateOptions,
         report: &mut MigrateReport,
     ) -> Result<Option<u64>> {
-        let mut last = None;
+        let (mut last, mut fills_up) = (None, self.is_last);
         for _ in 0..ATTEMPTS {
-            let done = self.migrate_once(options, report).await;
+            let done = self.migrate_once(options, fills_up, report).await;
             if let Some(progress) = &options.progress {
                 progress.finish();
             }
             match done {
                 // A file that vanished while it was read was replaced by somebody who was faster.
                 Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => last = Some(error),
+                // It may be a small file that is damaged, which no change is about.
+                Err(error) if fills_up && matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::SchemaMismatch) => {
+                    tracing::info!(table = self.table.base.location(), %error, "a migration is made again without filling up small files");
+                    last = Some(error);
+                }
                 done => return done,
             }
+            // Small files are what others may replace as well, and nothing that has to be migrated.
+            fills_up = false;
         }
         Err(last.unwrap_or_else(|| Error::internal("a migration was never tried")))
     }
 
-    async fn migrate_once(&self, options: &MigrateOptions, report: &mut MigrateReport) -> Result<Option<u64>> {
-        let Self { table, store, started, lock } = *self;
+    async fn migrate_once(
+        &self,
+        options: &MigrateOptions,
+        fills_up: bool,
+        report: &mut MigrateReport,
+    ) -> Result<Option<u64>> {
+        let Self { table, store, started, lock, .. } = *self;
         let mut base = Snapshot::pin_base(&table.base).await?;
         if base.migration_done() {
             // The attempt took effect, though it had looked like a failure.
@@ -95,14 +110,14 @@ impl Migration<'_> {
         let texts = base.partition_columns().iter().filter(|column| column.data_type().is_string());
         let texts = texts.map(|column| column.name().clone()).collect();
         let keys = MigratedKeys { table: &table.base, key: &updated.key, slices: &slice.keys, texts: &texts };
-        let (small, progress) = (small_files(&base, &slice.deleted), options.progress.clone());
+        let small = if fills_up { small_files(&base, &slice.deleted) } else { Vec::new() };
         let input = RewriteInput {
             deleted: &slice.deleted,
             rows: &slice.rows,
             small: &small,
             key: &updated.key.names,
             keys: Some(&keys),
-            progress,
+            progress: options.progress.clone(),
             lock: Some(lock.guard()),
         };
         let (rewritten, version) = match table.base.format {

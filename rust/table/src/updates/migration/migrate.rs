@@ -97,7 +97,8 @@ impl MigrationWork<'_> {
             true => (false, None),
             false => (true, options.threshold),
         };
-        for end in plan.ends {
+        let slices = plan.ends.len();
+        for (place, end) in plan.ends.into_iter().enumerate() {
             let request = SliceRequest { end, flushes, threshold };
             let started = match begin_apart(self.table, request, self.lock).await? {
                 Begun::Started(started) => started,
@@ -106,7 +107,8 @@ impl MigrationWork<'_> {
             };
             reach("migration-begun");
             let mut migrated = MigrateReport::default();
-            let migration = Migration { table: self.table, store: self.store, started: &started, lock: self.lock };
+            let (table, store, lock, is_last) = (self.table, self.store, self.lock, place + 1 == slices);
+            let migration = Migration { table, store, started: &started, is_last, lock };
             let version = migration.write_files(options, &mut migrated).await?;
             self.committed += 1;
             reach("migration-compacted");

@@ -106,7 +106,7 @@ async fn slices_of_files_in_no_order_write_at_most_twice_what_one_migration_does
     assert_eq!((report.rows_replaced, rows(&*open(folder.path()).await).await), (400, expected));
 }
 
-/// New rows hit no file, and their slices go by the pages of runs. The small files that they leave are filled up by the next slices.
+/// New rows hit no file, and their slices go by the pages of runs. The small files that they leave are filled up by the last one.
 #[tokio::test]
 async fn slices_of_new_rows_leave_few_files() {
     let folder = folder();
@@ -173,6 +173,30 @@ async fn the_next_migration_goes_on_where_slices_were_stopped() {
         assert_eq!((report.files_written, buffered(folder.path()).await), (left, 0), "stopped at {at}");
         assert_eq!(rows(&*open(folder.path()).await).await, expected, "stopped at {at}");
     }
+}
+
+/// Each slice but the last writes what it was asked to, and no file of the slices before it.
+#[tokio::test]
+async fn only_the_last_slice_fills_up_small_files() {
+    let mut lake = Lake::new(&PLAIN, false);
+    let adds = [lake.put("f.parquet", &in_order(0))];
+    let before = lake.commit(&adds);
+    let table = keyed(lake.root()).await;
+    for run in 0..4 {
+        make(&table, Operation::Insert, texts((0..6000).map(|k| 2001 + (run * 6000 + k) * 2))).await.unwrap();
+        table.flush().await.unwrap();
+    }
+    let bytes: u64 = table.updates_info().await.unwrap().unwrap().cache_bytes;
+    let report = migrate(&table, bytes / 6).await;
+    let last = report.delta_version.unwrap();
+    assert!(last >= before + 6, "{} slices", last - before);
+    let removed = (before + 1..=last).map(|version| {
+        let text = fs::read_to_string(lake.root().join(format!("_delta_log/{version:020}.json"))).unwrap();
+        text.contains("\"remove\"")
+    });
+    let removed: Vec<bool> = removed.collect();
+    assert_eq!(removed.iter().position(|is| *is), Some(removed.len() - 1), "{removed:?}");
+    assert_eq!(rows(&*open(lake.root()).await).await.len(), 25_000);
 }
 
 /// A file of the second slice is damaged: what the first one did stays, and the error says so.
