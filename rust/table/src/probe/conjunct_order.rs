@@ -97,15 +97,28 @@ pub(super) fn first_probed(
 ) -> Option<usize> {
     let request_count = |place: usize| requests.get(place).map_or(0, Vec::len);
     let conjuncts: Vec<usize> = conjuncts(predicate).into_iter().filter(|place| request_count(*place) > 0).collect();
-    let share = |place: &usize| shares.get(*place).copied().flatten();
-    let is_estimated = conjuncts.iter().any(|place| share(place).is_some());
-    let finds_keys = |place: &usize| {
+    let finds_keys = |place: usize| {
         let has_keys = |request: &SegmentRequest| request.index.kind.known() == Some(IndexKind::Key);
-        requests.get(*place).is_some_and(|requests| requests.iter().any(has_keys))
+        requests.get(place).is_some_and(|requests| requests.iter().any(has_keys))
     };
+    let first = most_selective(&conjuncts, leaves, finds_keys, shares)?;
+    let others: usize = requests.iter().map(Vec::len).sum::<usize>() - request_count(first);
+    (others > FEW_SEGMENTS).then_some(first)
+}
+
+/// Which of these conditions is likely true of the fewest rows, as [`first_probed`] says it; `finds_keys` tells whether an index that finds
+/// single keys is probed for a leaf.
+pub(super) fn most_selective(
+    places: &[usize],
+    leaves: &[&Leaf],
+    finds_keys: impl Fn(usize) -> bool,
+    shares: &[Option<f64>],
+) -> Option<usize> {
+    let share = |place: &usize| shares.get(*place).copied().flatten();
+    let is_estimated = places.iter().any(|place| share(place).is_some());
     let by_test = |place: &usize| RankByTest {
         width: leaves.get(*place).map(|leaf| TestWidth::of(&leaf.test)),
-        lacks_keys: !finds_keys(place),
+        lacks_keys: !finds_keys(*place),
     };
     let by_estimate = |place: &usize| {
         // A single key is in few rows, however many rows its leaf of the tree has.
@@ -121,9 +134,7 @@ pub(super) fn first_probed(
         let by_estimate = by_key.then(rank.share.total_cmp(&other_rank.share));
         by_estimate.then_with(|| by_test(one).cmp(&by_test(other)))
     };
-    let first = conjuncts.iter().min_by(order)?;
-    let others: usize = requests.iter().map(Vec::len).sum::<usize>() - request_count(*first);
-    (others > FEW_SEGMENTS).then_some(*first)
+    places.iter().min_by(order).copied()
 }
 
 /// How wide a test is: the wider, the more rows it is likely true of.
@@ -268,5 +279,23 @@ mod tests {
         assert_eq!(conjuncts(&Predicate::And(vec![leaf(), both, unknown(), leaf()])), [0, 3]);
         let point = Test::Ranges(KeyRanges::point(lakemark_format::key::Key::Fixed(7)));
         assert!(TestWidth::of(&point) < TestWidth::of(&Test::IsNull));
+    }
+
+    #[test]
+    fn a_key_goes_before_estimates_and_these_before_the_number_of_keys() {
+        let of = |keys: &[u64]| {
+            let points = keys.iter().map(|key| lakemark_format::key::Key::Fixed(*key)).collect();
+            Leaf { column: "c".to_owned(), test: Test::Ranges(KeyRanges::points(points)), text: String::new() }
+        };
+        let (one, also_one, three) = (of(&[7]), of(&[8]), of(&[1, 2, 3]));
+        let leaves = [&one, &also_one, &three];
+        let first = |key: Option<usize>, shares: [Option<f64>; 3]| {
+            most_selective(&[0, 1, 2], &leaves, |place| Some(place) == key, &shares)
+        };
+        assert_eq!(first(Some(1), [None; 3]), Some(1), "of two keys the one that an index of keys finds");
+        assert_eq!(first(Some(1), [Some(0.1), Some(0.9), Some(0.01)]), Some(1));
+        assert_eq!(first(Some(2), [Some(0.5), None, Some(0.01)]), Some(2), "three keys that are estimated to be rare");
+        assert_eq!(first(None, [None; 3]), Some(0));
+        assert_eq!(most_selective(&[], &leaves, |_| true, &[]), None);
     }
 }

@@ -15,7 +15,7 @@ use lakemark_format::{FileNumbers, Manifest, ManifestIndex, ManifestSegment};
 use lakemark_index::{KeyRanges, Leaf, Predicate, Test};
 use tokio::task::JoinSet;
 
-use super::conjunct_order::conjuncts;
+use super::conjunct_order::{conjuncts, most_selective};
 use super::cost::SearchPlan;
 use super::segment_search::{ReadContext, SegmentCandidates, SegmentRequest, probe_segment, remembered};
 use crate::index_kind::IndexKind;
@@ -151,7 +151,7 @@ async fn search_all(
     found
 }
 
-/// The condition and the index that files are ruled out by: of those on single keys the one with the fewest, of a sole condition any.
+/// The condition and the index that files are ruled out by: of those on single keys the most selective, of a sole condition any.
 fn narrowing_leaf<'a>(
     snapshot: &'a Snapshot,
     predicate: &'a Predicate,
@@ -170,9 +170,14 @@ fn narrowing_leaf<'a>(
         let Test::Ranges(ranges) = &leaf.test else { return None };
         let is_searched = !choice.skipped.get(place).copied().unwrap_or(false) && (is_sole || ranges.are_points());
         let index = is_searched.then(|| narrowing_index(snapshot, leaf, ranges, options)).flatten()?;
-        Some((ranges.ranges().len(), NarrowingLeaf { place, leaf, index }))
+        Some(NarrowingLeaf { place, leaf, index })
     });
-    possible.min_by_key(|(keys, _)| *keys).map(|(_, leaf)| leaf)
+    let possible: Vec<NarrowingLeaf<'a>> = possible.collect();
+    let places: Vec<usize> = possible.iter().map(|narrowing| narrowing.place).collect();
+    let of_place = |place: usize| possible.iter().find(|narrowing| narrowing.place == place);
+    let finds_keys = |place| of_place(place).is_some_and(|of| of.index.kind.known() == Some(IndexKind::Key));
+    let first = most_selective(&places, &leaves, finds_keys, &choice.shares)?;
+    possible.into_iter().find(|narrowing| narrowing.place == first)
 }
 
 /// The index that a condition is searched in: one that knows rows, or one that knows zones where it has far fewer segments.

@@ -15,7 +15,8 @@ const ROWS: usize = 3;
 
 fn numbers(values: [i64; ROWS]) -> RecordBatch {
     let column = |of: fn(i64) -> i64| Arc::new(Int64Array::from_iter_values(values.map(of))) as ArrayRef;
-    RecordBatch::try_from_iter([("k", column(|k| k)), ("twice", column(|k| 2 * k))]).unwrap()
+    let columns = [("k", column(|k| k)), ("twice", column(|k| 2 * k)), ("same", column(|_| 5))];
+    RecordBatch::try_from_iter(columns).unwrap()
 }
 
 /// So many equal files, and one that has the keys 70 to 72, with an index of a kind.
@@ -127,4 +128,16 @@ async fn other_conditions_are_tested_in_the_files_of_the_key_alone() {
     let left = snapshot.with_runtime_filter(&planned, &later);
     assert_eq!((left.files.listed().len(), left.exact_row_count(), left.report.files_pruned), (1, Some(0), 101));
     assert_eq!(left.report.rows_total, 101 * ROWS as u64);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_are_ruled_out_by_the_key_whatever_is_named_before_it() {
+    let root = tempfile::tempdir().unwrap();
+    let table = table_of(root.path(), 100, "key", 10).await;
+    table.create_index(spec_with("same", "files_per_segment", "10"), false).await.unwrap();
+    table.build(BuildOptions::default()).await.unwrap();
+    let snapshot = table.snapshot().await.unwrap();
+    // Every row meets the first condition, so that it rules nothing out.
+    let found = probe(&snapshot, &Predicate::And(vec![equals("same", 5), equals("k", 71)])).await;
+    assert_eq!((found.exact_row_count(), listed(&snapshot, &found)), (Some(1), vec!["f00017-other.parquet"]));
 }
