@@ -105,10 +105,7 @@ impl CountJob {
         rows_per_value: u64,
     ) -> Option<Self> {
         let CoveringSegment { segment, files: covered } = cover;
-        let of_file = |covered: IndexedFile| {
-            let rows = files.get(covered.file).and_then(exact_rows)?;
-            (rows.universe() == covered.rows).then(|| ChosenRows { covered, rows: rows.clone() })
-        };
+        let of_file = |covered| ChosenRows::even_if_none(covered, files);
         let chosen: Vec<ChosenRows> = covered.into_iter().filter_map(of_file).collect();
         let directory = &segment.directory;
         let total = total_of(&chosen);

@@ -38,6 +38,16 @@ impl ChosenRows {
         let is_chosen = rows.universe() == covered.rows && !rows.is_empty();
         is_chosen.then(|| Self { covered: covered.clone(), rows: rows.clone() })
     }
+
+    /// Those of a file that the probe knows, also where it found none. It does not know how many rows a file has that is ruled out.
+    pub(super) fn even_if_none(covered: IndexedFile, files: &[FileProbe]) -> Option<Self> {
+        let rows = files.get(covered.file).and_then(exact_rows)?;
+        if rows.is_empty() {
+            let rows = RowSet::empty(covered.rows);
+            return Some(Self { covered, rows });
+        }
+        (rows.universe() == covered.rows).then(|| Self { covered, rows: rows.clone() })
+    }
 }
 
 /// Leaves files out whose selected rows have values that the index does not know; `bytes` is the list of such rows.

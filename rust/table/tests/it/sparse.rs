@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use lakemark_index::Predicate;
-use lakemark_table::{BuildOptions, FileProbe, IndexKind, IndexSpec, Probe, ProbeOptions, Snapshot, Table};
+use lakemark_table::{
+    BuildOptions, FileProbe, GroupCountRequest, IndexKind, IndexSpec, Probe, ProbeOptions, Snapshot, Table,
+};
 
 use crate::fixture::{equals, open, probe, segments, spec_with, write};
 
@@ -140,4 +142,30 @@ async fn files_are_ruled_out_by_the_key_whatever_is_named_before_it() {
     // Every row meets the first condition, so that it rules nothing out.
     let found = probe(&snapshot, &Predicate::And(vec![equals("same", 5), equals("k", 71)])).await;
     assert_eq!((found.exact_row_count(), listed(&snapshot, &found)), (Some(1), vec!["f00017-other.parquet"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_are_counted_by_the_index_where_most_files_of_a_segment_are_ruled_out() {
+    for kind in ["key", "bitmap"] {
+        let root = tempfile::tempdir().unwrap();
+        let table = table_of(root.path(), 40, kind, 10).await;
+        let snapshot = table.snapshot().await.unwrap();
+        let predicate = equals("k", 71);
+        let found = probe(&snapshot, &predicate).await;
+        assert_eq!(listed(&snapshot, &found), ["f00017-other.parquet"], "{kind}");
+        let columns = ["k".to_owned()];
+        let request = GroupCountRequest {
+            columns: &columns,
+            predicate: &predicate,
+            files: &found.files,
+            sum_column: None,
+            only_few_values: false,
+        };
+        let counts = snapshot.group_counts(&request).await.unwrap();
+        assert_eq!(counts.answered, vec![true; 41], "{kind}");
+        let parts: Vec<_> = counts.parts.iter().map(|part| (part.values[0].clone(), part.rows.clone())).collect();
+        assert_eq!(parts, [(Arc::new(Int64Array::from(vec![71])) as ArrayRef, vec![1])], "{kind}");
+        // The values of the one segment with the key, and no posting.
+        assert_eq!(counts.index_reads, 1, "{kind}");
+    }
 }
