@@ -2,7 +2,7 @@
 //!
 //! Most files have none of the keys. Of these only the list is kept that they were in when it was resolved, which snapshots share.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use lakemark_index::RowSet;
@@ -10,6 +10,9 @@ use lakemark_index::RowSet;
 use crate::files::file_version::FileVersion;
 use crate::files::parted_list::PartedList;
 use crate::snapshot::DataFile;
+
+/// So many lists of files are remembered: readers of a few versions in turn do not search the files of each other anew.
+const LISTS: usize = 4;
 
 /// Where the keys of a run are in a data file. Remembered are the positions of all keys of the run in all physical rows of the file, which
 /// hold for every version of the table and every manifest. Each snapshot takes out what its own state says.
@@ -37,8 +40,8 @@ pub(super) struct KnownHits {
     some: HashMap<FileVersion, Arc<FilePositions>>,
     /// Of files that were looked at and have none.
     none: HashMap<FileVersion, Arc<FilePositions>>,
-    /// Files that were resolved together: all that are in neither map have none.
-    resolved: PartedList<DataFile>,
+    /// Files that were resolved together, the latest list first: all that are in neither map have none.
+    resolved: VecDeque<PartedList<DataFile>>,
 }
 
 impl FilePositions {
@@ -64,7 +67,10 @@ impl KnownHits {
     }
 
     pub(super) fn set_resolved(&mut self, files: &PartedList<DataFile>) {
-        self.resolved = files.clone();
+        let known = self.resolved.iter().position(|list| list.is_same_list(files));
+        let list = known.and_then(|place| self.resolved.remove(place)).unwrap_or_else(|| files.clone());
+        self.resolved.push_front(list);
+        self.resolved.truncate(LISTS);
     }
 
     /// The hits of a file, if they are known.
@@ -87,7 +93,8 @@ impl KnownHits {
     }
 
     pub(super) fn unresolved_among(&self, files: &PartedList<DataFile>) -> Vec<usize> {
-        let shared: HashSet<*const Vec<DataFile>> = self.resolved.parts().map(Arc::as_ptr).collect();
+        let shared: HashSet<*const Vec<DataFile>> =
+            self.resolved.iter().flat_map(PartedList::parts).map(Arc::as_ptr).collect();
         let (mut unresolved, mut first) = (Vec::new(), 0);
         for part in files.parts() {
             if !shared.contains(&Arc::as_ptr(part)) {
@@ -99,12 +106,12 @@ impl KnownHits {
         unresolved
     }
 
-    /// The hits of all files that are known.
+    /// The hits of all files that are known: of those without a hit, the ones that were resolved last.
     pub(super) fn all(&self, run_rows: u32) -> Vec<HitsOfFile> {
         let known = self.some.iter().chain(&self.none);
         let mut all: Vec<HitsOfFile> =
             known.map(|(file, hits)| HitsOfFile { file: file.clone(), hits: Arc::clone(hits) }).collect();
-        for file in &self.resolved {
+        for file in self.resolved.front().into_iter().flatten() {
             let version = file.version();
             let is_known = self.some.contains_key(&version) || self.none.contains_key(&version);
             if let Some(row_groups) = file.row_groups.clone().filter(|_| !is_known) {
@@ -121,8 +128,10 @@ impl KnownHits {
 
     /// The same version of a file among those that were resolved together.
     fn in_resolved(&self, file: &DataFile) -> Option<&DataFile> {
-        let place = self.resolved.partition_point(|have| have.path < file.path);
-        self.resolved.get(place).filter(|have| have.is_same_version(file))
+        self.resolved.iter().find_map(|list| {
+            let place = list.partition_point(|have| have.path < file.path);
+            list.get(place).filter(|have| have.is_same_version(file))
+        })
     }
 }
 
@@ -172,5 +181,22 @@ mod tests {
         let now: PartedList<DataFile> = (0..2001).map(|number| file(number, 1 + u64::from(number == 700))).collect();
         assert_eq!(known.unresolved_among(&now), [700, 2000]);
         assert!(known.hits_among(&now).is_empty());
+    }
+
+    #[test]
+    fn two_versions_of_a_table_in_turn_are_resolved_once_each() {
+        let list = |size| -> PartedList<DataFile> { (0..600).map(|number| file(number, size)).collect() };
+        let (before, now) = (list(1), list(2));
+        let mut known = KnownHits::default();
+        for _ in 0..LISTS {
+            known.set_resolved(&before);
+            known.set_resolved(&now);
+        }
+        assert!(known.unresolved_among(&before).is_empty() && known.unresolved_among(&now).is_empty());
+        assert_eq!((known.resolved.len(), known.all(RUN_ROWS).len()), (2, 600));
+        // The list that was not asked for the longest is forgotten.
+        (3..6).for_each(|size| known.set_resolved(&list(size)));
+        assert_eq!((known.unresolved_among(&before).len(), known.unresolved_among(&now).len()), (600, 0));
+        assert_eq!(known.all(RUN_ROWS).len(), 600);
     }
 }
