@@ -141,8 +141,13 @@ async fn search_all(
         }
         let (store, reads) = (Arc::clone(store), reads.clone());
         tasks.spawn(async move {
-            let searched = probe_segment(&store, &request, &reads).await.ok()?;
-            Some((request, searched))
+            match probe_segment(&store, &request, &reads).await {
+                Ok(searched) => Some((request, searched)),
+                Err(damage) => {
+                    reads.keep_damage(&store, &request, damage);
+                    None
+                }
+            }
         });
     }
     while let Some(done) = tasks.join_next().await {

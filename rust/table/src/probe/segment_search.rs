@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use lakemark_format::{ManifestIndex, ManifestSegment};
 use lakemark_index::bitmap::{LeafMatches, LeafSearch, Search, SegmentRows};
@@ -37,14 +37,17 @@ impl CandidatesKey {
 /// checked each time.
 static FOUND: LazyLock<Cache<CandidatesKey, Arc<FoundRows>>> = LazyLock::new(|| Cache::new(CACHE_BYTES));
 
+/// What was found in a segment, or why it cannot be searched.
+type SearchedRows = Result<Arc<FoundRows>, Damage>;
+
 /// What the searches of a probe share.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadContext {
     pub counter: Arc<ReadCounter>,
     /// Whether the rows that others found are used, and those found here are remembered.
     pub selection_cache: bool,
-    /// What this probe has found already.
-    searched: Arc<Mutex<HashMap<CandidatesKey, Arc<FoundRows>>>>,
+    /// What this probe has found already, or why a segment cannot be searched.
+    searched: Arc<Mutex<HashMap<CandidatesKey, SearchedRows>>>,
 }
 
 impl ReadContext {
@@ -55,12 +58,26 @@ impl ReadContext {
 
     /// Keeps what was found for the rest of this probe.
     pub(super) fn keep(&self, store: &Store, request: &SegmentRequest, found: &Arc<FoundRows>) {
-        let mut searched = self.searched.lock().unwrap_or_else(PoisonError::into_inner);
-        searched.insert(CandidatesKey::of(store, request), Arc::clone(found));
+        self.searched().insert(CandidatesKey::of(store, request), Ok(Arc::clone(found)));
+    }
+
+    /// Keeps for the rest of this probe that a segment is damaged. Where the store failed, another read may do.
+    pub(super) fn keep_damage(&self, store: &Store, request: &SegmentRequest, damage: Damage) {
+        if !damage.is_unread {
+            self.searched().insert(CandidatesKey::of(store, request), Err(damage));
+        }
     }
 
     fn kept(&self, key: &CandidatesKey) -> Option<Arc<FoundRows>> {
-        self.searched.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+        self.searched().get(key).and_then(|found| found.as_ref().ok()).cloned()
+    }
+
+    fn damage(&self, key: &CandidatesKey) -> Option<Damage> {
+        self.searched().get(key).and_then(|found| found.as_ref().err()).cloned()
+    }
+
+    fn searched(&self) -> MutexGuard<'_, HashMap<CandidatesKey, SearchedRows>> {
+        self.searched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -153,14 +170,17 @@ async fn search_leaves(
     in_parts(segment, leaves.leaf_count(), run).await
 }
 
-/// Opens a segment and searches it.
+/// Opens a segment and searches it, unless this probe knows that it is damaged.
 pub(super) async fn probe_segment(
     store: &Arc<Store>,
     request: &SegmentRequest,
     reads: &ReadContext,
 ) -> Result<SegmentCandidates, Damage> {
-    let segment = Segment::open(store, &request.segment, &request.index, &reads.counter).await?;
     let key = CandidatesKey::of(store, request);
+    if let Some(damage) = reads.damage(&key) {
+        return Err(damage);
+    }
+    let segment = Segment::open(store, &request.segment, &request.index, &reads.counter).await?;
     let found = search(&segment, &request.test, &reads.counter).await?;
     let found = Arc::new(FoundRows::of(found, &segment.directory));
     if reads.selection_cache {

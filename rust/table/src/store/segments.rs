@@ -57,7 +57,7 @@ pub(crate) struct ReadTotals {
 }
 
 /// Why a segment cannot be searched.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Damage {
     pub reason: Reason,
     pub problem: String,

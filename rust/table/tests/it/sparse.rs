@@ -169,3 +169,22 @@ async fn values_are_counted_by_the_index_where_most_files_of_a_segment_are_ruled
         assert_eq!(counts.index_reads, 1, "{kind}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_segment_is_read_once_by_a_probe() {
+    let root = tempfile::tempdir().unwrap();
+    let table = table_of(root.path(), 100, "key", 10).await;
+    let snapshot = table.snapshot().await.unwrap();
+    let healthy = probe(&snapshot, &equals("k", 71)).await;
+    assert_eq!(listed(&snapshot, &healthy), ["f00017-other.parquet"]);
+    for segment in segments(root.path()) {
+        let bytes = fs::metadata(&segment).unwrap().len();
+        fs::write(&segment, vec![0xff; usize::try_from(bytes).unwrap()]).unwrap();
+    }
+    // The process remembers the directories, by which no other segment has the key.
+    let found = probe(&snapshot, &equals("k", 71)).await;
+    let names = listed(&snapshot, &found);
+    assert!(names.len() > 1 && names.contains(&"f00017-other.parquet"), "{names:?}");
+    assert!(found.files.listed().all(|(_, file)| *file == FileProbe::Unknown), "{:?}", found.files);
+    assert_eq!(found.report.index_reads, 1);
+}
