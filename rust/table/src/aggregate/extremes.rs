@@ -13,7 +13,7 @@ use super::segment_values::list_range;
 use super::selected_rows::{exact_rows, has_nothing};
 use super::sources::{ConstantFile, CoveringSegment, ValueSources};
 use crate::error::Result;
-use crate::snapshot::{FileProbe, Snapshot};
+use crate::snapshot::{FileProbes, Snapshot};
 use crate::store::segments::{Damage, ReadCounter};
 
 /// A request about a column.
@@ -55,7 +55,7 @@ pub struct ColumnMinMax {
 impl Snapshot {
     /// The bounds of some columns over the exact rows of a probe. Files that directories do not suffice for are left out. Indexes that are
     /// missing, stale or damaged never fail it.
-    pub async fn min_max(&self, columns: &[MinMaxRequest], files: &[FileProbe]) -> Result<MinMax> {
+    pub async fn min_max(&self, columns: &[MinMaxRequest], files: &FileProbes) -> Result<MinMax> {
         let counter = Arc::new(ReadCounter::default());
         let known: Vec<bool> = files.iter().map(|file| exact_rows(file).is_some()).collect();
         let mut parts: Vec<Vec<ColumnMinMax>> = Vec::with_capacity(columns.len());
@@ -84,7 +84,7 @@ impl Snapshot {
 
 /// A row counts only if all columns know the row. Parts that reach into other files are dropped, until none is left that does. Says whether
 /// anything was dropped.
-fn keep_common(parts: &mut [Vec<ColumnMinMax>], files: &[FileProbe], answered: &mut [bool]) -> bool {
+fn keep_common(parts: &mut [Vec<ColumnMinMax>], files: &FileProbes, answered: &mut [bool]) -> bool {
     for column in parts.iter() {
         let mut known: Vec<bool> = files.iter().map(has_nothing).collect();
         for &file in column.iter().flat_map(|part| &part.files) {
@@ -103,7 +103,7 @@ fn keep_common(parts: &mut [Vec<ColumnMinMax>], files: &[FileProbe], answered: &
     dropped
 }
 
-fn of_constant(files: &[FileProbe], constant: &ConstantFile) -> Option<ColumnMinMax> {
+fn of_constant(files: &FileProbes, constant: &ConstantFile) -> Option<ColumnMinMax> {
     let ConstantFile { file, value } = constant;
     let rows = u64::from(files.get(*file).and_then(exact_rows)?.len());
     let nulls = if value.is_null(0) { rows } else { 0 };
@@ -119,7 +119,7 @@ fn of_constant(files: &[FileProbe], constant: &ConstantFile) -> Option<ColumnMin
 /// The bounds of a segment's selected rows. All rows of the segment must be selected, unless only NULLs are requested.
 async fn of_cover(
     cover: &CoveringSegment,
-    files: &[FileProbe],
+    files: &FileProbes,
     extremes: bool,
     data_type: &DataType,
     counter: &ReadCounter,

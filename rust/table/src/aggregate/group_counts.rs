@@ -27,7 +27,7 @@ use super::sources::{CoveringSegment, IndexedFile, ValueSources};
 use super::sums::add_sums;
 use super::value_counts::{GroupCountRequest, GroupCounts, SegmentCounts, ValueCounts};
 use crate::error::Result;
-use crate::snapshot::{FileProbe, Snapshot};
+use crate::snapshot::{FileProbes, Snapshot};
 use crate::store::parts::all_at_once;
 use crate::store::segments::{Damage, ReadCounter, Segment};
 
@@ -99,7 +99,7 @@ struct CountJob {
 impl CountJob {
     fn new(
         cover: CoveringSegment,
-        files: &[FileProbe],
+        files: &FileProbes,
         allowed: AllowedValues,
         data_type: &DataType,
         rows_per_value: u64,

@@ -5,7 +5,7 @@ use lakemark_format::segment::{PostingRef, SegmentDirectory};
 use lakemark_index::RowSet;
 
 use super::sources::IndexedFile;
-use crate::snapshot::FileProbe;
+use crate::snapshot::{FileProbe, FileProbes};
 use crate::store::segments::Damage;
 
 /// Rows that a scan decodes to get at one: about a page.
@@ -33,14 +33,14 @@ pub(super) struct ChosenRows {
 
 impl ChosenRows {
     /// Those of a file that a probe found some in, if the segment has as many rows of it.
-    pub(super) fn of(covered: &IndexedFile, files: &[FileProbe]) -> Option<Self> {
+    pub(super) fn of(covered: &IndexedFile, files: &FileProbes) -> Option<Self> {
         let rows = files.get(covered.file).and_then(exact_rows)?;
         let is_chosen = rows.universe() == covered.rows && !rows.is_empty();
         is_chosen.then(|| Self { covered: covered.clone(), rows: rows.clone() })
     }
 
     /// Those of a file that the probe knows, also where it found none. It does not know how many rows a file has that is ruled out.
-    pub(super) fn even_if_none(covered: IndexedFile, files: &[FileProbe]) -> Option<Self> {
+    pub(super) fn even_if_none(covered: IndexedFile, files: &FileProbes) -> Option<Self> {
         let rows = files.get(covered.file).and_then(exact_rows)?;
         if rows.is_empty() {
             let rows = RowSet::empty(covered.rows);

@@ -9,7 +9,7 @@ use lakemark_index::Predicate;
 use super::selected_rows::exact_rows;
 use super::sources::{ConstantFile, ValueSources};
 use crate::error::{Error, Result};
-use crate::snapshot::FileProbe;
+use crate::snapshot::FileProbes;
 use crate::store::parts::at_once;
 use crate::store::segments::Damage;
 
@@ -24,7 +24,7 @@ pub struct GroupCountRequest<'a> {
     /// The predicate of the probe.
     pub predicate: &'a Predicate,
     /// What the probe found of every file.
-    pub files: &'a [FileProbe],
+    pub files: &'a FileProbes,
     /// One of the columns, if only its sum and the number of its rows with a value are requested. The index may then give other values, as
     /// many and with the same sum in each group. None of these lie further apart than the real ones. Where they come from bit slices, no
     /// row is looked at.
@@ -102,7 +102,7 @@ impl GroupCounts {
         &mut self,
         first: &ValueSources,
         second: Option<&ValueSources>,
-        files: &[FileProbe],
+        files: &FileProbes,
     ) -> Result<()> {
         let others: Option<HashMap<usize, &ArrayRef>> =
             second.map(|second| second.constants.iter().map(|other| (other.file, &other.value)).collect());

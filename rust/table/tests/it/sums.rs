@@ -8,7 +8,7 @@ use arrow::array::{Array, ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch
 use arrow::datatypes::Int64Type;
 use arrow::util::display::array_value_to_string;
 use lakemark_index::{KeyRanges, Predicate, RowSet};
-use lakemark_table::{BuildOptions, FileProbe, GroupCountRequest, GroupCounts, IndexSpec, Snapshot, Table};
+use lakemark_table::{BuildOptions, FileProbe, FileProbes, GroupCountRequest, GroupCounts, IndexSpec, Snapshot, Table};
 use tempfile::TempDir;
 
 use crate::fixture::{equals, int_key, is_null, leaf, open, probe, segments, write};
@@ -198,7 +198,7 @@ async fn law_5_slices_that_are_damaged_are_not_summed() {
     let request = GroupCountRequest {
         columns: &columns,
         predicate: &whole(),
-        files: &[some],
+        files: &FileProbes::from(vec![some]),
         sum_column: Some("v"),
         only_few_values: false,
     };

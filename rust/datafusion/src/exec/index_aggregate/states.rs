@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::common::{Result, internal_datafusion_err};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::reassign_expr_columns;
-use lakemark_table::{ColumnMinMax, FileProbe, MinMax, MinMaxRequest, ValueCounts};
+use lakemark_table::{ColumnMinMax, FileProbe, FileProbes, MinMax, MinMaxRequest, ValueCounts};
 
 use super::request::{AggregateRequest, Measure};
 use super::sums::multiplied;
@@ -148,7 +148,7 @@ pub(super) fn of_bounds(
     schema: &SchemaRef,
     requests: &[MinMaxRequest],
     bounds: &MinMax,
-    files: &[FileProbe],
+    files: &FileProbes,
 ) -> Result<RecordBatch> {
     let answered = files.iter().zip(&bounds.answered).filter(|(_, answered)| **answered);
     let rows = answered.map(|(file, _)| match file {
