@@ -11,7 +11,6 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
 use lakemark_index::RowSet;
 use lakemark_table::{FileProbe, GroupCounts, Probe, ProbeReport, Snapshot, ValueCounts};
-use object_store::path::Path;
 
 use crate::read::access::{FileAccess, ReadFile, selection, share};
 use crate::read::planning_cache::PlanningCache;
@@ -35,7 +34,9 @@ struct RemainingRows {
 
 /// Rows that may pass, by file.
 pub(crate) struct PrunedScan {
-    files: HashMap<Path, RemainingRows>,
+    snapshot: Arc<Snapshot>,
+    /// What is left of files by their places in the snapshot; none of files of which nothing is known. All others are ruled out.
+    listed: HashMap<usize, Option<RemainingRows>>,
     known: Arc<PlanningCache>,
     pub(crate) report: ProbeReport,
     /// Rows and row groups that were planned and are not read.
@@ -73,40 +74,41 @@ struct PrunedGroup {
 
 impl PrunedScan {
     /// A scan pruned to no row of any file; none if the row groups of some file are not known.
-    pub(super) fn to_nothing(snapshot: &Snapshot) -> Option<Self> {
-        let left = snapshot.files().iter().enumerate().map(|(place, file)| {
-            let row_groups: Arc<[u32]> = file.row_groups.as_deref()?.into();
-            let rows = Arc::new(RowSet::empty(row_groups.iter().sum()));
-            Some((file.meta.location.clone(), RemainingRows { place, row_groups, rows, is_index_only: true }))
-        });
-        let (files, known) = (left.collect::<Option<_>>()?, PlanningCache::of(snapshot));
-        Some(Self { files, known, report: ProbeReport::default(), rows: 0, row_groups: 0, index_only: Vec::new() })
+    pub(super) fn to_nothing(snapshot: &Arc<Snapshot>) -> Option<Self> {
+        let is_known = snapshot.files().iter().all(|file| file.row_groups.is_some());
+        is_known.then(|| Self::of(snapshot, HashMap::new(), ProbeReport::default(), Vec::new()))
+    }
+
+    fn of(
+        snapshot: &Arc<Snapshot>,
+        listed: HashMap<usize, Option<RemainingRows>>,
+        report: ProbeReport,
+        index_only: Vec<ValueCounts>,
+    ) -> Self {
+        let (snapshot, known) = (Arc::clone(snapshot), PlanningCache::of(snapshot));
+        Self { snapshot, listed, known, report, rows: 0, row_groups: 0, index_only }
     }
 
     /// A scan pruned to the rows that a probe leaves; none if the probe knows no file. Exact rows whose values are index-only are not read.
     /// Counts say nothing of rows to be rechecked.
-    pub(super) fn to(snapshot: &Snapshot, probe: Probe, index_only: Option<GroupCounts>) -> Option<Self> {
+    pub(super) fn to(snapshot: &Arc<Snapshot>, probe: Probe, index_only: Option<GroupCounts>) -> Option<Self> {
         let GroupCounts { answered, parts, index_reads, index_bytes_read } = index_only.unwrap_or_default();
-        let mut files = HashMap::new();
-        for (place, (file, found)) in snapshot.files().iter().zip(&probe.files).enumerate() {
-            if let FileProbe::Known { row_groups, exact, recheck } = found {
-                let is_index_only = answered.get(place) == Some(&true);
-                let read = if is_index_only { recheck.clone() } else { exact.or(recheck) };
-                let (row_groups, rows) = match &file.row_groups {
-                    // A file that is ruled out as a whole has no row groups.
-                    Some(known) if row_groups.is_empty() => (known, RowSet::empty(known.iter().sum())),
-                    _ => (row_groups, read),
-                };
-                let row_groups = row_groups.as_slice().into();
-                let kept = RemainingRows { place, row_groups, rows: Arc::new(rows), is_index_only };
-                files.insert(file.meta.location.clone(), kept);
-            }
-        }
+        let left = |(place, found): (usize, &FileProbe)| {
+            let FileProbe::Known { row_groups, exact, recheck } = found else { return (place, None) };
+            let is_index_only = answered.get(place) == Some(&true);
+            let rows = if is_index_only { recheck.clone() } else { exact.or(recheck) };
+            // A file that is ruled out as a whole has no row groups.
+            let ruled_out = row_groups.is_empty().then(|| ruled_out(snapshot, place)).flatten();
+            let row_groups = row_groups.as_slice().into();
+            let left = RemainingRows { place, row_groups, rows: Arc::new(rows), is_index_only };
+            (place, Some(ruled_out.unwrap_or(left)))
+        };
+        let listed: HashMap<usize, Option<RemainingRows>> = probe.files.listed().map(left).collect();
+        let is_known = listed.len() < snapshot.files().len() || listed.values().any(Option::is_some);
         let mut report = probe.report;
         report.index_reads += index_reads;
         report.index_bytes_read += index_bytes_read;
-        let known = PlanningCache::of(snapshot);
-        (!files.is_empty()).then_some(Self { files, known, report, rows: 0, row_groups: 0, index_only: parts })
+        is_known.then(|| Self::of(snapshot, listed, report, parts))
     }
 
     /// The same with index-only values in place of rows, and the report of what they took to read.
@@ -163,13 +165,24 @@ impl PrunedScan {
 
     /// What was planned to be read of a file, and what is left of it; none if nothing is known of it.
     fn planned(&self, file: &PartitionedFile) -> Option<PlannedFile> {
-        let kept = self.files.get(&file.object_meta.location)?;
+        let place = self.known.place_of(&self.snapshot, &file.object_meta.location)?;
+        let kept = match self.listed.get(&place) {
+            Some(listed) => listed.clone()?,
+            None => ruled_out(&self.snapshot, place)?,
+        };
         let plan = match file.extension::<ParquetAccessPlan>() {
             Some(plan) => (plan.len() == kept.row_groups.len()).then(|| plan.clone())?,
             None => ParquetAccessPlan::new_all(kept.row_groups.len()),
         };
-        Some(PlannedFile { plan, kept: kept.clone() })
+        Some(PlannedFile { plan, kept })
     }
+}
+
+/// What is left of a file that is ruled out: no row. None if its row groups are not known.
+fn ruled_out(snapshot: &Snapshot, place: usize) -> Option<RemainingRows> {
+    let row_groups: Arc<[u32]> = snapshot.files().get(place)?.row_groups.as_deref()?.into();
+    let rows = Arc::new(RowSet::empty(row_groups.iter().sum()));
+    Some(RemainingRows { place, row_groups, rows, is_index_only: true })
 }
 
 /// What is left of a plan by these rows.
