@@ -22,6 +22,7 @@ pub(crate) mod transaction;
 use std::collections::HashMap;
 use std::io::Write;
 use std::path::{Path as FsPath, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures::stream::BoxStream;
@@ -50,6 +51,8 @@ pub(crate) struct Store {
     /// The counters of the table whose store it is.
     pub(crate) metrics: Arc<Metrics>,
     cache: Mutex<Option<CachedManifest>>,
+    /// Whether lookups rule files out before they look at each, however few files the table has.
+    narrows_always: AtomicBool,
 }
 
 /// A file of the store.
@@ -63,7 +66,16 @@ pub(crate) struct ListedStoreFile {
 
 impl Store {
     pub(crate) fn new(place: StorePlace, metrics: Arc<Metrics>) -> Self {
-        Self { place, metrics, cache: Mutex::default() }
+        Self { place, metrics, cache: Mutex::default(), narrows_always: AtomicBool::new(false) }
+    }
+
+    /// From now on lookups rule files out before they look at each, however few files the table has.
+    pub(crate) fn narrow_always(&self) {
+        self.narrows_always.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn narrows_always(&self) -> bool {
+        self.narrows_always.load(Ordering::Relaxed)
     }
 
     /// Path or URL, for people.

@@ -55,7 +55,7 @@ pub(super) async fn candidate_files(
     reads: &ReadContext,
 ) -> Option<CandidateFiles> {
     let (store, manifest) = (snapshot.store.as_ref()?, snapshot.manifest.as_deref()?);
-    if snapshot.files().len() < LEAST_FILES {
+    if snapshot.files().len() < LEAST_FILES && !store.narrows_always() {
         return None;
     }
     let NarrowingLeaf { place, leaf, index } = narrowing_leaf(snapshot, predicate, options, choice)?;

@@ -188,3 +188,16 @@ async fn a_damaged_segment_is_read_once_by_a_probe() {
     assert!(found.files.listed().all(|(_, file)| *file == FileProbe::Unknown), "{:?}", found.files);
     assert_eq!(found.report.index_reads, 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_of_few_files_are_looked_at_file_by_file_unless_a_test_asks_for_less() {
+    let root = tempfile::tempdir().unwrap();
+    let table = table_of(root.path(), 5, "key", 2).await;
+    let snapshot = table.snapshot().await.unwrap();
+    let plain = probe(&snapshot, &equals("k", 71)).await;
+    table.narrow_always();
+    let narrowed = probe(&snapshot, &equals("k", 71)).await;
+    assert_eq!((plain.files.listed().len(), listed(&snapshot, &narrowed)), (6, vec!["f00017-other.parquet"]));
+    assert_eq!((plain.exact_row_count(), narrowed.exact_row_count()), (Some(1), Some(1)));
+    assert_eq!((plain.report.files_pruned, narrowed.report.files_pruned), (5, 5));
+}
