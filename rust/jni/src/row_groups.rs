@@ -172,9 +172,56 @@ fn ranges(row_groups: &[u32], rows: &RowSet) -> Vec<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch};
     use arrow::datatypes::Field;
+    use lakemark_format::key::{Key, key_of_i64};
+    use lakemark_index::{KeyRanges, Leaf, Predicate, Test};
+    use lakemark_table::{BuildOptions, IndexKind, IndexSpec, TableOptions};
+    use parquet::arrow::ArrowWriter;
 
     use super::*;
+
+    /// A table of forty files of one row, which have the numbers from 0 to 39, with an index.
+    async fn numbered_files(root: &Path) -> Arc<Table> {
+        for file in 0..40 {
+            let column: ArrayRef = Arc::new(Int64Array::from(vec![file]));
+            let rows = RecordBatch::try_from_iter([("k", column)]).expect("a batch");
+            let output = fs::File::create(root.join(format!("{file:02}.parquet"))).expect("a file");
+            let mut writer = ArrowWriter::try_new(output, rows.schema(), None).expect("a writer");
+            writer.write(&rows).expect("rows");
+            writer.close().expect("a footer");
+        }
+        let location = root.to_str().expect("a path");
+        let table = Table::open(location, TableOptions::default()).await.expect("a table");
+        let columns = vec!["k".to_owned()];
+        let spec = IndexSpec { columns, kind: IndexKind::from_name("key"), ..IndexSpec::default() };
+        table.create_index(spec, false).await.expect("an index");
+        table.build(BuildOptions::default()).await.expect("a build");
+        table
+    }
+
+    #[test]
+    fn a_file_that_the_index_rules_out_is_left_out_with_all_of_its_row_groups() {
+        let root = tempfile::tempdir().expect("a folder");
+        let left_out = crate::runtime::block_on(async {
+            let table = numbered_files(root.path()).await;
+            let snapshot = table.snapshot_of_files().await.expect("a snapshot");
+            let test = Test::Ranges(KeyRanges::point(Key::Fixed(key_of_i64(7))));
+            let predicate = Predicate::Leaf(Leaf { column: "k".to_owned(), test, text: "k = 7".to_owned() });
+            let probe = snapshot.probe(&predicate, &ProbeOptions::default()).await.expect("a probe");
+            assert_eq!(probe.files.listed().map(|(place, _)| place).collect::<Vec<_>>(), [7]);
+            let files = snapshot.files().iter().zip(&probe.files);
+            files.filter_map(|(file, found)| kept(file, found)).collect::<Vec<File>>()
+        });
+        let left_out = left_out.expect("threads");
+        // All of the one file that has the key is read.
+        assert_eq!(left_out.len(), 39);
+        let is_whole = |file: &File| file.kept.is_empty() && (file.row_groups, file.rows) == (1, 1);
+        assert!(left_out.iter().all(|file| is_whole(file) && file.path != "07.parquet"), "{left_out:?}");
+    }
 
     #[test]
     fn neighbouring_row_groups_are_one_range() {

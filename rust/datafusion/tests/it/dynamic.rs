@@ -52,6 +52,19 @@ async fn a_join_with_few_keys_reads_the_rows_of_these_keys() {
 }
 
 #[tokio::test]
+async fn files_that_the_index_rules_out_for_a_join_are_not_read() {
+    let folder = folder(40);
+    create_indexes(folder.path(), &["id"]).await;
+    let session = with_dimension(folder.path(), &[Some(1), Some(2)], &[17, 30_003]).await;
+    let sql = "SELECT t.id, t.s, d.name FROM d JOIN t ON t.id = d.did";
+    let Ran { plan, rows: count } = ran(&session, sql).await;
+    assert_eq!((count, sum(&plan, "rows_pruned_dynamic_filter")), (2, 40 * FILE_ROWS - 2));
+    assert_eq!(scans(&plan).remove(0).metrics().unwrap().output_rows(), Some(2));
+    let (with, without) = both(&session, sql).await;
+    assert_eq!((with.len(), &with), (2, &without));
+}
+
+#[tokio::test]
 async fn rows_that_the_query_planned_and_rows_that_the_join_wants_meet() {
     let folder = folder(4);
     create_indexes(folder.path(), &["id", "k"]).await;

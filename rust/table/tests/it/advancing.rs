@@ -19,19 +19,22 @@ const STEPS: usize = 40;
 /// After so long no file counts as one that somebody may still be writing.
 const SETTLED: Duration = Duration::from_millis(20);
 
+/// A value of a partition column, by its number.
+type Partitions = fn(u32) -> String;
+
 /// A folder that is changed at random.
 struct Changing {
     root: PathBuf,
-    /// Whether files are in folders `p=…`.
-    has_partitions: bool,
+    /// The values of the partition column `p`, by number; none where files are in no folders.
+    partitions: Option<Partitions>,
     random: StdRng,
     written: usize,
 }
 
 impl Changing {
-    fn new(root: &Path, has_partitions: bool, seed: u64) -> Self {
+    fn new(root: &Path, partitions: Option<Partitions>, seed: u64) -> Self {
         let random = StdRng::seed_from_u64(seed);
-        let mut folder = Self { root: root.to_owned(), has_partitions, random, written: 0 };
+        let mut folder = Self { root: root.to_owned(), partitions, random, written: 0 };
         (0..FILES).for_each(|_| folder.add());
         folder
     }
@@ -53,13 +56,14 @@ impl Changing {
     fn add(&mut self) {
         let number = self.random.random_range(0..1000);
         let name = format!("f{number:03}-{}.parquet", self.written);
-        // Seldom a value that makes a column of integers one of text.
-        let part = match self.random.random_range(0..60) {
-            0 => "text".to_owned(),
-            1 => "__HIVE_DEFAULT_PARTITION__".to_owned(),
-            part => (part % 4).to_string(),
+        // Seldom a value that makes a column of integers or dates one of text.
+        let part = match (self.random.random_range(0..60), self.partitions) {
+            (0, _) => "text".to_owned(),
+            (1, _) | (_, None) => "__HIVE_DEFAULT_PARTITION__".to_owned(),
+            (part, Some(of)) => of(part % 4),
         };
-        let folder = if self.has_partitions { self.root.join(format!("p={part}")) } else { self.root.clone() };
+        let has_partitions = self.partitions.is_some();
+        let folder = if has_partitions { self.root.join(format!("p={part}")) } else { self.root.clone() };
         self.written += 1;
         write(&folder.join(name), &self.rows());
     }
@@ -124,9 +128,9 @@ async fn seen(snapshot: &Snapshot) -> Vec<String> {
     seen
 }
 
-async fn check(has_partitions: bool, seed: u64) {
+async fn check(partitions: Option<Partitions>, seed: u64) {
     let root = tempfile::tempdir().unwrap();
-    let mut folder = Changing::new(root.path(), has_partitions, seed);
+    let mut folder = Changing::new(root.path(), partitions, seed);
     let table = open(root.path()).await;
     let mut kept: Option<(Arc<Snapshot>, Vec<String>)> = None;
     for step in 0..STEPS {
@@ -155,14 +159,44 @@ async fn check(has_partitions: bool, seed: u64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_after_a_change_is_what_a_table_that_is_opened_anew_sees() {
     for seed in 0..3 {
-        check(false, seed).await;
+        check(None, seed).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn so_it_is_where_folders_are_partitions() {
     for seed in 10..13 {
-        check(true, seed).await;
+        check(Some(|part| part.to_string()), seed).await;
+    }
+    for seed in 20..22 {
+        check(Some(|part| format!("2024-02-{:02}", part + 26)), seed).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partition_column_has_the_type_of_the_values_that_are_left() {
+    const NONE: &str = "__HIVE_DEFAULT_PARTITION__";
+    let texts = ["2024-01-01", "7", "x", "y", NONE];
+    // Folders, and how many of their files go.
+    let steps: [&[(&str, usize)]; 4] = [&[("x", 2)], &[("x", 1), ("y", 3)], &[("7", 2), (NONE, 1)], &[("7", 1)]];
+    let types = ["Utf8", "Utf8", "Utf8", "Date32"];
+    let root = tempfile::tempdir().unwrap();
+    for part in texts {
+        (0..3).for_each(|file| write(&root.path().join(format!("p={part}/{file}.parquet")), &batch(file * 10, 10)));
+    }
+    let table = open(root.path()).await;
+    table.snapshot().await.unwrap();
+    for (step, expected) in steps.into_iter().zip(types) {
+        for (part, files) in step {
+            let folder = root.path().join(format!("p={part}"));
+            let mut there: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+            there.sort();
+            there.iter().take(*files).for_each(|file| fs::remove_file(file).unwrap());
+        }
+        let (now, afresh) = (table.snapshot().await.unwrap(), open(root.path()).await.snapshot().await.unwrap());
+        assert_eq!(now.schema(), afresh.schema(), "{step:?}");
+        assert_eq!(seen(&now).await, seen(&afresh).await, "{step:?}");
+        assert_eq!(now.partition_columns()[0].data_type().to_string(), expected, "{step:?}");
     }
 }
 

@@ -1,8 +1,9 @@
 //! A lookup of a key looks at the files that have it, and at those of which nobody knows, however many other files a table has.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use lakemark_index::Predicate;
@@ -200,4 +201,30 @@ async fn tables_of_few_files_are_looked_at_file_by_file_unless_a_test_asks_for_l
     assert_eq!((plain.files.listed().len(), listed(&snapshot, &narrowed)), (6, vec!["f00017-other.parquet"]));
     assert_eq!((plain.exact_row_count(), narrowed.exact_row_count()), (Some(1), Some(1)));
     assert_eq!((plain.report.files_pruned, narrowed.report.files_pruned), (5, 5));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_that_is_held_sees_what_it_saw_after_a_file_is_taken_over() {
+    let root = tempfile::tempdir().unwrap();
+    let table = table_of(root.path(), 40, "key", 10).await;
+    let name = "f00017-other.parquet";
+    let touched = File::options().write(true).open(root.path().join(name)).unwrap();
+    touched.set_modified(SystemTime::now() + Duration::from_secs(10)).unwrap();
+    let held = table.snapshot().await.unwrap();
+    let look = async |snapshot: &Snapshot| {
+        let mut seen = Vec::new();
+        for key in [71, 99] {
+            let found = probe(snapshot, &equals("k", key)).await;
+            let names: Vec<String> = listed(snapshot, &found).into_iter().map(str::to_owned).collect();
+            seen.push((found.exact_row_count(), names, found.report.coverage));
+        }
+        seen
+    };
+    // The manifest knows another file of this name, so that it is looked at whatever the key.
+    let listed_anyway = [(Some(1), vec![name.to_owned()], 1.0), (Some(0), vec![name.to_owned()], 1.0)];
+    assert_eq!(look(&held).await, listed_anyway);
+    assert_eq!(table.build(BuildOptions::default()).await.unwrap().adopted, 1);
+    let now = table.snapshot().await.unwrap();
+    assert_eq!(look(&now).await, [(Some(1), vec![name.to_owned()], 1.0), (Some(0), Vec::new(), 1.0)]);
+    assert_eq!(look(&held).await, listed_anyway);
 }

@@ -93,6 +93,26 @@ async fn law_1_a_restore_over_a_deletion_vector_leaves_buffered_keys_buffered() 
 }
 
 #[tokio::test]
+async fn rows_are_counted_once_that_a_vector_deletes_and_a_change_replaces() {
+    let mut lake = lake();
+    let table = keyed(lake.root()).await;
+    let actions = [Lake::removes("f.parquet"), lake.adds_without("f.parquet", &[3, 4])];
+    lake.commit(&actions);
+    let mut deleted = 2;
+    // A row that is deleted already, one that is not, and one that no file has.
+    for (key, replaced) in [(3, 0), (5, 1), (99, 0), (12, 1)] {
+        make(&table, Operation::Upsert, upserted(key, key + 1, 7)).await.unwrap();
+        deleted += replaced;
+        for table in [Arc::clone(&table), open(lake.root()).await] {
+            let snapshot = table.snapshot().await.unwrap();
+            assert_eq!(snapshot.deleted_rows(), deleted, "after {key}");
+            assert_eq!(snapshot.rows(), Some(rows(&table).await.len() as u64), "after {key}");
+        }
+    }
+    assert_eq!(rows(&table).await.len(), 20);
+}
+
+#[tokio::test]
 async fn changes_after_a_store_was_put_back_from_a_backup_are_not_taken_for_migrated_ones() {
     let lake = lake();
     let table = keyed(lake.root()).await;
