@@ -137,7 +137,9 @@ fn kept(file: &DataFile, found: &FileProbe) -> Option<File> {
     let FileProbe::Known { row_groups, exact, recheck } = found else { return None };
     let (row_groups, rows) = match &file.row_groups {
         // A file that is ruled out as a whole has no row groups.
-        Some(known) if row_groups.is_empty() => (known, RowSet::empty(known.iter().sum())),
+        Some(known) if row_groups.is_empty() => {
+            (known, RowSet::empty(known.iter().copied().fold(0, u32::saturating_add)))
+        }
         _ => (row_groups, exact.or(recheck)),
     };
     let kept = ranges(row_groups, &rows);

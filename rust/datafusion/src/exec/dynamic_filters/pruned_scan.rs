@@ -181,7 +181,7 @@ impl PrunedScan {
 /// What is left of a file that is ruled out: no row. None if its row groups are not known.
 fn ruled_out(snapshot: &Snapshot, place: usize) -> Option<RemainingRows> {
     let row_groups: Arc<[u32]> = snapshot.files().get(place)?.row_groups.as_deref()?.into();
-    let rows = Arc::new(RowSet::empty(row_groups.iter().sum()));
+    let rows = Arc::new(RowSet::empty(row_groups.iter().copied().fold(0, u32::saturating_add)));
     Some(RemainingRows { place, row_groups, rows, is_index_only: true })
 }
 
