@@ -474,3 +474,20 @@ pub fn key_of_i256_be(mut value: [u8; 32]) -> [u8; 32] {
     }
     value
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_columns_as_the_limit_are_read_and_one_more_is_refused() {
+        let read = |columns: usize| {
+            let mut out = ByteWriter::new();
+            KeyType::Composite(vec![KeyType::Int32; columns].into()).encode(&mut out);
+            KeyType::decode(&mut ByteReader::new("a type", out.as_slice()))
+        };
+        assert_eq!(read(MAX_KEY_COLUMNS).unwrap(), KeyType::Composite(vec![KeyType::Int32; MAX_KEY_COLUMNS].into()));
+        let error = read(MAX_KEY_COLUMNS + 1).unwrap_err();
+        assert!(matches!(error, FormatError::TooLong { got: 65, limit: 64, .. }), "{error}");
+    }
+}
