@@ -65,11 +65,12 @@ fn numbers(rows: &[(i64, Option<i32>)]) -> RecordBatch {
 /// Breaks the first page of a column of a file, whose length and time stay.
 fn damage(path: &Path, column: usize) {
     let reader = SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap();
-    let of = reader.metadata().row_group(0).column(column);
-    let at = of.dictionary_page_offset().unwrap_or(of.data_page_offset()) as usize;
+    let columns = reader.metadata().row_groups().iter().map(|row_group| row_group.column(column));
+    let begins = columns.map(|of| of.dictionary_page_offset().unwrap_or(of.data_page_offset()) as usize);
     let modified = fs::metadata(path).unwrap().modified().unwrap();
     let mut bytes = fs::read(path).unwrap();
-    bytes[at..at + 16].fill(0xff);
+    // Row groups without changed rows are copied as they are.
+    begins.for_each(|at| bytes[at..at + 16].fill(0xff));
     fs::write(path, bytes).unwrap();
     fs::File::options().write(true).open(path).unwrap().set_modified(modified).unwrap();
 }
