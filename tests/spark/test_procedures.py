@@ -140,9 +140,7 @@ def test_migrate_and_history(spark: SparkSession, folder: Path) -> None:
     table.update([{"id": 6, "city": "Bergen"}])
     sliced = report(spark.sql(f"CALL lm.system.migrate(table => '{folder}', max_bytes => 1000)"))
     assert (sliced["rows"], sliced["files_replaced"]) == (1, 1)
-    assert "slices of 0 bytes write nothing" in refusal(
-        spark, f"CALL lm.system.migrate(table => '{folder}', max_bytes => 0)"
-    )
+    assert "max_bytes is 0" in refusal(spark, f"CALL lm.system.migrate(table => '{folder}', max_bytes => 0)")
     published = report(spark.sql(f"CALL lm.system.publish(table => '{folder}')"))
     assert (published["files_published"], published["originals_moved"]) == (1, 1)
     assert spark.read.parquet(str(folder)).where("id = 5").select("city").collect() == [("Bergen",)]
