@@ -7,7 +7,8 @@
 //!
 //! [`Table::build`](crate::Table::build) is these three steps in one process. An engine that has many processes takes them one by one:
 //! tasks and parts have a form in bytes. A task knows the files that it is about by size and time, so that whoever runs it lists nothing.
-//! Tasks need not know of each other, may run twice and may fail. A segment that no manifest names is waste, which a vacuum removes.
+//! Tasks need not know of each other, may run twice and may fail. A segment has a name that follows from what it is made of. So one that is
+//! left is taken over by whoever builds the same, and a vacuum removes what nobody wants.
 //!
 //! Touched files whose hashes prove that nothing changed keep their indexes. Of the others, every row group is a unit of work: its columns
 //! are read and sorted by value on all cores. The sorted chunks of a group of files are merged into one segment per index. Chunks beyond
@@ -16,12 +17,16 @@
 
 mod adopt;
 pub(crate) mod build_group;
+pub(crate) mod coarse;
 mod coverage;
 pub(crate) mod group;
+mod left_segments;
 mod lost;
 mod manifest_slice;
+mod merge_group;
 mod part;
 mod plan;
+mod read_group;
 mod run;
 mod running;
 pub(crate) mod segment;
@@ -49,7 +54,7 @@ pub use plan::BuildPlan;
 pub(crate) use plan::{check_manifest, plan, selected_indexes};
 pub(crate) use run::run;
 pub use running::RunningBuild;
-pub(crate) use running::{COMMIT_BYTES, COMMIT_EVERY, abandon};
+pub(crate) use running::{COMMIT_BYTES, COMMIT_EVERY};
 use spill::Budget;
 pub use task::BuildTask;
 

@@ -174,7 +174,7 @@ impl<'a> Compaction<'a> {
         Ok(())
     }
 
-    /// One edit for all that waits. Somebody else may have compacted or dropped an index meanwhile: what was written for that is removed.
+    /// One edit for all that waits. Somebody else may have compacted or dropped an index meanwhile: then what was merged of it is left out.
     async fn commit(&mut self) -> Result<()> {
         self.since = Stopwatch::start();
         let waiting = take(&mut self.waiting);
@@ -183,8 +183,8 @@ impl<'a> Compaction<'a> {
         }
         let edit = Edit::ReplaceSegments(waiting.iter().map(Merged::replacement).collect());
         let committed = commit(&self.context.store, &edit).await?;
-        for merged in waiting.iter().filter(|_| committed.changed) {
-            let Some(segment) = merged.segment().filter(|segment| !committed.unused.contains(&segment.path)) else {
+        for merged in &waiting {
+            let Some(segment) = merged.segment().filter(|segment| !committed.left_out.contains(&segment.id)) else {
                 continue;
             };
             self.report.indexes.push(merged.merge.index.name.clone());

@@ -62,6 +62,8 @@ pub(crate) struct GroupResult {
     pub files: Vec<BuiltFile>,
     /// The segments; their `files` count in the list above.
     pub segments: Vec<ManifestSegment>,
+    /// The ids of those that others had written.
+    pub taken_over: Vec<[u8; 16]>,
     /// Files that changed under the build, or vanished.
     pub changed: Vec<String>,
     /// Files that cannot be read.

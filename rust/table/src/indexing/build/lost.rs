@@ -62,9 +62,25 @@ pub(super) async fn look_at(
             tracing::warn!(segment = path, problem, "a segment is damaged; its files are indexed again");
             lost.insert(segment.id);
         }
+        if lost.contains(&segment.id) {
+            remove(store, segment).await?;
+        }
     }
     seen.lost = lost.into_iter().collect();
     Ok(seen)
+}
+
+/// Removes a damaged segment. A build of the same files writes the same name, and would take it for one that somebody left.
+async fn remove(store: &Store, segment: &ManifestSegment) -> Result<()> {
+    store.discard(&segment.path).await;
+    match store.has(&segment.path).await? {
+        false => Ok(()),
+        true => Err(Error::io(format!(
+            "the damaged segment {} of the store {} cannot be removed (no permission?); remove it, and build again",
+            segment.path,
+            store.text()
+        ))),
+    }
 }
 
 /// So large a share of the segments that are there, and at least one of them. Which ones depends on the day, so that a build that is run

@@ -17,6 +17,8 @@ pub(crate) struct WrittenSegment {
     pub segment: ManifestSegment,
     /// What its merge found out.
     pub summary: SegmentSummary,
+    /// Whether somebody else had written the very same meanwhile.
+    pub is_taken_over: bool,
 }
 
 /// Merges chunks into a segment that is published under its path; `sources` gives them with the memory that they take until the end.
@@ -68,11 +70,9 @@ pub(crate) async fn write_by(
         error => Error::unsupported(error.to_string()),
     })?;
     let (path, length) = (Store::segment_path(id), temp.length);
-    context.store.publish(temp, &path).await?;
-    Ok(WrittenSegment {
-        segment: ManifestSegment { id, index_id, path, length, files: FileNumbers::default() },
-        summary,
-    })
+    let is_taken_over = context.store.publish_segment(temp, &path).await?;
+    let segment = ManifestSegment { id, index_id, path, length, files: FileNumbers::default() };
+    Ok(WrittenSegment { segment, summary, is_taken_over })
 }
 
 /// The error of temporary files that cannot be written or read.

@@ -76,9 +76,6 @@ impl Merge<'_> {
         match outcome {
             Ok(()) if whole => built_of(&result).map(Some),
             outcome => {
-                for segment in &result.segments {
-                    context.store.discard(&segment.path).await;
-                }
                 outcome?;
                 match result.failed.first() {
                     // A file changed meanwhile: the next build will index it again.

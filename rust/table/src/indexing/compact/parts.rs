@@ -11,7 +11,7 @@ use lakemark_index::bitmap::SegmentMeta;
 
 use crate::error::{Error, Result};
 use crate::indexing::build::BuildContext;
-use crate::indexing::build::build_group::encoding_of;
+use crate::indexing::build::coarse::encoding_of;
 use crate::indexing::build::segment::WrittenSegment;
 use crate::indexing::build::spill::{Budget, Reservation};
 use crate::storage::ids::new_id;

@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 use super::parts::{Gathered, Merge, OpenPart, aligned_rows, damaged, unread, window, with_segment};
 use crate::error::{Error, Result};
 use crate::indexing::build::BuildContext;
-use crate::indexing::build::build_group::encoding_of;
+use crate::indexing::build::coarse::encoding_of;
 use crate::indexing::build::segment::write;
 use crate::indexing::build::spill::ReservedSource;
 use crate::store::manifests::file_of;

@@ -58,10 +58,6 @@ impl<'a> Draft<'a> {
         self.segments_removed.retain(|id| !ids.contains(id));
     }
 
-    pub(super) fn has_added(&self, id: &[u8; 16]) -> bool {
-        self.segments_added.iter().any(|segment| segment.id == *id)
-    }
-
     /// Gives touched files their new identity; says whether there was one.
     pub(super) fn adopt(&mut self, adopted: &[Adoption]) -> Result<bool> {
         for adoption in adopted {

@@ -1,0 +1,140 @@
+//! Ids of segments: hashes of all that their bytes follow from. So two builders of the same files write the same name with the same bytes.
+//!
+//! ```text
+//! version of the format, rules ─┐
+//! index: id, kind, options      ├─▶ 128 bits ─▶ indexes/….lmx
+//! encoding that is written      │
+//! files in order: version,      │
+//!   footer, false statistics   ─┘
+//! ```
+//!
+//! How many threads build, what they spill and in which parts they hand bytes on changes none of them. A test builds twice and compares.
+//!
+//! What a builder finds out of a file while it decodes it is in the name, too: that the statistics in the footer are false. Who looks for a
+//! segment without having decoded the files looks for one of files with right statistics. So nobody takes over a segment and goes on
+//! to believe false statistics.
+
+use lakemark_format::container::VERSION;
+use lakemark_format::{Encoding, ManifestIndex};
+
+use crate::storage::fingerprint::fingerprint_of_name;
+
+/// Raised by whoever changes the bytes that a builder writes of the same files.
+const RULES: u32 = 1;
+
+/// A data file that a segment is made of.
+pub(crate) struct SourceFile<'a> {
+    /// Path below the root of the table.
+    pub path: &'a str,
+    /// Length in bytes.
+    pub size: u64,
+    /// Modification time in nanoseconds since 1970-01-01 UTC.
+    pub modified_ns: i64,
+    /// The entity tag, where there is one.
+    pub tag: Option<&'a str>,
+    pub footer_hash: u64,
+    /// Whether the footer's statistics of the column were found to be false.
+    pub has_false_statistics: bool,
+}
+
+/// The id of the segment of an index over these files.
+pub(crate) fn segment_id<'a>(
+    index: &ManifestIndex,
+    encoding: Encoding,
+    files: impl IntoIterator<Item = SourceFile<'a>>,
+) -> [u8; 16] {
+    let mut source = Source::default();
+    source.number(VERSION.into());
+    source.number(RULES.into());
+    source.text(&index.id);
+    source.text(index.kind.as_str().as_bytes());
+    source.text(encoding.name().as_bytes());
+    source.number(index.options.len() as u64);
+    for (name, value) in &index.options {
+        source.text(name.as_bytes());
+        source.text(value.as_bytes());
+    }
+    for SourceFile { path, size, modified_ns, tag, footer_hash, has_false_statistics } in files {
+        source.text(path.as_bytes());
+        source.number(size);
+        source.number(modified_ns.cast_unsigned());
+        source.number(tag.is_some().into());
+        source.text(tag.unwrap_or_default().as_bytes());
+        source.number(footer_hash);
+        source.number(has_false_statistics.into());
+    }
+    fingerprint_of_name(&source.0)
+}
+
+/// What is hashed. Texts come after their lengths, so that two of them are never taken for two others.
+#[derive(Default)]
+struct Source(Vec<u8>);
+
+impl Source {
+    fn number(&mut self, number: u64) {
+        self.0.extend(number.to_le_bytes());
+    }
+
+    fn text(&mut self, text: &[u8]) {
+        self.number(text.len() as u64);
+        self.0.extend(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use lakemark_format::KeyType;
+
+    use super::*;
+
+    fn index() -> ManifestIndex {
+        ManifestIndex {
+            id: [1; 16],
+            name: "i".to_owned(),
+            kind: "bitmap".into(),
+            encoding: "equality".into(),
+            column: "k".to_owned(),
+            field_id: None,
+            key_type: KeyType::Int32,
+            options: vec![("files_per_segment".to_owned(), "16".to_owned())],
+        }
+    }
+
+    fn file(path: &str) -> SourceFile<'_> {
+        SourceFile { path, size: 7, modified_ns: 5, tag: None, footer_hash: 1, has_false_statistics: false }
+    }
+
+    fn of_files(files: [SourceFile<'_>; 2]) -> [u8; 16] {
+        segment_id(&index(), Encoding::Equality, files)
+    }
+
+    fn of_index(index: &ManifestIndex, encoding: Encoding) -> [u8; 16] {
+        segment_id(index, encoding, [file("a"), file("b")])
+    }
+
+    #[test]
+    fn whatever_changes_the_bytes_gives_another_id_and_nothing_else_does() {
+        let plain = of_files([file("a"), file("b")]);
+        let second = |changed: SourceFile<'_>| of_files([file("a"), changed]);
+        let others = [
+            of_files([file("b"), file("a")]),
+            of_files([file("ab"), file("")]),
+            segment_id(&index(), Encoding::Equality, [file("a")]),
+            second(SourceFile { size: 8, ..file("b") }),
+            second(SourceFile { modified_ns: -5, ..file("b") }),
+            second(SourceFile { tag: Some(""), ..file("b") }),
+            second(SourceFile { tag: Some("e"), ..file("b") }),
+            second(SourceFile { footer_hash: 2, ..file("b") }),
+            second(SourceFile { has_false_statistics: true, ..file("b") }),
+            of_index(&index(), Encoding::Packed),
+            of_index(&ManifestIndex { id: [2; 16], ..index() }, Encoding::Equality),
+            of_index(&ManifestIndex { kind: "key".into(), ..index() }, Encoding::Equality),
+            of_index(&ManifestIndex { options: Vec::new(), ..index() }, Encoding::Equality),
+        ];
+        let distinct: HashSet<[u8; 16]> = others.iter().copied().chain([plain]).collect();
+        assert_eq!(distinct.len(), others.len() + 1);
+        assert_eq!(of_index(&ManifestIndex { name: "j".to_owned(), ..index() }, Encoding::Equality), plain);
+    }
+}
