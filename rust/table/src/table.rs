@@ -333,7 +333,7 @@ impl Table {
         task: &'a BuildTask,
         options: &'a BuildOptions,
     ) -> BoxFuture<'a, Result<BuildPart>> {
-        Box::pin(build::run(self.base(), task, options))
+        Box::pin(build::run_in_turn(self.base(), task, options))
     }
 
     /// The last step, where the plan was made: takes what the tasks give, and commits that from time to time.

@@ -72,6 +72,8 @@ pub(crate) async fn vacuum(table: &BaseTable, options: &VacuumOptions) -> Result
             StoreFileKind::Segment | StoreFileKind::Unfinished => {
                 held.writers && held.migrations && held.builds && is_old && !is_named
             }
+            // A claim is renewed as long as somebody builds.
+            StoreFileKind::Claim => held.builds && is_old,
             StoreFileKind::Update => held.writers && is_old && !is_named,
             StoreFileKind::Data => held.migrations && is_old && !is_named,
             // The user's program gave originals their times. What counts is that no version needs them.

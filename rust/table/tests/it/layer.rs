@@ -41,7 +41,8 @@ pub struct Log {
     pub hide_tags: AtomicBool,
     /// All files were written then.
     pub time: Mutex<Option<DateTime<Utc>>>,
-    /// Files whose path has this part were written so much earlier.
+    /// Files whose path has this part were written so much earlier: claims, if nothing else is said, so that nobody waits for those that a
+    /// failing storage left.
     pub aged: Mutex<Option<(&'static str, TimeDelta)>>,
     /// So many of the next listings of Delta logs leave out files whose path has this part, as one that is made while others commit.
     pub gaps: Mutex<(&'static str, u32)>,
@@ -95,7 +96,7 @@ impl Log {
             late: Mutex::default(),
             hide_tags: AtomicBool::new(false),
             time: Mutex::default(),
-            aged: Mutex::default(),
+            aged: Mutex::new(Some((".claim", TimeDelta::minutes(5)))),
             gaps: Mutex::default(),
             unreadable: Mutex::default(),
             held: OnceLock::new(),

@@ -20,6 +20,7 @@ use crate::snapshot::{
 };
 use crate::storage::clock::Stopwatch;
 use crate::storage::file_time::BuildStart;
+use crate::storage::ids::new_id;
 use crate::store::kind::files_per_segment;
 use crate::store::locks::BuildLock;
 use crate::store::recorded::Recorded;
@@ -91,7 +92,7 @@ pub(crate) async fn plan(
         lacking(table, snapshot, &indexes, &known, workers > 1).await?;
     failed.extend(unreadable.into_iter().map(finding));
     let work: Vec<f64> = passes.iter().map(|pass| pass.work(&shapes)).collect();
-    let (mut tasks, mut rows) = (Vec::new(), 0);
+    let (mut tasks, mut rows, build) = (Vec::new(), 0, new_id().into_bytes());
     for ((Pass { files, per_segment, indexes }, workers), work) in
         passes.into_iter().zip(workers_of(&work, workers)).zip(work)
     {
@@ -102,7 +103,7 @@ pub(crate) async fn plan(
             for files in cut(snapshot, files, per_segment, &|file| shapes.rows(file))? {
                 let files = files.iter().filter_map(|file| snapshot.files().get(*file));
                 let group = Group::of(snapshot, files, indexes.clone())?;
-                tasks.push((each, BuildTask::new(table, manifest, &group)?));
+                tasks.push((each, BuildTask::new(table, build, manifest, &group)?));
             }
         }
     }
