@@ -10,17 +10,21 @@
 //!
 //! How many threads build, what they spill and in which parts they hand bytes on changes none of them. A test builds twice and compares.
 //!
+//! A file that was young when it was read has segments with random ids: two builders may read different bytes of it.
+//!
 //! What a builder finds out of a file while it decodes it is in the name, too: that the statistics in the footer are false. Who looks for a
 //! segment without having decoded the files looks for one of files with right statistics. So nobody takes over a segment and goes on
 //! to believe false statistics.
 
 use lakemark_format::container::VERSION;
-use lakemark_format::{Encoding, ManifestIndex};
+use lakemark_format::{Encoding, ManifestFile, ManifestIndex};
 
+use crate::storage::file_time::was_young;
 use crate::storage::fingerprint::fingerprint_of_name;
+use crate::storage::ids::new_id;
 
 /// Raised by whoever changes the bytes that a builder writes of the same files.
-const RULES: u32 = 1;
+const RULES: u32 = 2;
 
 /// A data file that a segment is made of.
 pub(crate) struct SourceFile<'a> {
@@ -37,7 +41,20 @@ pub(crate) struct SourceFile<'a> {
     pub has_false_statistics: bool,
 }
 
-/// The id of the segment of an index over these files.
+impl<'a> SourceFile<'a> {
+    fn of_manifest(file: &'a ManifestFile) -> Self {
+        Self {
+            path: &file.path,
+            size: file.size,
+            modified_ns: file.modified_ns,
+            tag: file.etag.as_deref(),
+            footer_hash: file.footer_hash,
+            has_false_statistics: false,
+        }
+    }
+}
+
+/// The id of the segment that a build makes of these files, in their order.
 pub(crate) fn segment_id<'a>(
     index: &ManifestIndex,
     encoding: Encoding,
@@ -62,6 +79,26 @@ pub(crate) fn segment_id<'a>(
         source.text(tag.unwrap_or_default().as_bytes());
         source.number(footer_hash);
         source.number(has_false_statistics.into());
+    }
+    fingerprint_of_name(&source.0)
+}
+
+/// The id of the segment that a merge makes for these files, in their order, as the manifest knows them. It is another id than that of a
+/// build: what a build may take over was made of the files themselves. `copied` are the segments whose bytes are in it as they are: the same
+/// files in other segments may have other filters.
+pub(crate) fn merged_segment_id(
+    index: &ManifestIndex,
+    encoding: Encoding,
+    files: &[ManifestFile],
+    copied: &[[u8; 16]],
+) -> [u8; 16] {
+    if files.iter().filter_map(|file| file.etag.as_deref()).any(was_young) {
+        return new_id().into_bytes();
+    }
+    let mut source = Source::default();
+    source.text(&segment_id(index, encoding, files.iter().map(SourceFile::of_manifest)));
+    for id in copied {
+        source.text(id);
     }
     fingerprint_of_name(&source.0)
 }
@@ -112,6 +149,30 @@ mod tests {
 
     fn of_index(index: &ManifestIndex, encoding: Encoding) -> [u8; 16] {
         segment_id(index, encoding, [file("a"), file("b")])
+    }
+
+    #[test]
+    fn a_merge_has_ids_of_its_own_and_none_that_comes_again_for_young_files() {
+        let known = |tag: Option<&str>| ManifestFile {
+            path: "a".to_owned(),
+            size: 7,
+            modified_ns: 5,
+            etag: tag.map(str::to_owned),
+            footer_hash: 1,
+            schema: 0,
+            row_groups: vec![1],
+            false_statistics: vec![3],
+        };
+        let of_copied = |copied: &[[u8; 16]]| merged_segment_id(&index(), Encoding::Equality, &[known(None)], copied);
+        let merged = |tag: Option<&str>| merged_segment_id(&index(), Encoding::Equality, &[known(tag)], &[]);
+        assert_eq!(merged(None), merged(None));
+        assert_ne!(merged(None), segment_id(&index(), Encoding::Equality, [file("a")]));
+        assert_ne!(merged(None), merged(Some("e")));
+        assert_ne!(merged(Some("young:")), merged(Some("young:")));
+        // Filters are those of the segments that they come from.
+        let both = [[1; 16], [2; 16]];
+        let ids: HashSet<[u8; 16]> = [&both[..], &both[..1], &both[1..], &[]].into_iter().map(of_copied).collect();
+        assert_eq!((ids.len(), of_copied(&[])), (4, merged(None)));
     }
 
     #[test]

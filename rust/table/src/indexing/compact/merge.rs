@@ -7,7 +7,6 @@ use lakemark_format::Manifest;
 use super::parts::Merge;
 use super::{values, zones};
 use crate::error::{Error, ErrorKind, Result};
-use crate::index_kind::IndexKind;
 use crate::indexing::build::build_group::build_group;
 use crate::indexing::build::group::{Group, GroupResult};
 use crate::indexing::build::{BuildContext, built_of};
@@ -40,10 +39,6 @@ impl Merge<'_> {
             progress.advance(self.rows(manifest));
         }
         Ok(Some(merged))
-    }
-
-    fn is_exact(&self) -> bool {
-        self.index.kind.known().is_some_and(IndexKind::is_exact)
     }
 
     /// Puts filters one behind the other as they are; none if they have to be made from the data. What is damaged is made from it as well.

@@ -10,14 +10,15 @@ use lakemark_format::{Manifest, ManifestFile, ManifestIndex, ManifestSegment, Se
 use lakemark_index::bitmap::SegmentMeta;
 
 use crate::error::{Error, Result};
+use crate::index_kind::IndexKind;
 use crate::indexing::build::BuildContext;
 use crate::indexing::build::coarse::encoding_of;
 use crate::indexing::build::segment::WrittenSegment;
 use crate::indexing::build::spill::{Budget, Reservation};
-use crate::storage::ids::new_id;
 use crate::store::kind::{precision_of, zones_of};
 use crate::store::manifests::file_of;
 use crate::store::segment_cursor::{LEAST_READ_AHEAD_BYTES, MovedRows, READ_AHEAD_BYTES};
+use crate::store::segment_id::merged_segment_id;
 use crate::store::segments::{Damage, ReadCounter, Segment};
 use crate::store::transaction::BuiltSegments;
 
@@ -43,6 +44,10 @@ pub(super) fn aligned_rows(file: &ManifestFile) -> u64 {
 }
 
 impl Merge<'_> {
+    pub(super) fn is_exact(&self) -> bool {
+        self.index.kind.known().is_some_and(IndexKind::is_exact)
+    }
+
     pub(super) fn rows(&self, manifest: &Manifest) -> u64 {
         let files = self.segments.iter().flat_map(|merged| &merged.files);
         files.filter_map(|file| file_of(manifest, *file)).map(ManifestFile::rows).sum()
@@ -92,19 +97,31 @@ impl Merge<'_> {
         opened.buffered(OPENED_AT_ONCE).try_collect().await
     }
 
-    /// What the merged segment of these files is.
-    pub(super) fn meta(&self, context: &BuildContext, files: Vec<SegmentFile>) -> Result<SegmentMeta> {
+    /// What the merged segment of these files is, which the manifest knows as `known`.
+    pub(super) fn meta(
+        &self,
+        context: &BuildContext,
+        files: Vec<SegmentFile>,
+        known: &[ManifestFile],
+    ) -> Result<SegmentMeta> {
+        let encoding = encoding_of(self.index)?;
         Ok(SegmentMeta {
-            segment_id: new_id().into_bytes(),
+            segment_id: merged_segment_id(self.index, encoding, known, &self.copied()),
             index_id: self.index.id,
             column: self.index.column.clone(),
             key_type: self.index.key_type.clone(),
             files,
-            encoding: encoding_of(self.index)?,
+            encoding,
             bins: None,
             precision: precision_of(&self.index.options)?,
             zones: zones_of(self.index, context.budget.limit()),
         })
+    }
+
+    /// The segments whose bytes the merged one has. Values are the same whatever segments they come from.
+    fn copied(&self) -> Vec<[u8; 16]> {
+        let parts = self.segments.iter().filter(|merged| !self.is_exact() && !merged.files.is_empty());
+        parts.map(|merged| merged.segment.id).collect()
     }
 }
 

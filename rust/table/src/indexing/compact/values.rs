@@ -29,7 +29,8 @@ pub(super) async fn write_merged(
         let source = source(&opened, places, window_bytes).await.map_err(|damage| damaged(&path, &damage))?;
         sources.push(ReservedSource { source, memory });
     }
-    let written = write(context, merge.meta(context, files)?, move || Ok(sources)).await?;
+    let meta = merge.meta(context, files, &built.files)?;
+    let written = write(context, meta, move || Ok(sources)).await?;
     Ok(with_segment(built, written))
 }
 

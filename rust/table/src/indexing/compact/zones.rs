@@ -36,7 +36,8 @@ pub(super) async fn write(merge: &Merge<'_>, context: &BuildContext, gathered: G
         zones.push(opened.zones);
     }
     let make = move |meta, sink: &mut dyn FnMut(&[u8]) -> std::io::Result<()>| merge_zones(meta, &rows, zones, sink);
-    let written = write_by(context, merge.meta(context, files)?, make).await?;
+    let meta = merge.meta(context, files, &built.files)?;
+    let written = write_by(context, meta, make).await?;
     Ok(with_segment(built, written))
 }
 
