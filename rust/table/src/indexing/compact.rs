@@ -30,6 +30,8 @@ use crate::options::{BuildOptions, Merging};
 use crate::report::CompactReport;
 use crate::snapshot::{BaseTable, Snapshot};
 use crate::storage::clock::Stopwatch;
+use crate::storage::ids::new_id;
+use crate::store::claims::{Claim, Claims};
 use crate::store::locks::BuildLock;
 use crate::store::transaction::{BuiltSegments, Edit, Replacement, commit};
 use parts::Merge;
@@ -44,10 +46,11 @@ pub(crate) async fn compact(table: &BaseTable, snapshot: &Snapshot, options: Bui
         Merging::Due => Selection::Worthwhile,
         Merging::All => Selection::All,
     };
-    merge_selected(table, snapshot, &options, selection).await
+    merge_selected(table, snapshot, &options, selection, None).await
 }
 
-/// Merges what a build leaves behind it: what is due by the sizes of the segments, or as much as the options say.
+/// Merges what a build leaves behind it: what is due by the sizes of the segments, or as much as the options say. Of builds at once that find
+/// the same to be due, one merges it.
 pub(crate) async fn merge_due(table: &BaseTable, snapshot: &Snapshot, options: &BuildOptions) -> Result<CompactReport> {
     let selection = match options.merging {
         Merging::Never => return Ok(CompactReport::default()),
@@ -55,7 +58,9 @@ pub(crate) async fn merge_due(table: &BaseTable, snapshot: &Snapshot, options: &
         Merging::All => Selection::All,
     };
     // The build has told its progress to the end.
-    merge_selected(table, snapshot, &BuildOptions { progress: None, ..options.clone() }, selection).await
+    let options = BuildOptions { progress: None, ..options.clone() };
+    let claims = Claims::new(table.writable_store()?, new_id().into_bytes());
+    merge_selected(table, snapshot, &options, selection, Some(claims)).await
 }
 
 /// Whether there are segments to merge after a build that added so many, as far as the newest manifest says without a look at the table.
@@ -79,6 +84,7 @@ async fn merge_selected(
     snapshot: &Snapshot,
     options: &BuildOptions,
     selection: Selection,
+    claims: Option<Claims>,
 ) -> Result<CompactReport> {
     let stopwatch = Stopwatch::start();
     let context = BuildContext::new(table, options)?;
@@ -90,7 +96,7 @@ async fn merge_selected(
     if let Some(progress) = &options.progress {
         progress.start(merges.iter().map(|merge| merge.rows(&manifest)).sum());
     }
-    let mut running = Compaction::begin(&context, snapshot, &manifest, options);
+    let mut running = Compaction::begin(&context, snapshot, &manifest, options, claims);
     let mut outcome = Ok(());
     for merge in &merges {
         let Err(error) = running.merge(merge).await else { continue };
@@ -112,6 +118,8 @@ struct Compaction<'a> {
     context: &'a BuildContext,
     snapshot: &'a Snapshot,
     manifest: &'a Manifest,
+    /// Claims of merges that others may be doing; none if whoever asks for a merge wants it done here.
+    claims: Option<Claims>,
     commit_every: Duration,
     /// Runs since the last commit.
     since: Stopwatch,
@@ -123,6 +131,8 @@ struct Compaction<'a> {
 struct Merged<'a> {
     merge: &'a Merge<'a>,
     built: BuiltSegments,
+    /// Held until the commit.
+    claim: Claim,
 }
 
 impl Merged<'_> {
@@ -142,11 +152,13 @@ impl<'a> Compaction<'a> {
         snapshot: &'a Snapshot,
         manifest: &'a Manifest,
         options: &BuildOptions,
+        claims: Option<Claims>,
     ) -> Self {
         Self {
             context,
             snapshot,
             manifest,
+            claims,
             commit_every: options.commit_every.unwrap_or(COMMIT_EVERY),
             since: Stopwatch::start(),
             waiting: Vec::new(),
@@ -156,22 +168,43 @@ impl<'a> Compaction<'a> {
 
     async fn merge(&mut self, merge: &'a Merge<'a>) -> Result<()> {
         self.context.check_cancel()?;
-        let built = match merge.run(self.context, self.snapshot, self.manifest).await {
-            Err(error) if error.kind() == ErrorKind::Corrupt && merge.is_outdated(&self.context.store).await => {
-                tracing::info!(
-                    index = merge.index.name,
-                    "others changed the index meanwhile; its segments stay as they are"
-                );
-                return Ok(());
+        let Some(claim) = self.claim(merge).await else { return Ok(()) };
+        match self.merge_claimed(merge).await {
+            Ok(Some(built)) => self.waiting.push(Merged { merge, built, claim }),
+            outcome => {
+                claim.release().await;
+                return outcome.map(drop);
             }
-            built => built?,
-        };
-        self.waiting.extend(built.map(|built| Merged { merge, built }));
+        }
         let bytes: u64 = self.waiting.iter().filter_map(Merged::segment).map(|segment| segment.length).sum();
         if bytes >= COMMIT_BYTES || self.since.left_of(self.commit_every).is_zero() {
             self.commit().await?;
         }
         Ok(())
+    }
+
+    /// The claim of a merge; none if others are doing it, or have done it since it was planned.
+    async fn claim(&mut self, merge: &Merge<'_>) -> Option<Claim> {
+        let Some(claims) = &mut self.claims else { return Some(Claim::None) };
+        let claim = claims.take(merge.claim_id()).await?;
+        if merge.is_outdated(&self.context.store).await {
+            claim.release().await;
+            return None;
+        }
+        Some(claim)
+    }
+
+    async fn merge_claimed(&self, merge: &Merge<'_>) -> Result<Option<BuiltSegments>> {
+        match merge.run(self.context, self.snapshot, self.manifest).await {
+            Err(error) if error.kind() == ErrorKind::Corrupt && merge.is_outdated(&self.context.store).await => {
+                tracing::info!(
+                    index = merge.index.name,
+                    "others changed the index meanwhile; its segments stay as they are"
+                );
+                Ok(None)
+            }
+            built => built,
+        }
     }
 
     /// One edit for all that waits. Somebody else may have compacted or dropped an index meanwhile: then what was merged of it is left out.
@@ -182,11 +215,19 @@ impl<'a> Compaction<'a> {
             return Ok(());
         }
         let edit = Edit::ReplaceSegments(waiting.iter().map(Merged::replacement).collect());
-        let committed = commit(&self.context.store, &edit).await?;
-        for merged in &waiting {
-            let Some(segment) = merged.segment().filter(|segment| !committed.left_out.contains(&segment.id)) else {
-                continue;
-            };
+        let committed = commit(&self.context.store, &edit).await;
+        if let Ok(committed) = &committed {
+            self.count(&waiting, &committed.left_out);
+        }
+        for merged in waiting {
+            merged.claim.release().await;
+        }
+        committed.map(drop)
+    }
+
+    fn count(&mut self, waiting: &[Merged<'_>], left_out: &[[u8; 16]]) {
+        for merged in waiting {
+            let Some(segment) = merged.segment().filter(|segment| !left_out.contains(&segment.id)) else { continue };
             self.report.indexes.push(merged.merge.index.name.clone());
             self.report.segments_merged += merged.merge.segments.len() as u64;
             self.report.segments_written += 1;
@@ -194,6 +235,5 @@ impl<'a> Compaction<'a> {
             self.context.store.metrics.count_segment(segment.length);
         }
         self.report.indexes.dedup();
-        Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Claims: who builds what just now, so that builds at once do not build the same.
+//! Claims: who builds or merges what just now, so that builds at once do not do the same.
 //!
 //! ```text
 //! local file system   claims/….claim, locked by the operating system ─▶ free when its process ends

@@ -15,6 +15,7 @@ use crate::indexing::build::BuildContext;
 use crate::indexing::build::coarse::encoding_of;
 use crate::indexing::build::segment::WrittenSegment;
 use crate::indexing::build::spill::{Budget, Reservation};
+use crate::storage::fingerprint::fingerprint_of_name;
 use crate::store::kind::{precision_of, zones_of};
 use crate::store::manifests::file_of;
 use crate::store::segment_cursor::{LEAST_READ_AHEAD_BYTES, MovedRows, READ_AHEAD_BYTES};
@@ -51,6 +52,12 @@ impl Merge<'_> {
     pub(super) fn rows(&self, manifest: &Manifest) -> u64 {
         let files = self.segments.iter().flat_map(|merged| &merged.files);
         files.filter_map(|file| file_of(manifest, *file)).map(ManifestFile::rows).sum()
+    }
+
+    /// The id of the claim of whoever merges these segments.
+    pub(super) fn claim_id(&self) -> [u8; 16] {
+        let ids: Vec<u8> = self.segments.iter().flat_map(|merged| merged.segment.id).collect();
+        fingerprint_of_name(&ids)
     }
 
     /// Opens the segments, and lays their files one behind the other.
