@@ -20,7 +20,7 @@ pub(crate) mod build_group;
 pub(crate) mod coarse;
 mod coverage;
 pub(crate) mod group;
-mod left_segments;
+pub(crate) mod left_segments;
 mod lost;
 mod manifest_slice;
 mod merge_group;

@@ -19,12 +19,14 @@ mod tiers;
 mod values;
 mod zones;
 
+use std::collections::HashSet;
 use std::mem::take;
 use std::time::Duration;
 
 use lakemark_format::{Manifest, ManifestSegment};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::indexing::build::left_segments::check_kept;
 use crate::indexing::build::{BuildContext, COMMIT_BYTES, COMMIT_EVERY, selected_indexes};
 use crate::options::{BuildOptions, Merging};
 use crate::report::CompactReport;
@@ -33,8 +35,8 @@ use crate::storage::clock::Stopwatch;
 use crate::storage::ids::new_id;
 use crate::store::claims::{Claim, Claims};
 use crate::store::locks::BuildLock;
-use crate::store::transaction::{BuiltSegments, Edit, Replacement, commit};
-use parts::Merge;
+use crate::store::transaction::{Edit, Replacement, commit};
+use parts::{Merge, MergeResult};
 use plan::Selection;
 
 /// Merges what somebody asks for: all that is worth it, or everything that can be merged.
@@ -130,19 +132,19 @@ struct Compaction<'a> {
 /// A merge that is done and not committed.
 struct Merged<'a> {
     merge: &'a Merge<'a>,
-    built: BuiltSegments,
+    result: MergeResult,
     /// Held until the commit.
     claim: Claim,
 }
 
 impl Merged<'_> {
     fn segment(&self) -> Option<&ManifestSegment> {
-        self.built.segments.first()
+        self.result.built.segments.first()
     }
 
     fn replacement(&self) -> Replacement {
         let replaced = self.merge.segments.iter().map(|merged| merged.segment.id).collect();
-        Replacement { replaced, built: self.built.clone() }
+        Replacement { replaced, built: self.result.built.clone() }
     }
 }
 
@@ -170,7 +172,7 @@ impl<'a> Compaction<'a> {
         self.context.check_cancel()?;
         let Some(claim) = self.claim(merge).await else { return Ok(()) };
         match self.merge_claimed(merge).await {
-            Ok(Some(built)) => self.waiting.push(Merged { merge, built, claim }),
+            Ok(Some(result)) => self.waiting.push(Merged { merge, result, claim }),
             outcome => {
                 claim.release().await;
                 return outcome.map(drop);
@@ -194,7 +196,7 @@ impl<'a> Compaction<'a> {
         Some(claim)
     }
 
-    async fn merge_claimed(&self, merge: &Merge<'_>) -> Result<Option<BuiltSegments>> {
+    async fn merge_claimed(&self, merge: &Merge<'_>) -> Result<Option<MergeResult>> {
         match merge.run(self.context, self.snapshot, self.manifest).await {
             Err(error) if error.kind() == ErrorKind::Corrupt && merge.is_outdated(&self.context.store).await => {
                 tracing::info!(
@@ -216,24 +218,30 @@ impl<'a> Compaction<'a> {
         }
         let edit = Edit::ReplaceSegments(waiting.iter().map(Merged::replacement).collect());
         let committed = commit(&self.context.store, &edit).await;
-        if let Ok(committed) = &committed {
-            self.count(&waiting, &committed.left_out);
+        let mut merges = Vec::with_capacity(waiting.len());
+        for Merged { merge, result, claim } in waiting {
+            claim.release().await;
+            merges.push((merge, result));
         }
-        for merged in waiting {
-            merged.claim.release().await;
-        }
-        committed.map(drop)
-    }
-
-    fn count(&mut self, waiting: &[Merged<'_>], left_out: &[[u8; 16]]) {
-        for merged in waiting {
-            let Some(segment) = merged.segment().filter(|segment| !left_out.contains(&segment.id)) else { continue };
-            self.report.indexes.push(merged.merge.index.name.clone());
-            self.report.segments_merged += merged.merge.segments.len() as u64;
-            self.report.segments_written += 1;
-            self.report.bytes_written += segment.length;
-            self.context.store.metrics.count_segment(segment.length);
+        let left_out = committed?.left_out;
+        for (merge, result) in merges {
+            let Some(segment) = result.built.segments.first().filter(|segment| !left_out.contains(&segment.id)) else {
+                continue;
+            };
+            self.count(merge, segment.length);
+            if result.is_taken_over {
+                check_kept(&self.context.store, &result.built, &HashSet::from([segment.id])).await?;
+            }
         }
         self.report.indexes.dedup();
+        Ok(())
+    }
+
+    fn count(&mut self, merge: &Merge<'_>, length: u64) {
+        self.report.indexes.push(merge.index.name.clone());
+        self.report.segments_merged += merge.segments.len() as u64;
+        self.report.segments_written += 1;
+        self.report.bytes_written += length;
+        self.context.store.metrics.count_segment(length);
     }
 }

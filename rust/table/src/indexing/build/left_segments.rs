@@ -59,7 +59,7 @@ pub(super) async fn take_over(
 ///
 /// # Errors
 /// Some are gone (`NotFound`), or the store cannot be read or changed.
-pub(super) async fn check_kept(store: &Store, built: &BuiltSegments, taken_over: &HashSet<[u8; 16]>) -> Result<()> {
+pub(crate) async fn check_kept(store: &Store, built: &BuiltSegments, taken_over: &HashSet<[u8; 16]>) -> Result<()> {
     let mut gone: Vec<&ManifestSegment> = Vec::new();
     for segment in built.segments.iter().filter(|segment| taken_over.contains(&segment.id)) {
         if store.length_of(&segment.path).await? != Some(segment.length) {
@@ -70,7 +70,7 @@ pub(super) async fn check_kept(store: &Store, built: &BuiltSegments, taken_over:
     let lost = gone.iter().map(|segment| segment.id).collect();
     commit(store, &Edit::AddSegments(BuiltSegments { lost, ..BuiltSegments::default() })).await?;
     Err(Error::not_found(format!(
-        "a vacuum removed {} segments of the store {} while a build took them over, such as {}; their files count as not indexed: build again",
+        "a vacuum removed {} segments of the store {} while they were taken over, such as {}; their files count as not indexed: build again",
         gone.len(),
         store.text(),
         first.path

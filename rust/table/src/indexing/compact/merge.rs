@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use lakemark_format::Manifest;
 
-use super::parts::Merge;
+use super::parts::{Merge, MergeResult};
 use super::{values, zones};
 use crate::error::{Error, ErrorKind, Result};
 use crate::indexing::build::build_group::build_group;
@@ -13,7 +13,6 @@ use crate::indexing::build::{BuildContext, built_of};
 use crate::report::Finding;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
-use crate::store::transaction::BuiltSegments;
 
 impl Merge<'_> {
     /// Whether the newest manifest does without some of the segments: the index was dropped, or others merged or repaired it.
@@ -28,7 +27,7 @@ impl Merge<'_> {
         context: &BuildContext,
         snapshot: &Snapshot,
         manifest: &Manifest,
-    ) -> Result<Option<BuiltSegments>> {
+    ) -> Result<Option<MergeResult>> {
         let merged = match self.is_exact() {
             true => Some(values::write_merged(self, context, manifest).await?),
             false => self.merge_zones(context, manifest).await?,
@@ -42,7 +41,7 @@ impl Merge<'_> {
     }
 
     /// Puts filters one behind the other as they are; none if they have to be made from the data. What is damaged is made from it as well.
-    async fn merge_zones(&self, context: &BuildContext, manifest: &Manifest) -> Result<Option<BuiltSegments>> {
+    async fn merge_zones(&self, context: &BuildContext, manifest: &Manifest) -> Result<Option<MergeResult>> {
         let merged = async {
             let gathered = self.gather(context, manifest).await?;
             match zones::are_alike(self, context, &gathered) {
@@ -60,7 +59,7 @@ impl Merge<'_> {
     }
 
     /// Filters of other shapes, or damaged ones, are made from the column, once for all files.
-    async fn build_again(&self, context: &BuildContext, snapshot: &Snapshot) -> Result<Option<BuiltSegments>> {
+    async fn build_again(&self, context: &BuildContext, snapshot: &Snapshot) -> Result<Option<MergeResult>> {
         let wanted: HashSet<u32> = self.segments.iter().flat_map(|merged| merged.files.iter().copied()).collect();
         let with_states = snapshot.files().iter().zip(snapshot.index_states.iter());
         let files = with_states.filter(|(_, state)| state.number.is_some_and(|number| wanted.contains(&number)));
@@ -69,7 +68,10 @@ impl Merge<'_> {
         let outcome = build_group(context, &group, &mut result).await;
         let whole = result.files.len() == wanted.len();
         match outcome {
-            Ok(()) if whole => built_of(&result).map(Some),
+            Ok(()) if whole => {
+                let is_taken_over = !result.taken_over.is_empty();
+                Ok(Some(MergeResult { built: built_of(&result)?, is_taken_over }))
+            }
             outcome => {
                 outcome?;
                 match result.failed.first() {

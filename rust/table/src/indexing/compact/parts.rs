@@ -155,10 +155,18 @@ pub(super) fn window(context: &BuildContext) -> (Option<Reservation>, u64) {
     (memory, window_bytes)
 }
 
-pub(super) fn with_segment(mut built: BuiltSegments, written: WrittenSegment) -> BuiltSegments {
+/// What a merge gave.
+pub(super) struct MergeResult {
+    /// The merged segment with its files.
+    pub built: BuiltSegments,
+    /// Whether the segment was there already.
+    pub is_taken_over: bool,
+}
+
+pub(super) fn with_segment(mut built: BuiltSegments, written: WrittenSegment) -> MergeResult {
     let places = (0..).take(built.files.len()).collect();
     built.segments.push(ManifestSegment { files: places, ..written.segment });
-    built
+    MergeResult { built, is_taken_over: written.is_taken_over }
 }
 
 pub(super) fn damaged(path: &str, damage: &Damage) -> Error {

@@ -4,7 +4,7 @@ use lakemark_format::Manifest;
 use lakemark_index::bitmap::{ChunkSource, ValueRows, coarse_memory_bytes};
 use tokio::runtime::Handle;
 
-use super::parts::{Gathered, Merge, OpenPart, aligned_rows, damaged, unread, window, with_segment};
+use super::parts::{Gathered, Merge, MergeResult, OpenPart, aligned_rows, damaged, unread, window, with_segment};
 use crate::error::{Error, Result};
 use crate::indexing::build::BuildContext;
 use crate::indexing::build::coarse::encoding_of;
@@ -13,14 +13,13 @@ use crate::indexing::build::spill::ReservedSource;
 use crate::store::manifests::file_of;
 use crate::store::segment_cursor::{MovedRows, SegmentCursor, remapped};
 use crate::store::segments::{Damage, ReadCounter, Segment};
-use crate::store::transaction::BuiltSegments;
 
 /// Writes the merged segment.
 pub(super) async fn write_merged(
     merge: &Merge<'_>,
     context: &BuildContext,
     manifest: &Manifest,
-) -> Result<BuiltSegments> {
+) -> Result<MergeResult> {
     check_memory(merge, context, manifest)?;
     let Gathered { built, files, parts } = merge.gather(context, manifest).await?;
     let mut sources = Vec::with_capacity(parts.len());

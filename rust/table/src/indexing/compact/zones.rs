@@ -8,14 +8,13 @@ use lakemark_index::bitmap::{ChunkSource, merge_zones};
 use lakemark_index::zones::{ZonePart, common_filters};
 use tokio::runtime::Handle;
 
-use super::parts::{Gathered, Merge, OpenPart, damaged, unread, window, with_segment};
+use super::parts::{Gathered, Merge, MergeResult, OpenPart, damaged, unread, window, with_segment};
 use crate::error::Result;
 use crate::indexing::build::BuildContext;
 use crate::indexing::build::segment::write_by;
 use crate::store::kind::zones_of;
 use crate::store::segment_cursor::{ReadAhead, remapped};
 use crate::store::segments::{Damage, ReadCounter};
-use crate::store::transaction::BuiltSegments;
 
 /// Whether the filters of all parts can be put together as they are.
 pub(super) fn are_alike(merge: &Merge<'_>, context: &BuildContext, gathered: &Gathered) -> bool {
@@ -25,7 +24,7 @@ pub(super) fn are_alike(merge: &Merge<'_>, context: &BuildContext, gathered: &Ga
 }
 
 /// Writes the segment.
-pub(super) async fn write(merge: &Merge<'_>, context: &BuildContext, gathered: Gathered) -> Result<BuiltSegments> {
+pub(super) async fn write(merge: &Merge<'_>, context: &BuildContext, gathered: Gathered) -> Result<MergeResult> {
     let Gathered { built, files, parts } = gathered;
     let kept: Arc<HashSet<String>> = Arc::new(files.iter().map(|file| file.path.clone()).collect());
     let (mut rows, mut zones) = (Vec::new(), Vec::new());
