@@ -17,7 +17,7 @@ pub(crate) mod manifests;
 pub(crate) mod parts;
 pub(crate) mod recorded;
 pub(crate) mod segment_cursor;
-mod segment_files;
+pub(crate) mod segment_files;
 pub(crate) mod segment_id;
 pub(crate) mod segments;
 pub(crate) mod transaction;

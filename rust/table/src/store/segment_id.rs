@@ -23,7 +23,7 @@ use crate::storage::file_time::was_young;
 use crate::storage::fingerprint::fingerprint_of_name;
 use crate::storage::ids::new_id;
 
-/// Raised by whoever changes the bytes that a builder writes of the same files.
+/// Raised by whoever changes the bytes that a builder writes of the same files. A test compares these with what was written before.
 const RULES: u32 = 2;
 
 /// A data file that a segment is made of.
@@ -121,8 +121,15 @@ impl Source {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::fmt::Write as _;
+    use std::fs;
+    use std::path::Path;
 
-    use lakemark_format::KeyType;
+    use arrow::array::Int64Array;
+    use lakemark_format::{KeyType, SegmentFile};
+    use lakemark_index::Precision;
+    use lakemark_index::bitmap::{ChunkBuilder, ChunkSource, SegmentMeta, merge};
+    use lakemark_index::zones::ZoneOptions;
 
     use super::*;
 
@@ -197,5 +204,62 @@ mod tests {
         let distinct: HashSet<[u8; 16]> = others.iter().copied().chain([plain]).collect();
         assert_eq!(distinct.len(), others.len() + 1);
         assert_eq!(of_index(&ManifestIndex { name: "j".to_owned(), ..index() }, Encoding::Equality), plain);
+    }
+
+    /// What a builder writes of the same two row groups, with values that come again, others that do not, and NULL.
+    fn written(encoding: Encoding) -> Vec<u8> {
+        let groups: [Vec<Option<i64>>; 2] = [
+            (0..3000).map(|row| (row % 97 != 0).then_some(row * 7919 % 1000)).collect(),
+            (0..2000).map(|row| Some(row * row % 100_003 - 500)).collect(),
+        ];
+        let (mut sources, mut row_groups, mut row) = (Vec::new(), Vec::new(), 0);
+        for group in groups {
+            row_groups.push(u32::try_from(group.len()).unwrap());
+            let mut chunk = ChunkBuilder::new(&KeyType::Int64);
+            chunk.push(&Int64Array::from(group)).unwrap();
+            sources.push(ChunkSource::memory(row, chunk.finish()));
+            row += row_groups[row_groups.len() - 1];
+        }
+        let file = SegmentFile { path: "a".to_owned(), base: 0, row_groups, footer_hash: 1, column_hash: 2 };
+        let meta = SegmentMeta {
+            segment_id: [7; 16],
+            index_id: [8; 16],
+            column: "k".to_owned(),
+            key_type: KeyType::Int64,
+            files: vec![file],
+            encoding,
+            bins: None,
+            precision: (encoding == Encoding::Binned).then_some(Precision::Digits(2)),
+            zones: ZoneOptions { zone_rows: Some(64), ..ZoneOptions::default() },
+        };
+        let mut bytes = Vec::new();
+        let mut sink = |part: &[u8]| {
+            bytes.extend_from_slice(part);
+            Ok(())
+        };
+        merge(meta, sources, &mut sink).unwrap();
+        bytes
+    }
+
+    /// `LAKEMARK_GOLDEN=write` writes the hashes anew once [`RULES`] is another number than theirs.
+    #[test]
+    fn who_changes_what_a_builder_writes_raises_the_rules() {
+        let rules = format!("rules {RULES} of version {VERSION}\n");
+        let mut now = rules.clone();
+        for encoding in Encoding::ALL {
+            let hash = u128::from_be_bytes(fingerprint_of_name(&written(encoding)));
+            writeln!(now, "{} {hash:032x}", encoding.name()).unwrap();
+        }
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/built_segments.txt");
+        let before = fs::read_to_string(&path).unwrap_or_default();
+        if std::env::var_os("LAKEMARK_GOLDEN").is_some_and(|mode| mode == "write") && !before.starts_with(&rules) {
+            fs::write(&path, &now).unwrap();
+            return;
+        }
+        assert_eq!(
+            before, now,
+            "a builder writes other bytes of the same files than before: raise RULES, and run this with LAKEMARK_GOLDEN=write. Otherwise two \
+             contents have one name"
+        );
     }
 }

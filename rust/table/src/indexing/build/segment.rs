@@ -10,6 +10,7 @@ use super::spill::{Reservation, ReservedSource};
 use crate::error::{Error, Result};
 use crate::storage::disk::on_a_thread;
 use crate::store::Store;
+use crate::store::segment_files::Published;
 
 /// A segment that was written.
 pub(crate) struct WrittenSegment {
@@ -69,9 +70,10 @@ pub(crate) async fn write_by(
         }
         error => Error::unsupported(error.to_string()),
     })?;
-    let (path, length) = (Store::segment_path(id), temp.length);
-    let is_taken_over = context.store.publish_segment(temp, &path).await?;
-    let segment = ManifestSegment { id, index_id, path, length, files: FileNumbers::default() };
+    let length = temp.length;
+    let Published { id, is_taken_over } = context.store.publish_segment(temp, id).await?;
+    let segment =
+        ManifestSegment { id, index_id, path: Store::segment_path(id), length, files: FileNumbers::default() };
     Ok(WrittenSegment { segment, summary, is_taken_over })
 }
 
