@@ -25,7 +25,7 @@ use crate::storage::put_if_absent::PutOutcome;
 use crate::store::Store;
 use crate::store::layout::edit_path;
 pub(crate) use adoption::Adoption;
-use applied::{has_segments, is_done};
+use applied::{has_as_built, has_segments, is_done};
 use draft::Draft;
 pub(crate) use updates::begin_migration;
 
@@ -321,8 +321,7 @@ fn replace_segments(base: &Manifest, replacements: &[Replacement]) -> Result<App
 fn draft_one(base: &Manifest, draft: &mut Draft<'_>, replaced: &[[u8; 16]], built: &BuiltSegments) -> Result<bool> {
     let leaving = leaving(base, replaced, built);
     draft.remove_segments(leaving.iter().copied());
-    let is_there =
-        !built.segments.is_empty() && built.segments.iter().all(|segment| base.segment(&segment.id).is_some());
+    let is_there = !built.segments.is_empty() && built.segments.iter().all(|segment| has_as_built(base, segment));
     if draft.add(built)? || is_there {
         return Ok(true);
     }
@@ -370,7 +369,9 @@ fn finish(
         return Ok(Applied { changes: None, committed: Committed { changed, unused, ..Committed::default() } });
     }
     let changes = draft.finish()?;
-    let left = changes.segments_removed.iter().filter(|id| !kept.contains(*id));
+    // One that was built again with another length leaves and comes.
+    let again: HashSet<[u8; 16]> = changes.segments_added.iter().map(|segment| segment.id).collect();
+    let left = changes.segments_removed.iter().filter(|id| !kept.contains(*id) && !again.contains(*id));
     unused.extend(left.filter_map(|id| base.segment(id)).map(|segment| segment.path.clone()));
     Ok(Applied { changes: Some(changes), committed: Committed { changed, unused, ..Committed::default() } })
 }
