@@ -48,6 +48,8 @@ pub struct Log {
     pub gaps: Mutex<(&'static str, u32)>,
     /// Reads of files whose path has this part fail, as on a disk with a bad sector. What there is of them is said all the same.
     pub unreadable: Mutex<Option<&'static str>>,
+    /// Files whose path has this part cannot be deleted, as in a bucket that is written once.
+    pub undeletable: Mutex<Option<&'static str>>,
     /// Reads of files whose path has this part wait until something is so.
     pub held: OnceLock<Hold>,
     /// Called before each operation.
@@ -99,6 +101,7 @@ impl Log {
             aged: Mutex::new(Some((".claim", TimeDelta::minutes(5)))),
             gaps: Mutex::default(),
             unreadable: Mutex::default(),
+            undeletable: Mutex::default(),
             held: OnceLock::new(),
             hook: OnceLock::new(),
         })
@@ -243,6 +246,9 @@ impl ObjectStore for Layer {
             async move {
                 let path = path?;
                 log.note("delete", path.as_ref())?;
+                if log.undeletable.lock().unwrap().is_some_and(|part| path.as_ref().contains(part)) {
+                    return Err(Error::Generic { store: "layer", source: "nobody may delete".into() });
+                }
                 inner.delete(&path).await.map(|()| path)
             }
         };

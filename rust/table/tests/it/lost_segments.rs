@@ -92,6 +92,25 @@ async fn a_damaged_segment_is_built_again_by_a_build_that_verifies() {
     check(&table, 2).await;
 }
 
+/// A bucket may let nobody delete. The damaged segment keeps its name, as its files would be taken for indexed.
+#[tokio::test]
+async fn what_a_damaged_segment_covered_is_built_under_another_name_where_it_cannot_be_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, made) = one_by_one(folder.path(), 2).await;
+    let mut bytes = fs::read(&made[0]).unwrap();
+    bytes[90] ^= 1;
+    fs::write(&made[0], &bytes).unwrap();
+    let log = Log::new();
+    *log.undeletable.lock().unwrap() = Some(".lmx");
+    let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
+    let table = Table::open_layered(folder.path().to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
+    let report = table.build(verified()).await.unwrap();
+    assert_eq!((report.repaired, report.files, report.segments, report.taken_over), (1, 1, 1, 0));
+    assert_eq!(fs::read(&made[0]).unwrap(), bytes);
+    assert_eq!(segments(folder.path()).len(), 3);
+    check(&table, 2).await;
+}
+
 /// Nobody knows whether it is sound. A build that took it for damaged would remove it because of an outage.
 #[tokio::test]
 async fn a_segment_that_the_storage_does_not_give_is_not_taken_for_damaged() {

@@ -330,6 +330,23 @@ async fn damaged_filters_are_made_from_the_data() {
     assert_eq!(crate::fixture::segments(folder.path()).len(), 4, "of the first try nothing is left");
 }
 
+/// A build of the files of one segment finds that one under its name.
+#[tokio::test(flavor = "multi_thread")]
+async fn damaged_filters_that_are_merged_with_what_is_gone_are_written_anew() {
+    let (folder, table) = table_of_numbers(1, 2000, named("kept", "summary", "id")).await;
+    let path = crate::fixture::segments(folder.path()).remove(0);
+    let gone = folder.path().join("f0001.parquet");
+    write(&gone, &numbered(1, 2, 2000));
+    table.build(BuildOptions { merging: Merging::Never, ..BuildOptions::default() }).await.unwrap();
+    fs::remove_file(gone).unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[90] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    assert_eq!(table.compact(BuildOptions::default()).await.unwrap().segments_written, 1);
+    assert_eq!(segments_of(&table).await, [1]);
+    assert!(table.verify().await.unwrap().is_ok());
+}
+
 /// One build reads the segments that it merges until another one, which finds the same merge to be due, is done.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_merge_that_another_build_is_making_is_left_to_it() {

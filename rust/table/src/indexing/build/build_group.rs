@@ -22,9 +22,12 @@ use crate::table_format::TableFormat;
 
 /// Builds the segments of a group, but for those that are there. What is written before a failure stays for whoever builds the same.
 pub(crate) async fn build_group(context: &BuildContext, group: &Group, result: &mut GroupResult) -> Result<()> {
-    let is_young = has_young(context, group).await;
+    let has_random_ids = group.has_random_ids || has_young(context, group).await;
     let readings = open(context, group, result).await?;
-    let left = if is_young { vec![None; group.indexes.len()] } else { take_over_all(context, group, &readings).await };
+    let left = match has_random_ids {
+        true => vec![None; group.indexes.len()],
+        false => take_over_all(context, group, &readings).await,
+    };
     let (mut taken_over, mut lacking): (Vec<ManifestSegment>, Vec<IndexedColumn<'_>>) = (Vec::new(), Vec::new());
     for ((index, field), left) in group.indexes.iter().zip(&group.fields).zip(left) {
         match left {
@@ -40,7 +43,7 @@ pub(crate) async fn build_group(context: &BuildContext, group: &Group, result: &
             result.files.extend(readings.iter().map(|reading| reading.built(Vec::new())));
             Vec::new()
         }
-        false => build_lacking(context, &lacking, &readings, is_young, result).await?,
+        false => build_lacking(context, &lacking, &readings, has_random_ids, result).await?,
     };
     let places: FileNumbers = (0..).take(result.files.len()).collect();
     if places.is_empty() {
@@ -93,7 +96,7 @@ async fn build_lacking(
     context: &BuildContext,
     lacking: &[IndexedColumn<'_>],
     readings: &[OpenGroupFile<'_>],
-    is_young: bool,
+    has_random_ids: bool,
     result: &mut GroupResult,
 ) -> Result<Vec<WrittenSegment>> {
     // The coarse levels get memory before any chunk: what does not fit beside them is spilled.
@@ -126,7 +129,8 @@ async fn build_lacking(
         }
         result.files.push(reading.built(false_statistics));
     }
-    let jobs = merge_jobs(lacking, &coarse.encodings, readings, &kept, sorted, context.budget.limit(), is_young)?;
+    let memory = context.budget.limit();
+    let jobs = merge_jobs(lacking, &coarse.encodings, readings, &kept, sorted, memory, has_random_ids)?;
     let mut merges: Vec<BoxFuture<'_, Result<WrittenSegment>>> = Vec::new();
     for job in jobs {
         merges.push(Box::pin(merge_one(context, job, &coarse)));

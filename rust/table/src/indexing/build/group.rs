@@ -20,6 +20,8 @@ pub(crate) struct Group {
     pub indexes: Vec<ManifestIndex>,
     /// The column of each index, as the table types it.
     pub fields: Vec<FieldRef>,
+    /// Whether its segments get random ids, and none is taken over: a damaged one has the name that they would get.
+    pub has_random_ids: bool,
 }
 
 /// A data file as it was listed.
@@ -45,7 +47,7 @@ impl Group {
         };
         let fields = indexes.iter().map(field).collect::<Result<_>>()?;
         let files = files.into_iter().map(|file| GroupFile { meta: file.meta.clone(), path: file.path.clone() });
-        Ok(Self { files: files.collect(), indexes, fields })
+        Ok(Self { files: files.collect(), indexes, fields, has_random_ids: false })
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) fn merge_jobs(
     kept: &[usize],
     sorted: Vec<SortedColumns>,
     memory: u64,
-    is_young: bool,
+    has_random_ids: bool,
 ) -> Result<Vec<MergeJob>> {
     let mut jobs: Vec<MergeJob> = Vec::with_capacity(lacking.len());
     for (column, encoding) in lacking.iter().zip(encodings) {
@@ -82,7 +82,7 @@ pub(super) fn merge_jobs(
         base = row.checked_next_multiple_of(BASE_ALIGNMENT).unwrap_or(u32::MAX);
     }
     for ((job, column), sources) in jobs.iter_mut().zip(lacking).zip(sources) {
-        job.meta.segment_id = match is_young {
+        job.meta.segment_id = match has_random_ids {
             true => new_id().into_bytes(),
             false => segment_id(column.index, job.meta.encoding, sources),
         };

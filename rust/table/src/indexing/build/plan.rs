@@ -83,7 +83,7 @@ pub(crate) async fn plan(
     let store = table.writable_store()?;
     let indexes = selected_indexes(snapshot, options)?;
     let Some(manifest) = &snapshot.manifest else { return Err(none_declared()) };
-    let LookedAt { lost, verified, mut failed } = look_at(store, snapshot, &indexes, options.verify).await?;
+    let LookedAt { lost, verified, held, mut failed } = look_at(store, snapshot, &indexes, options.verify).await?;
     failed.extend(unreadable.iter().cloned().map(finding));
     let begun = BuildStart::after(snapshot.files().iter().map(|file| &file.meta)).await;
     let adopted = adoptable(snapshot, store, &lost, begun, threads(options)).await;
@@ -102,7 +102,8 @@ pub(crate) async fn plan(
         for files in shares {
             for files in cut(snapshot, files, per_segment, &|file| shapes.rows(file))? {
                 let files = files.iter().filter_map(|file| snapshot.files().get(*file));
-                let group = Group::of(snapshot, files, indexes.clone())?;
+                let mut group = Group::of(snapshot, files, indexes.clone())?;
+                group.has_random_ids = group.files.iter().any(|file| held.contains(&file.path));
                 tasks.push((each, BuildTask::new(table, build, manifest, &group)?));
             }
         }

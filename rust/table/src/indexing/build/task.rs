@@ -13,11 +13,13 @@ use crate::values::schema;
 
 /// Some data files and the indexes that lack them: what becomes one segment for each of these.
 ///
-/// Its bytes are the id of the build and those of an edit that adds just these files and indexes, without segments.
+/// Its bytes are the id of the build, a byte that says whether its segments get random ids, and those of an edit that adds just these files
+/// and indexes, without segments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BuildTask {
     /// The build that it is part of: who runs it twice at once does not wait for himself.
     build: [u8; 16],
+    has_random_ids: bool,
     /// The one schema has the column of each index as the table types it, in their order. Files have their identities, and no
     /// row groups.
     manifest: ManifestSlice,
@@ -51,7 +53,7 @@ impl BuildTask {
             indexes: group.indexes.clone(),
             segments: Vec::new(),
         };
-        Ok(Self { build, manifest })
+        Ok(Self { build, has_random_ids: group.has_random_ids, manifest })
     }
 
     /// The task in bytes.
@@ -59,7 +61,7 @@ impl BuildTask {
     /// # Errors
     /// The table is beyond the limits of the format (`Unsupported`).
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        Ok([self.build.as_slice(), &encoded(&self.manifest)?].concat())
+        Ok([self.build.as_slice(), &[self.has_random_ids.into()], &encoded(&self.manifest)?].concat())
     }
 
     /// Reads what [`BuildTask::to_bytes`] wrote.
@@ -68,9 +70,13 @@ impl BuildTask {
     /// The bytes are none of a task (`Corrupt`).
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let damaged = || Error::corrupt("a task of a build is damaged; build again");
-        let (build, manifest) = bytes.split_first_chunk().ok_or_else(damaged)?;
+        let (build, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
+        let (has_random_ids, manifest) = match rest {
+            [said @ (0 | 1), manifest @ ..] => (*said == 1, manifest),
+            _ => return Err(damaged()),
+        };
         let manifest = ManifestSlice::decode(manifest).map_err(|error| damaged().with_source(error))?;
-        Ok(Self { build: *build, manifest: manifest.ok_or_else(damaged)? })
+        Ok(Self { build: *build, has_random_ids, manifest: manifest.ok_or_else(damaged)? })
     }
 
     /// Paths of its data files.
@@ -106,7 +112,8 @@ impl BuildTask {
             return Err(Error::corrupt("a task of a build has not one column for each of its indexes"));
         }
         let files = self.manifest.files.iter().map(|file| listed(table, file)).collect();
-        Ok(Group { files, indexes: self.manifest.indexes.clone(), fields })
+        let (indexes, has_random_ids) = (self.manifest.indexes.clone(), self.has_random_ids);
+        Ok(Group { files, indexes, fields, has_random_ids })
     }
 }
 
