@@ -25,10 +25,13 @@ use lease::{Lease, StorageTime, WatchedClaim};
 use super::Store;
 use super::layout::claim_path;
 use super::locks::FileLock;
+use crate::storage::clock::Moment;
 use crate::storage::disk::{self, on_a_thread};
 
 /// How long a claim in an object store lasts that nobody renews.
 const LEASE: Duration = Duration::from_secs(60);
+/// Nobody waits longer than this for a claim on a local disk: whoever has it may be stopped, and not be gone.
+const LONGEST_WAIT: Duration = Duration::from_secs(5 * 60);
 /// How often it is tried to take what others have claimed,
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// and in an object store.
@@ -76,6 +79,12 @@ impl Claims {
 }
 
 impl Claims {
+    /// Whether a builder that has waited since then for a claim does the work without it. Whoever renews a claim in an object store is at
+    /// work, and one that is not renewed expires.
+    pub(crate) fn is_overdue(&self, since: Moment) -> bool {
+        self.store.is_local() && !since.is_within(LONGEST_WAIT)
+    }
+
     /// Waits a little before a claim of others is tried again, and no longer than so long.
     pub(crate) async fn pause(&self, id: [u8; 16], longest: Duration) {
         let every = match self.store.local_path(&claim_path(id)) {
@@ -141,7 +150,11 @@ impl Drop for LocalClaim {
 mod tests {
     use std::fs;
 
+    use object_store::local::LocalFileSystem;
+
     use super::*;
+    use crate::storage::clock::stepped::step;
+    use crate::storage::location::StorePlace;
 
     #[test]
     fn a_local_claim_ends_with_its_builder_and_leaves_no_file() {
@@ -159,6 +172,21 @@ mod tests {
             drop(held);
             assert!(!path.exists());
         }
+    }
+
+    #[test]
+    fn what_a_stopped_process_of_a_local_disk_claimed_is_done_without_the_claim_after_a_while() {
+        let folder = tempfile::tempdir().unwrap();
+        let prefix = object_store::path::Path::from_absolute_path(folder.path()).unwrap();
+        let (text, local) = (folder.path().display().to_string(), Some(folder.path().to_owned()));
+        let place = StorePlace { text, prefix, local, object_store: Arc::new(LocalFileSystem::new()) };
+        let claims = Claims::new(&Arc::new(Store::new(place, Arc::default())), [1; 16]);
+        let since = Moment::now();
+        assert!(!claims.is_overdue(since));
+        step(LONGEST_WAIT);
+        assert!(claims.is_overdue(since));
+        // Each is waited for by itself.
+        assert!(!claims.is_overdue(Moment::now()));
     }
 
     #[test]

@@ -20,21 +20,18 @@ use super::{BuildPart, RunningBuild, check_cancel};
 use crate::error::{Error, Result};
 use crate::options::BuildOptions;
 use crate::snapshot::BaseTable;
-use crate::storage::clock::Stopwatch;
+use crate::storage::clock::Moment;
 use crate::storage::ids::new_id;
 use crate::store::claims::Claims;
-
-/// Nobody waits longer than this for a group: whoever has it may be stopped, and not be gone.
-const LONGEST_WAIT: Duration = Duration::from_secs(5 * 60);
 
 /// Runs a task when nobody else runs the same.
 pub(crate) async fn run_in_turn(table: &BaseTable, task: &BuildTask, options: &BuildOptions) -> Result<BuildPart> {
     let store = table.writable_store()?;
-    let (mut claims, waits, id) = (Claims::new(store, task.build()), Stopwatch::start(), task.claim_id()?);
+    let (mut claims, since, id) = (Claims::new(store, task.build()), Moment::now(), task.claim_id()?);
     let claim = loop {
         check_cancel(options.cancel.as_ref())?;
         let claim = claims.take(id).await;
-        if claim.is_some() || waits.left_of(LONGEST_WAIT).is_zero() {
+        if claim.is_some() || claims.is_overdue(since) {
             break claim;
         }
         claims.pause(id, Duration::MAX).await;
@@ -66,16 +63,19 @@ pub(super) async fn run_all(running: &mut RunningBuild<'_>, options: &BuildOptio
             left.rotate_left(usize::try_from(place).unwrap_or_default());
         }
     }
-    let mut waits = Stopwatch::start();
+    let mut since = Moment::now();
     while let Some(task) = claimed.pop_front() {
-        if let Attempt::Run | Attempt::Committed = attempt(running, &mut claims, task, options).await? {
-            waits = Stopwatch::start();
-        } else if waits.left_of(LONGEST_WAIT).is_zero() {
-            run_and_commit(running, task, options).await?;
-        } else {
-            claimed.push_back(task);
-            wait(running, &claims, task, options).await?;
+        match attempt(running, &mut claims, task, options).await? {
+            Attempt::Run | Attempt::Committed => {}
+            Attempt::Claimed if claims.is_overdue(since) => run_and_commit(running, task, options).await?,
+            Attempt::Claimed => {
+                claimed.push_back(task);
+                wait(running, &claims, task, options).await?;
+                continue;
+            }
         }
+        // Whoever has the next one may have begun it just now.
+        since = Moment::now();
     }
     Ok(())
 }

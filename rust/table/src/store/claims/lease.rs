@@ -145,19 +145,54 @@ impl Drop for Lease {
     }
 }
 
-/// Writes a claim again and again, as long as it is there as it was written.
+/// Writes a claim again and again, as long as it is ours.
 async fn renew(object_store: Arc<dyn ObjectStore>, path: Path, token: Bytes, mut version: UpdateVersion) {
     loop {
         tokio::time::sleep(RENEW_EVERY).await;
-        match put(object_store.as_ref(), &path, &token, PutMode::Update(version.clone())).await {
-            Ok(put) => version = put.into(),
-            Err(object_store::Error::Precondition { .. } | object_store::Error::NotFound { .. }) => return,
-            Err(object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. }) => {
-                // One that is not written again expires.
-                let _ = put(object_store.as_ref(), &path, &token, PutMode::Overwrite).await;
-            }
-            Err(error) => tracing::debug!(%error, "a claim was not renewed; it is tried again"),
+        match renew_once(object_store.as_ref(), &path, &token, version).await {
+            Some(renewed) => version = renewed,
+            None => return,
         }
+    }
+}
+
+/// Writes a claim that was of this version again; gives its version, or none once it is somebody else's.
+async fn renew_once(
+    object_store: &dyn ObjectStore,
+    path: &Path,
+    token: &Bytes,
+    version: UpdateVersion,
+) -> Option<UpdateVersion> {
+    match put(object_store, path, token, PutMode::Update(version.clone())).await {
+        Ok(put) => return Some(put.into()),
+        Err(object_store::Error::NotFound { .. }) => return None,
+        Err(object_store::Error::Precondition { .. }) => return own_version(object_store, path, token, version).await,
+        Err(object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. }) => {
+            // One that is not written again expires.
+            let _ = put(object_store, path, token, PutMode::Overwrite).await;
+        }
+        Err(error) => tracing::debug!(%error, "a claim was not renewed; it is tried again"),
+    }
+    Some(version)
+}
+
+/// The version of a claim that is another one than we know: the answer to a renewal was lost, or the claim is somebody else's.
+async fn own_version(
+    object_store: &dyn ObjectStore,
+    path: &Path,
+    token: &Bytes,
+    known: UpdateVersion,
+) -> Option<UpdateVersion> {
+    let read = match object_store.get(path).await {
+        Ok(read) => read,
+        Err(object_store::Error::NotFound { .. }) => return None,
+        // The next renewal looks again.
+        Err(_) => return Some(known),
+    };
+    let version = version_of(&read.meta);
+    match read.bytes().await {
+        Ok(found) => (found == *token).then_some(version),
+        Err(_) => Some(known),
     }
 }
 
@@ -243,6 +278,31 @@ mod tests {
         late.release().await;
         assert!(one.take(ID).await.is_none());
         taken.release().await;
+    }
+
+    #[tokio::test]
+    async fn nobody_does_without_a_claim_that_is_renewed() {
+        let (claims, _) = builders();
+        let since = Moment::now();
+        step(Duration::from_secs(24 * 60 * 60));
+        assert!(!claims.is_overdue(since));
+    }
+
+    #[tokio::test]
+    async fn a_renewal_whose_answer_was_lost_is_followed_by_others() {
+        let (store, path, token) = (InMemory::new(), Path::from("a.claim"), Bytes::from_static(b"ours"));
+        let made = put(&store, &path, &token, PutMode::Create).await.unwrap();
+        let first = UpdateVersion::from(made);
+        let lost = renew_once(&store, &path, &token, first.clone()).await.unwrap();
+        // It is written, and this builder goes on with the version before.
+        let found = renew_once(&store, &path, &token, first.clone()).await.unwrap();
+        assert_eq!(found.e_tag, lost.e_tag);
+        let renewed = renew_once(&store, &path, &token, found.clone()).await.unwrap();
+        assert_ne!(renewed.e_tag, found.e_tag);
+        put(&store, &path, &Bytes::from_static(b"theirs"), PutMode::Overwrite).await.unwrap();
+        assert!(renew_once(&store, &path, &token, renewed.clone()).await.is_none());
+        store.delete(&path).await.unwrap();
+        assert!(renew_once(&store, &path, &token, renewed).await.is_none());
     }
 
     /// By a clock of the storage that goes back no claim would ever expire.
