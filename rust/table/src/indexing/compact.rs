@@ -26,7 +26,7 @@ use std::time::Duration;
 use lakemark_format::{Manifest, ManifestSegment};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::indexing::build::left_segments::check_kept;
+use crate::indexing::build::left_segments::{check_kept, is_gone};
 use crate::indexing::build::{BuildContext, COMMIT_BYTES, COMMIT_EVERY, selected_indexes};
 use crate::options::{BuildOptions, Merging};
 use crate::report::CompactReport;
@@ -213,6 +213,7 @@ impl<'a> Compaction<'a> {
     async fn commit(&mut self) -> Result<()> {
         self.since = Stopwatch::start();
         let waiting = take(&mut self.waiting);
+        let waiting = self.without_gone(waiting).await?;
         if waiting.is_empty() {
             return Ok(());
         }
@@ -235,6 +236,27 @@ impl<'a> Compaction<'a> {
         }
         self.report.indexes.dedup();
         Ok(())
+    }
+
+    /// What waits, without merges whose segments are gone that were taken over: of these the old segments stay.
+    async fn without_gone(&self, waiting: Vec<Merged<'a>>) -> Result<Vec<Merged<'a>>> {
+        let mut left = Vec::with_capacity(waiting.len());
+        for merged in waiting {
+            let is_left = match merged.segment().filter(|_| merged.result.is_taken_over) {
+                Some(segment) => !is_gone(&self.context.store, segment).await?,
+                None => true,
+            };
+            if is_left {
+                left.push(merged);
+            } else {
+                tracing::warn!(
+                    index = merged.merge.index.name,
+                    "a vacuum removed the merged segment; it is not committed"
+                );
+                merged.claim.release().await;
+            }
+        }
+        Ok(left)
     }
 
     fn count(&mut self, merge: &Merge<'_>, length: u64) {

@@ -1,12 +1,13 @@
 //! Segments that an earlier build left, or that another one has just written: nobody has to read their files again.
 //!
 //! Their names say what they are made of, so that one look finds each. It is taken over if its directory is about the same files with
-//! the same footers. A vacuum takes segments that no manifest names once they are old. So whoever takes one over makes it young first, and looks
-//! for it once more after the commit.
+//! the same footers. A vacuum takes segments that no manifest names once they are old. So whoever takes one over makes it young first, and again
+//! right before the commit, and looks for it once more after that.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::{Encoding, FileNumbers, ManifestIndex, ManifestSegment, SegmentFile};
 
 use crate::error::{Error, Result};
@@ -14,6 +15,9 @@ use crate::files::footer::Footer;
 use crate::store::Store;
 use crate::store::segments::{ReadCounter, Segment};
 use crate::store::transaction::{BuiltSegments, Edit, commit};
+
+/// Requests at a time.
+const CONCURRENT_LOOKS: usize = 32;
 
 /// A data file as a segment that is taken over has to have it.
 pub(super) struct ExpectedFile<'a> {
@@ -54,6 +58,39 @@ pub(super) async fn take_over(
     Some(segment)
 }
 
+/// Makes a segment that was taken over young once more, right before its commit: the work may have taken long since. Says whether it is gone.
+///
+/// # Errors
+/// The store cannot be read.
+pub(crate) async fn is_gone(store: &Store, segment: &ManifestSegment) -> Result<bool> {
+    Ok(store.keep(&segment.path).await.is_err() && store.length_of(&segment.path).await? != Some(segment.length))
+}
+
+/// Takes segments that were taken over and are gone out of what is to be committed, so that the others are; gives their ids.
+pub(super) async fn leave_out_gone(
+    store: &Store,
+    built: &mut BuiltSegments,
+    taken_over: &HashSet<[u8; 16]>,
+) -> Result<HashSet<[u8; 16]>> {
+    let segments: Vec<ManifestSegment> =
+        built.segments.iter().filter(|segment| taken_over.contains(&segment.id)).cloned().collect();
+    let looks = stream::iter(segments)
+        .map(|segment| async move { Ok::<_, Error>(is_gone(store, &segment).await?.then_some(segment.id)) });
+    let gone = looks.buffer_unordered(CONCURRENT_LOOKS).try_filter_map(|id| async move { Ok(id) });
+    let gone: HashSet<[u8; 16]> = gone.try_collect().await?;
+    built.segments.retain(|segment| !gone.contains(&segment.id));
+    Ok(gone)
+}
+
+/// The error of segments that a vacuum removed while they were taken over.
+pub(super) fn vacuumed(store: &Store, count: usize, path: &str) -> Error {
+    Error::not_found(format!(
+        "a vacuum removed {count} segments of the store {} while they were taken over, such as {path}; their files count as not indexed: \
+         build again",
+        store.text()
+    ))
+}
+
 /// Looks for segments that were taken over and are committed now. If a vacuum has removed some all the same, they are taken out of the
 /// manifest again.
 ///
@@ -69,10 +106,5 @@ pub(crate) async fn check_kept(store: &Store, built: &BuiltSegments, taken_over:
     let Some(first) = gone.first() else { return Ok(()) };
     let lost = gone.iter().map(|segment| segment.id).collect();
     commit(store, &Edit::AddSegments(BuiltSegments { lost, ..BuiltSegments::default() })).await?;
-    Err(Error::not_found(format!(
-        "a vacuum removed {} segments of the store {} while they were taken over, such as {}; their files count as not indexed: build again",
-        gone.len(),
-        store.text(),
-        first.path
-    )))
+    Err(vacuumed(store, gone.len(), &first.path))
 }

@@ -18,7 +18,7 @@ use lakemark_format::{FileNumbers, ManifestFile, ManifestSegment};
 use super::BuildContext;
 use super::coverage::Coverage;
 use super::group::{CHANGED, GroupFile, is_changed, listed};
-use super::left_segments::check_kept;
+use super::left_segments::{check_kept, leave_out_gone, vacuumed};
 use super::part::{BuildPart, schema_in};
 use super::plan::BuildPlan;
 use super::task::BuildTask;
@@ -30,6 +30,7 @@ use crate::report::{BuildReport, Finding};
 use crate::snapshot::BaseTable;
 use crate::storage::clock::Stopwatch;
 use crate::storage::file_time::BuildStart;
+use crate::store::Store;
 use crate::store::transaction::{BuiltSegments, Edit, commit};
 use crate::table_format::TableFormat;
 use crate::values::schema;
@@ -202,7 +203,8 @@ impl<'a> RunningBuild<'a> {
             let taken = take(&mut self.waiting);
             let parts: Vec<&BuildPart> = taken.values().collect();
             self.since = Stopwatch::start();
-            let Prepared { built, changed } = match self.prepare(&parts).await {
+            let taken_over = parts.iter().flat_map(|part| part.taken_over.iter().copied()).collect();
+            let Prepared { built, changed, gone } = match self.prepare(&parts, &taken_over).await {
                 Ok(prepared) => prepared,
                 Err(error) => {
                     self.waiting = taken;
@@ -213,11 +215,15 @@ impl<'a> RunningBuild<'a> {
             if !built.segments.is_empty() || !built.adopted.is_empty() || !built.lost.is_empty() {
                 commit(store, &Edit::AddSegments(built.clone())).await?;
             }
-            let taken_over = parts.iter().flat_map(|part| part.taken_over.iter().copied()).collect();
             check_kept(store, &built, &taken_over).await?;
+            let is_whole = |part: &&BuildPart| !part.taken_over.iter().any(|id| gone.contains(id));
+            let parts: Vec<&BuildPart> = parts.into_iter().filter(is_whole).collect();
             self.committed.add(&parts, &built, &taken_over);
             self.committed.failed.extend(changed);
-            Ok(())
+            match gone.iter().next() {
+                Some(id) => Err(vacuumed(store, gone.len(), &Store::segment_path(*id))),
+                None => Ok(()),
+            }
         }
         .boxed()
     }
@@ -270,15 +276,16 @@ impl<'a> RunningBuild<'a> {
         ))
     }
 
-    async fn prepare(&mut self, parts: &[&BuildPart]) -> Result<Prepared> {
+    async fn prepare(&mut self, parts: &[&BuildPart], taken_over: &HashSet<[u8; 16]>) -> Result<Prepared> {
         let standing = standing(self.table, parts).await?;
-        let built = joined(parts, &standing, &|file| tag_of(self.table, self.plan.build_start, file))?;
+        let mut built = joined(parts, &standing, &|file| tag_of(self.table, self.plan.build_start, file))?;
+        let gone = leave_out_gone(self.table.writable_store()?, &mut built, taken_over).await?;
         let read = parts.iter().flat_map(|part| &part.manifest.files);
         let changed = read.filter(|file| !standing.contains(&file.path));
         let changed = changed.map(|file| Finding { path: file.path.clone(), problem: CHANGED.to_owned() }).collect();
         // What the plan found out goes with the first commit.
         let (adopted, lost) = (take(&mut self.plan.adopted), take(&mut self.plan.lost));
-        Ok(Prepared { built: BuiltSegments { adopted, lost, ..built }, changed })
+        Ok(Prepared { built: BuiltSegments { adopted, lost, ..built }, changed, gone })
     }
 
     fn report(self) -> BuildReport {
@@ -339,6 +346,8 @@ struct Prepared {
     built: BuiltSegments,
     /// Files that changed since they were read.
     changed: Vec<Finding>,
+    /// Segments that were taken over and are gone.
+    gone: HashSet<[u8; 16]>,
 }
 
 /// The paths of data files that are still what the tasks read. The others were replaced since. Their indexes would be of no use, and would
