@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use chrono::{TimeDelta, Utc};
-use lakemark_table::{BuildOptions, ErrorKind, IndexKind, IndexSpec, Report, Table, TableOptions};
+use lakemark_table::{BuildOptions, ErrorKind, IndexKind, IndexSpec, Report, Table, TableOptions, VacuumOptions};
 use object_store::memory::InMemory;
 use object_store::path::Path as StorePath;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
@@ -284,4 +284,57 @@ async fn segments_that_a_vacuum_takes_meanwhile_are_an_error_and_cover_nothing_a
         assert_eq!((report.taken_over, report.segments, report.repaired), (0, most as u64, 0));
         check(&fresh).await;
     }
+}
+
+/// A vacuum lists what an earlier build left as old. Before it removes that, another build has made it young, and may have named it.
+#[tokio::test]
+async fn a_vacuum_leaves_what_was_taken_over_since_it_listed_the_segments() {
+    for is_committed in [true, false] {
+        let log = Log::new();
+        let (memory, table) = in_memory(&log).await;
+        killed_after(&table, FILES).await;
+        *log.aged.lock().unwrap() = Some(("/indexes/", TimeDelta::days(8)));
+        let (done, seen, others) = (AtomicBool::new(false), Arc::downgrade(&log), Arc::clone(&memory));
+        let take_over = move || {
+            let seen = seen.upgrade().unwrap();
+            let last = seen.operations.lock().unwrap().last().cloned().unwrap_or_default();
+            // The updates are listed after the segments.
+            if !last.starts_with("list ") || !last.ends_with("/updates") || done.swap(true, Ordering::SeqCst) {
+                return;
+            }
+            if !is_committed {
+                *seen.aged.lock().unwrap() = None;
+                return;
+            }
+            let others = Arc::clone(&others);
+            let build = move || {
+                tokio::runtime::Runtime::new().unwrap().block_on(async {
+                    let table = open_in(&others, &Log::new()).await;
+                    assert_eq!(table.build(BuildOptions::default()).await.unwrap().taken_over, FILES as u64);
+                });
+            };
+            std::thread::spawn(build).join().unwrap();
+        };
+        log.hook.set(Hook(Box::new(take_over))).unwrap();
+        let report = table.vacuum(VacuumOptions::default()).await.unwrap();
+        assert_eq!((report.removed.len(), report.bytes, report.segments_kept), (0, 0, FILES as u64), "{report:?}");
+        let fresh = open_in(&memory, &Log::new()).await;
+        let taken_over = fresh.build(BuildOptions::default()).await.unwrap().taken_over;
+        assert_eq!(taken_over, if is_committed { 0 } else { FILES as u64 });
+        check(&fresh).await;
+    }
+}
+
+/// What is old and stays so goes, as on a local disk.
+#[tokio::test]
+async fn a_vacuum_removes_what_an_object_store_has_left() {
+    let log = Log::new();
+    let (_, table) = in_memory(&log).await;
+    killed_after(&table, FILES).await;
+    *log.aged.lock().unwrap() = Some(("/indexes/", TimeDelta::days(8)));
+    let report = table.vacuum(VacuumOptions::default()).await.unwrap();
+    assert_eq!((report.removed.len(), report.segments_kept), (FILES, 0), "{report:?}");
+    assert!(report.bytes > 0);
+    assert_eq!(table.build(BuildOptions::default()).await.unwrap().segments, FILES as u64);
+    check(&table).await;
 }
