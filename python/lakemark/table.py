@@ -507,8 +507,8 @@ class Table:
             verify: How large a share of the segments is compared with the data first, as by `verify`, so that damaged
                 ones are built again, and not only missing ones. 1 (or True) is all of them; less is another sample
                 every day.
-            commit_every: Seconds that finished segments wait for a commit. What is not committed is lost if the process
-                dies.
+            commit_every: Seconds that finished segments wait for a commit. What is written and not committed if the
+                process dies is taken over by the next build.
             max_failures: How many data files may fail. One more stops the build, with an error, once what is finished
                 is committed. By default it goes on.
             merge: Whether segments of an index are merged afterwards if they are too many for their sizes.

@@ -85,6 +85,35 @@ def test_ctrl_c_in_a_build_commits_what_is_finished(large: lakemark.Table) -> No
     assert large.count("id = 77") == 30
 
 
+def test_what_a_killed_build_has_written_is_taken_over(large: lakemark.Table) -> None:
+    large.create_index("id", using="bitmap", name="by_id", build=False, files_per_segment=1)
+    script = textwrap.dedent(
+        """
+        import os, signal, sys, lakemark
+
+        def die(done, _total):
+            if done > 500_000:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        lakemark.Table(sys.argv[1]).build(progress=die, threads=1, commit_every=3600)
+        """
+    )
+    path = os.pathsep.join(sys.path)
+    environment = {**os.environ, "PYTHONPATH": path}
+    killed = subprocess.run(
+        [sys.executable, "-c", script, large.location], env=environment, timeout=120, check=False, capture_output=True
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    (index,) = large.indexes
+    assert index.files_covered == 0
+    report = large.build(progress=False)
+    # Each of 100,000 rows; the one in hand is built again.
+    assert report.taken_over >= 4
+    assert report.taken_over + report.segments == report.files == 30
+    assert large.count("id = 77") == 30
+    assert large.explain("id = 77").rows_exact == 30
+
+
 def test_other_threads_run_while_a_build_does(large: lakemark.Table) -> None:
     ticks: list[float] = []
     stop = threading.Event()

@@ -169,7 +169,8 @@ def build(spark: SparkSession, folder: Path, *, kill: bool) -> Seen:
     table = lakemark.Table(folder)
     damaged = [each.problem for index in table.verify().indexes for each in index.damaged]
     (index,) = table.indexes
-    built = {name: row[name] for name in ("files", "segments", "failed")}
+    # A twin finds the segment that the other attempt has written.
+    built = {"files": row["files"], "segments": row["segments"] + row["taken_over"], "failed": row["failed"]}
     return {
         "struck": fault.struck,
         "twins": fault.twins,

@@ -273,9 +273,10 @@ def test_a_job_that_is_cancelled_stops_its_tasks_and_commits_what_is_finished(sp
     assert "cancelled" in told[0]
     (index,) = lakemark.Table(large).indexes
     assert index.files_covered == index.segments < 4
-    wait_for(lambda: len(indexes(large)) == index.segments)
     assert [str(job.status()) for job in jobs.new()] == ["FAILED"]
-    assert build(spark, large)["segments"] == 4 - index.segments
+    built = build(spark, large)
+    # What a task had finished when it was given up is taken over.
+    assert built["segments"] + built["taken_over"] == 4 - index.segments
 
 
 def test_segments_are_committed_while_the_job_runs(spark: SparkSession, tmp_path: Path) -> None:

@@ -18,10 +18,12 @@ class BuildReport(Described):
 
     Attributes:
         indexes: Names of the indexes that grew.
-        files: Data files that were read.
-        rows: Rows that were read.
+        files: Data files that were indexed.
+        rows: Rows of these files.
         segments: Sidecar files that were written.
-        bytes_written: Their bytes.
+        taken_over: Sidecar files that were there: a build that was stopped had left them, or another one had just
+            written them. Nobody read their data files again.
+        bytes_written: Bytes of the sidecar files that were written.
         spilled: Parts that went to disk because of the memory limit.
         failed: Data files that could not be indexed now, each with the reason: they are damaged, cannot be read,
             vanished, or changed while they were read. The next build tries them again.
@@ -41,6 +43,7 @@ class BuildReport(Described):
     files: int
     rows: int
     segments: int
+    taken_over: int
     bytes_written: int
     spilled: int
     failed: list[Finding]

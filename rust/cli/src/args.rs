@@ -223,7 +223,8 @@ pub struct BuildArgs {
     /// given. Missing ones are built again without it
     #[arg(long, value_name = "SHARE", value_parser = share, num_args = 0..=1, default_missing_value = "1")]
     pub verify: Option<f64>,
-    /// How long finished segments wait for a commit, e.g. 30s or 5m; what is not committed is lost if the process dies
+    /// How long finished segments wait for a commit, e.g. 30s or 5m; what is not committed if the process dies is taken over by the next
+    /// build
     #[arg(long, value_name = "TIME", value_parser = interval, default_value = "30s")]
     pub commit_every: Duration,
     /// Stop once more files than this cannot be indexed; without it the build goes on whatever fails

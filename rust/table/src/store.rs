@@ -9,6 +9,7 @@
 
 pub(crate) mod chain;
 mod checkpoints;
+pub(crate) mod claims;
 pub(crate) mod kind;
 pub(crate) mod layout;
 pub(crate) mod locks;
@@ -16,6 +17,8 @@ pub(crate) mod manifests;
 pub(crate) mod parts;
 pub(crate) mod recorded;
 pub(crate) mod segment_cursor;
+pub(crate) mod segment_files;
+pub(crate) mod segment_id;
 pub(crate) mod segments;
 pub(crate) mod transaction;
 
@@ -36,11 +39,11 @@ use crate::storage::disk::{self, DiskStep, on_a_thread, sync_folder};
 use crate::storage::ids::new_id;
 use crate::storage::location::{StorePlace, place_of};
 use crate::storage::temp_file::TempFile;
-use layout::{DATA, INDEXES, MANIFESTS, ORIGINALS, PIECES, StoreFileKind, UPDATES, kind_of};
+use layout::{CLAIMS, DATA, INDEXES, MANIFESTS, ORIGINALS, PIECES, StoreFileKind, UPDATES, kind_of};
 use manifests::CachedManifest;
 
 /// The folders whose files have names of ours.
-const FOLDERS: [&str; 4] = [MANIFESTS, PIECES, INDEXES, UPDATES];
+const FOLDERS: [&str; 5] = [MANIFESTS, PIECES, INDEXES, UPDATES, CLAIMS];
 /// Files above this go to remote stores in parts.
 const PART_BYTES: usize = 8 * 1024 * 1024;
 

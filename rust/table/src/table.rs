@@ -332,8 +332,8 @@ impl Table {
         })
     }
 
-    /// The second step, of each task in any process that opens the table: writes segments that nobody sees yet. After a failure none is
-    /// left. It ignores the option `index`.
+    /// The second step, of each task in any process that opens the table: writes segments that nobody sees yet. Those that are there already
+    /// it takes over, and those that are finished when it fails stay for the next one. It ignores the option `index`.
     ///
     /// # Errors
     /// The store is not the one that was planned for (`NotFound`), as where another machine has another disk under the same path.
@@ -342,7 +342,7 @@ impl Table {
         task: &'a BuildTask,
         options: &'a BuildOptions,
     ) -> BoxFuture<'a, Result<BuildPart>> {
-        Box::pin(build::run(self.base(), task, options))
+        Box::pin(build::run_in_turn(self.base(), task, options))
     }
 
     /// The last step, where the plan was made: takes what the tasks give, and commits that from time to time.
@@ -364,11 +364,6 @@ impl Table {
         options: &'a BuildOptions,
     ) -> BoxFuture<'a, Result<BuildReport>> {
         Box::pin(updates::merge_built(&self.updates, report, options))
-    }
-
-    /// Removes what tasks wrote that no build takes.
-    pub fn abandon_build<'a>(&'a self, parts: &'a [BuildPart]) -> BoxFuture<'a, ()> {
-        Box::pin(build::abandon(self.base(), parts))
     }
 
     /// Merges the segments of indexes, so that a search reads few: all but those that are far larger than the rest, or all that their

@@ -5,13 +5,18 @@
 //! that was written, readers pinned it. The oldest manifest that stays gets a checkpoint, so that the edits before it can go. A segment, a piece
 //! of a checkpoint or an unfinished file goes when it is old enough itself and nothing that stays names it. It stays while a writer, a
 //! migration or a build holds its lock: a process that was stopped for hours has files that it is going to name. On object stores there are
-//! no locks: a build that takes longer than the age fails, as its segments are gone.
+//! no locks: a build that takes longer than the age fails, as its segments are gone. Segments that a build took over stay (`waste`).
 //!
 //! ```text
 //! checkpoint of the oldest manifest that stays ─▶ older roots ─▶ older edits ─▶ pieces, segments and all else that nothing names
 //! ```
 //!
-//! So a vacuum which is stopped at any point leaves waste, and every manifest that stays with all that it needs. The newest always stays.
+//! Uses `updates`, `snapshot`, `store` and `storage`.
+//!
+//! Invariant: a vacuum which is stopped at any point leaves waste, and every manifest that stays with all that it needs. The newest always
+//! stays.
+
+mod waste;
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -72,6 +77,8 @@ pub(crate) async fn vacuum(table: &BaseTable, options: &VacuumOptions) -> Result
             StoreFileKind::Segment | StoreFileKind::Unfinished => {
                 held.writers && held.migrations && held.builds && is_old && !is_named
             }
+            // A claim is renewed as long as somebody builds.
+            StoreFileKind::Claim => held.builds && is_old,
             StoreFileKind::Update => held.writers && is_old && !is_named,
             StoreFileKind::Data => held.migrations && is_old && !is_named,
             // The user's program gave originals their times. What counts is that no version needs them.
@@ -89,10 +96,9 @@ pub(crate) async fn vacuum(table: &BaseTable, options: &VacuumOptions) -> Result
         manifests_kept: kept.manifests,
         segments_kept: files.iter().filter(|file| file.kind == StoreFileKind::Segment && !is_waste(file)).count()
             as u64,
-        removed: roots.iter().chain(&edits).chain(&rest).map(|file| waste(file)).collect(),
+        removed: roots.iter().chain(&edits).chain(&rest).map(|file| wasted(file)).collect(),
         ..VacuumReport::default()
     };
-    report.bytes = report.removed.iter().map(|waste| waste.bytes).sum();
     if !options.dry_run {
         if let Some(checkpoint) = kept.checkpoint {
             store.put_checkpoint(checkpoint).await?;
@@ -100,8 +106,11 @@ pub(crate) async fn vacuum(table: &BaseTable, options: &VacuumOptions) -> Result
         store.remove(&roots).await?;
         // A writer that finds the number after an edit free and the edit there takes its commit for made.
         store.remove_one_by_one(&edits).await?;
-        store.remove(&rest).await?;
+        let stay = waste::remove(store, &rest, before).await?;
+        report.segments_kept += stay.len() as u64;
+        report.removed.retain(|file| !stay.contains(&file.path));
     }
+    report.bytes = report.removed.iter().map(|file| file.bytes).sum();
     report.seconds = stopwatch.seconds();
     Ok(report)
 }
@@ -225,7 +234,7 @@ fn staying(listed: &Chain, before: DateTime<Utc>) -> Vec<u64> {
     versions
 }
 
-fn waste(file: &ListedStoreFile) -> Waste {
+fn wasted(file: &ListedStoreFile) -> Waste {
     let ObjectMeta { size, .. } = file.meta;
     Waste { path: file.path.clone(), bytes: size }
 }

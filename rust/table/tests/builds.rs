@@ -233,23 +233,34 @@ fn at_once() -> BuildOptions {
     BuildOptions { commit_every: Some(Duration::ZERO), ..options() }
 }
 
+/// What there was when a build went on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Found {
+    /// Files that were covered.
+    covered: usize,
+    /// Segments that were left, and committed by nobody.
+    left: usize,
+}
+
 /// A build covers what was not committed, and nothing else.
-async fn check_rest(folder: &Path, at: &str) -> usize {
+async fn check_rest(folder: &Path, at: &str) -> Found {
     let table = open(folder).await;
     let snapshot = table.snapshot().await.unwrap();
     check_answers(&snapshot, at).await;
     let covered = snapshot.checked_indexes().await.unwrap()[0].files_covered as usize;
-    assert_eq!(table.build(options()).await.unwrap().files as usize, FILES - covered, "{at}");
+    let report = table.build(options()).await.unwrap();
+    assert_eq!(report.files as usize, FILES - covered, "{at}");
+    assert_eq!((report.segments + report.taken_over) as usize, FILES - covered, "{at}");
     let snapshot = table.snapshot().await.unwrap();
     assert_eq!(snapshot.checked_indexes().await.unwrap()[0].coverage, 1.0, "{at}");
     check_answers(&snapshot, at).await;
     assert!(table.verify().await.unwrap().is_ok(), "{at}");
-    covered
+    Found { covered, left: report.taken_over as usize }
 }
 
-/// On a local disk a manifest gets its name by a link, and nothing else of a build does.
+/// On a local disk a manifest gets its name by a link, and nothing else of a build does. A segment that is finished is not lost.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_build_that_is_killed_loses_what_was_not_committed_and_no_more() {
+async fn a_build_that_is_killed_loses_the_group_in_hand_and_no_more() {
     if let Ok(folder) = std::env::var(FOLDER) {
         open(Path::new(&folder)).await.build(at_once()).await.unwrap();
         return;
@@ -260,12 +271,46 @@ async fn a_build_that_is_killed_loses_what_was_not_committed_and_no_more() {
             declare(folder.path()).await;
             let at = format!("{point}:{commit}");
             let mut command = Command::new(std::env::current_exe().unwrap());
-            command.args(["--exact", "a_build_that_is_killed_loses_what_was_not_committed_and_no_more"]);
+            command.args(["--exact", "a_build_that_is_killed_loses_the_group_in_hand_and_no_more"]);
             command.env(FOLDER, folder.path()).env(AT, &at).stdout(Stdio::null()).stderr(Stdio::null());
             assert!(!command.status().unwrap().success(), "{at} is never reached");
-            assert_eq!(check_rest(folder.path(), &at).await, commit - before, "{at}");
+            let found = Found { covered: commit - before, left: before };
+            assert_eq!(check_rest(folder.path(), &at).await, found, "{at}");
         }
     }
+}
+
+/// Two processes build one table, and one of them is killed once it has published so many segments.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_build_beside_one_that_is_killed_does_what_that_one_had_claimed() {
+    if let Ok(folder) = std::env::var(FOLDER) {
+        open(Path::new(&folder)).await.build(at_once()).await.unwrap();
+        return;
+    }
+    let mut deaths = 0;
+    for times in 1..=2 * FILES {
+        let folder = tempfile::tempdir().unwrap();
+        declare(folder.path()).await;
+        let at = format!("renamed:{times}");
+        let start = |at: Option<&str>| {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["--exact", "a_build_beside_one_that_is_killed_does_what_that_one_had_claimed"]);
+            command.env(FOLDER, folder.path()).envs(at.map(|at| (AT, at)));
+            command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        };
+        let (mut victim, mut other) = (start(Some(&at)), start(None));
+        deaths += usize::from(!victim.wait().unwrap().success());
+        assert!(other.wait().unwrap().success(), "{at}");
+        let table = open(folder.path()).await;
+        let snapshot = table.snapshot().await.unwrap();
+        assert_eq!(snapshot.checked_indexes().await.unwrap()[0].coverage, 1.0, "{at}");
+        check_answers(&snapshot, &at).await;
+        assert!(table.verify().await.unwrap().is_ok(), "{at}");
+        let names = std::fs::read_dir(folder.path().join("_lakemark/indexes")).unwrap();
+        let is_segment = |name: &std::fs::DirEntry| name.path().extension().is_some_and(|of| of == "lmx");
+        assert_eq!(names.map(Result::unwrap).filter(is_segment).count(), FILES, "{at}");
+    }
+    assert!(deaths > 0, "nobody died");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -284,7 +329,7 @@ async fn a_disk_that_fills_up_stops_a_build_and_what_was_committed_stays() {
             Ok(report) => assert!(report.failed.is_empty(), "{text}: {report:?}"),
             Err(error) => assert!(error.to_string().contains("again"), "{text}: {error}"),
         }
-        let covered = check_rest(&root, &text).await;
+        let Found { covered, .. } = check_rest(&root, &text).await;
         assert!(built.is_err() || covered == FILES, "{text}");
         halves += usize::from(covered > 0 && covered < FILES);
         if at > met.steps {

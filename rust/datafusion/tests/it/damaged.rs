@@ -248,6 +248,27 @@ async fn law_1_bounds_that_a_build_has_seen_to_be_false_are_used_by_nobody() {
     check().await;
 }
 
+/// The build that saw it was killed, and its segment is left.
+#[tokio::test]
+async fn law_1_no_build_takes_over_a_segment_and_goes_on_to_believe_false_bounds() {
+    let a: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3, 900]));
+    let Written { folder, path } = written(&RecordBatch::try_from_iter([("a", a)]).unwrap(), without_page_index());
+    with_false_bounds(&path);
+    let table = crate::fixture::open(folder.path()).await;
+    let spec = IndexSpec { columns: vec!["a".to_owned()], ..IndexSpec::default() };
+    table.create_index(spec, false).await.unwrap();
+    let plan = table.plan_build(&BuildOptions::default(), 1).await.unwrap();
+    for task in plan.tasks() {
+        table.run_build_task(task, &BuildOptions::default()).await.unwrap();
+    }
+    drop(plan);
+    let report = table.build(BuildOptions::default()).await.unwrap();
+    assert_eq!((report.segments + report.taken_over, report.false_statistics.len()), (1, 1), "{report:?}");
+    assert_eq!(fs::read_dir(folder.path().join("_lakemark/indexes")).unwrap().count(), 1);
+    let session = session(folder.path()).await;
+    assert_eq!(count(&session, "a > 100").await, "1");
+}
+
 #[tokio::test]
 async fn statistics_that_are_so_are_not_called_false() {
     let batch = random_bytes(11).batch;

@@ -7,7 +7,8 @@
 //!
 //! [`Table::build`](crate::Table::build) is these three steps in one process. An engine that has many processes takes them one by one:
 //! tasks and parts have a form in bytes. A task knows the files that it is about by size and time, so that whoever runs it lists nothing.
-//! Tasks need not know of each other, may run twice and may fail. A segment that no manifest names is waste, which a vacuum removes.
+//! Tasks need not know of each other, may run twice and may fail. A segment has a name that follows from what it is made of. So one that is
+//! left is taken over by whoever builds the same, and a vacuum removes what nobody wants.
 //!
 //! Touched files whose hashes prove that nothing changed keep their indexes. Of the others, every row group is a unit of work: its columns
 //! are read and sorted by value on all cores. The sorted chunks of a group of files are merged into one segment per index. Chunks beyond
@@ -16,30 +17,31 @@
 
 mod adopt;
 pub(crate) mod build_group;
+pub(crate) mod coarse;
 mod coverage;
 pub(crate) mod group;
+pub(crate) mod left_segments;
 mod lost;
 mod manifest_slice;
+mod merge_group;
 mod part;
 mod plan;
+mod read_group;
 mod run;
 mod running;
 pub(crate) mod segment;
+mod sharing;
 pub(crate) mod spill;
 mod task;
 
-use std::collections::VecDeque;
-use std::pin::pin;
 use std::sync::Arc;
 
 use object_store::ObjectStore;
-use tokio::time::timeout;
 
 use crate::error::{Error, Result};
 use crate::options::{BuildOptions, CancelFlag, Progress};
 use crate::report::BuildReport;
 use crate::snapshot::{BaseTable, ReadableSnapshot};
-use crate::storage::ids::new_id;
 use crate::store::Store;
 use crate::table_format::TableFormat;
 
@@ -47,9 +49,10 @@ pub use part::BuildPart;
 pub(crate) use part::built_of;
 pub use plan::BuildPlan;
 pub(crate) use plan::{check_manifest, plan, selected_indexes};
-pub(crate) use run::run;
 pub use running::RunningBuild;
-pub(crate) use running::{COMMIT_BYTES, COMMIT_EVERY, abandon};
+pub(crate) use running::{COMMIT_BYTES, COMMIT_EVERY};
+use sharing::run_all;
+pub(crate) use sharing::run_in_turn;
 use spill::Budget;
 pub use task::BuildTask;
 
@@ -122,45 +125,4 @@ pub(crate) async fn build(
         Ok(()) => running.finish().await,
         Err(error) => Err(running.stop(error).await),
     }
-}
-
-/// Runs the tasks, but for those whose work others commit meanwhile. Whoever meets others goes on at another place, so that they do not do
-/// the same at the same time.
-async fn run_all(running: &mut RunningBuild<'_>, options: &BuildOptions) -> Result<()> {
-    let mut left: VecDeque<usize> = (0..running.tasks().len()).collect();
-    let mut has_met_others = false;
-    while let Some(task) = left.pop_front() {
-        if !running.is_done_by_others(task).await? {
-            run_and_commit(running, task, options).await?;
-            continue;
-        }
-        running.leave_to_others(task);
-        if !has_met_others && !left.is_empty() {
-            has_met_others = true;
-            let place = new_id().as_u128() % left.len() as u128;
-            left.rotate_left(usize::try_from(place).unwrap_or_default());
-        }
-    }
-    Ok(())
-}
-
-/// Runs a task. What other tasks have finished is committed in time, however long this one takes.
-async fn run_and_commit(running: &mut RunningBuild<'_>, number: usize, options: &BuildOptions) -> Result<()> {
-    let Some(task) = running.tasks().get(number).cloned() else { return Err(Error::internal("a task out of range")) };
-    let table = running.table();
-    let mut work = pin!(run(table, &task, options));
-    let part = loop {
-        let Some(wait) = running.due_in() else { break work.await };
-        if let Ok(part) = timeout(wait, &mut work).await {
-            break part;
-        }
-        if let Err(error) = running.commit().await {
-            // Whoever stops the build commits it, if that can be done by then.
-            if let Ok(part) = work.await {
-                let _ = running.add(number, part).await;
-            }
-            return Err(error);
-        }
-    };
-    running.add(number, part?).await
 }

@@ -9,13 +9,15 @@ use crate::report::description::{Description, Report, bytes, count, time};
 pub struct BuildReport {
     /// Names of the indexes that got segments.
     pub indexes: Vec<String>,
-    /// Data files that were read.
+    /// Data files that were indexed.
     pub files: u64,
-    /// Rows that were read.
+    /// Rows of these files.
     pub rows: u64,
     /// Segments that were written.
     pub segments: u64,
-    /// Bytes of these segments.
+    /// Segments that were there: a build that was stopped had left them, or another one had just written them. Nobody read their files again.
+    pub taken_over: u64,
+    /// Bytes of the segments that were written.
     pub bytes_written: u64,
     /// Parts that went to disk because of the memory limit.
     pub spilled: u64,
@@ -59,7 +61,7 @@ impl BuildReport {
 impl Report for BuildReport {
     fn describe(&self) -> Description {
         let able = if self.declined.is_empty() { "" } else { " that they can" };
-        let mut said = if self.segments > 0 {
+        let mut said = if self.segments + self.taken_over > 0 {
             Description::titled(format!("built {}", self.indexes.join(", ")))
                 .fact("rows", count(self.rows))
                 .fact("files", count(self.files))
@@ -81,6 +83,11 @@ impl Report for BuildReport {
                 "{} segments were missing or damaged: what they covered counts as not indexed, and is built again",
                 count(self.repaired)
             ));
+        }
+        if self.taken_over > 0 {
+            let taken_over = count(self.taken_over);
+            said =
+                said.note(format!("took over {taken_over} segments that another build of the same files had written"));
         }
         if self.adopted > 0 {
             let adopted = count(self.adopted);

@@ -1,7 +1,7 @@
 //! Whether segments say of their files what the manifest says: the same footers and row groups.
 //!
 //! Neither a segment nor what a manifest has under a number changes, but for files that were touched. So a segment is compared once, and
-//! snapshots that follow each other share what was found.
+//! snapshots that follow each other share what was found. A segment that left and comes back under its name has other numbers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,9 +13,17 @@ use crate::store::manifests::file_of;
 /// Segments that are remembered though the manifest names them no more, at most.
 const MOST_GONE: usize = 256;
 
-/// For each segment the numbers of its files that it says the same of as the manifest.
+/// What was found of each segment.
 #[derive(Debug, Default)]
-pub(crate) struct SegmentVerdicts(Mutex<HashMap<[u8; 16], Arc<FileNumbers>>>);
+pub(crate) struct SegmentVerdicts(Mutex<HashMap<[u8; 16], Verdict>>);
+
+#[derive(Debug)]
+struct Verdict {
+    /// The numbers of the segment's files.
+    files: FileNumbers,
+    /// Those of which it says what the manifest says.
+    agreed: Arc<FileNumbers>,
+}
 
 impl SegmentVerdicts {
     /// The numbers of the files of which a segment says what the manifest says.
@@ -25,8 +33,10 @@ impl SegmentVerdicts {
         segment: &ManifestSegment,
         directory: &SegmentDirectory,
     ) -> Arc<FileNumbers> {
-        if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&segment.id) {
-            return Arc::clone(known);
+        if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&segment.id)
+            && known.files == segment.files
+        {
+            return Arc::clone(&known.agreed);
         }
         let entries: HashMap<&str, &SegmentFile> =
             directory.files.iter().map(|entry| (entry.path.as_str(), entry)).collect();
@@ -40,6 +50,7 @@ impl SegmentVerdicts {
         if known.len() > MOST_GONE + manifest.segments().len() {
             known.retain(|id, _| manifest.segment(id).is_some());
         }
-        Arc::clone(known.entry(segment.id).or_insert(agreed))
+        known.insert(segment.id, Verdict { files: segment.files.clone(), agreed: Arc::clone(&agreed) });
+        agreed
     }
 }

@@ -109,6 +109,11 @@ pub(crate) fn try_lock(file: &File, path: &Path) -> Result<()> {
     file.try_lock().map_err(std::io::Error::from)
 }
 
+/// Says that somebody is going to try once more to take a lock that others have. Tests that choose who goes next go on with these.
+pub(crate) fn before_retry(path: &Path) -> Result<()> {
+    attempt(DiskStep::Lock(path))
+}
+
 /// Creates a folder, and those above it, so that it survives a crash: its name is synced in its parent, and that of its parent.
 pub(crate) fn make_folder(folder: &Path) -> Result<()> {
     if folder.is_dir() {

@@ -39,6 +39,11 @@ impl BuildStart {
         Self(now)
     }
 
+    /// Whether somebody may write a listed file again unseen once it was read from now on.
+    pub(crate) fn has_young(self, meta: &ObjectMeta) -> bool {
+        self.is_young(modified_ns(meta), meta.e_tag.as_deref())
+    }
+
     fn is_young(self, modified_ns: i64, tag: Option<&str>) -> bool {
         let young = |time: i128| time + COARSE.as_nanos().cast_signed() > self.0;
         match tag {

@@ -1,4 +1,4 @@
-//! Ids of stores, indexes, segments, runs and files. Nothing else of the crate is random, which a lint holds (`rust/clippy.toml`).
+//! Ids of stores, indexes, runs and files. Nothing else of the crate is random, which a lint holds (`rust/clippy.toml`).
 
 use uuid::Uuid;
 

@@ -10,7 +10,8 @@
 //!
 //! An answer proves nothing but that it came. A put that acted may be answered with an error, and clients of object stores then repeat it
 //! by themselves and find a file there: their own. So the bytes decide. Two commits with the same bytes are the same change of the same
-//! state. Whatever is new in one (an index, a segment, a run, a log) has a random id in it, and to drop something twice is to drop it.
+//! state. Whatever is new in one (an index, a run, a log) has a random id in it. A segment has the same name where it is the same, and to drop
+//! something twice is to drop it.
 
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;

@@ -87,8 +87,7 @@ impl Store {
     async fn on_newest_checkpoint(&self, manifest: &Manifest, newest_checkpoint: u64) -> Result<Manifest> {
         // A vacuum may have put one below what is known, and taken the one that is known with its pieces.
         let listed = self.chain().await?;
-        let is_there = listed.checkpoints.keys().next_back().copied().unwrap_or(0) == newest_checkpoint;
-        if is_there && manifest.checkpoint() == newest_checkpoint {
+        if listed.newest_checkpoint() == newest_checkpoint && manifest.checkpoint() == newest_checkpoint {
             return Ok(manifest.clone());
         }
         let again = self.manifest_of(&listed, manifest.number()).await?;

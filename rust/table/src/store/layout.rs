@@ -6,6 +6,7 @@
 //! checkpoint/9d04….lmp                  a piece that roots share
 //! indexes/….lmx                         segments, and position maps of runs
 //! updates/….lml  ….lmr  ….arrows        logs, runs, staged rows
+//! claims/….claim                        what is being built just now, and by whom
 //! data/  originals/                     data files of migrations, and those that a publication took out of the table's folder
 //! ```
 
@@ -18,6 +19,7 @@ pub(super) const MANIFESTS: &str = "manifest";
 pub(super) const PIECES: &str = "checkpoint";
 pub(super) const INDEXES: &str = "indexes";
 pub(super) const UPDATES: &str = "updates";
+pub(super) const CLAIMS: &str = "claims";
 pub(super) const DATA: &str = "data";
 /// The folder of data files that a publication took out of the table's folder.
 pub(crate) const ORIGINALS: &str = "originals";
@@ -28,6 +30,9 @@ const SEGMENT_SUFFIX: &str = ".lmx";
 const LOG_SUFFIX: &str = ".lml";
 const RUN_SUFFIX: &str = ".lmr";
 const STAGED_SUFFIX: &str = ".arrows";
+const CLAIM_SUFFIX: &str = ".claim";
+/// Of files whose time of modification is the time at the storage.
+const TIME_SUFFIX: &str = ".time";
 
 /// What a file of the store is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +51,8 @@ pub(crate) enum StoreFileKind {
     Data,
     /// A data file that was the user's, before a publication.
     Original,
+    /// Who builds a group of files, and what the time is at the storage.
+    Claim,
     /// A file that is, or was, being written, and rows that were staged for a call.
     Unfinished,
 }
@@ -80,6 +87,16 @@ pub(super) fn run_path(id: [u8; 16]) -> String {
     format!("{UPDATES}/{}{RUN_SUFFIX}", Uuid::from_bytes(id))
 }
 
+/// The path in the store of the claim of what has this id.
+pub(super) fn claim_path(id: [u8; 16]) -> String {
+    format!("{CLAIMS}/{}{CLAIM_SUFFIX}", Uuid::from_bytes(id))
+}
+
+/// The path in the store of a file of this id that is written to learn the time at the storage.
+pub(super) fn time_path(id: Uuid) -> String {
+    format!("{CLAIMS}/{id}{TIME_SUFFIX}")
+}
+
 /// The path that staged rows of this id have in the store.
 pub(super) fn staged_path(id: Uuid) -> String {
     format!("{UPDATES}/{id}{STAGED_SUFFIX}")
@@ -104,6 +121,10 @@ pub(super) fn kind_of(folder: &str, name: &str) -> Option<StoreFileKind> {
         }
         PIECES => name.strip_suffix(PIECE_SUFFIX).and_then(|id| id.parse().ok()).map(StoreFileKind::Piece),
         INDEXES => name.strip_suffix(SEGMENT_SUFFIX).is_some_and(is_id).then_some(StoreFileKind::Segment),
+        CLAIMS => {
+            let id = name.strip_suffix(CLAIM_SUFFIX).or_else(|| name.strip_suffix(TIME_SUFFIX));
+            id.is_some_and(is_id).then_some(StoreFileKind::Claim)
+        }
         UPDATES if name.strip_suffix(STAGED_SUFFIX).is_some_and(is_id) => Some(StoreFileKind::Unfinished),
         UPDATES => {
             let id = name.strip_suffix(LOG_SUFFIX).or_else(|| name.strip_suffix(RUN_SUFFIX));

@@ -3,8 +3,9 @@
 //! Writers of changes and migrations have theirs ([`updates`](crate::updates)). Builds and compactions share one. No manifest names what
 //! they wrote until they commit, and a vacuum that removes it must have the lock alone.
 
-use std::fs::File;
-use std::io;
+use std::fs::{File, Metadata};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::error::{Error, Result};
@@ -51,6 +52,17 @@ impl FileLock {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether the file that is locked is still the one of this path: whoever had the lock before may have removed it.
+    pub(crate) fn is_of(&self, path: &Path) -> bool {
+        let same = |(own, there): (Metadata, Metadata)| (own.dev(), own.ino()) == (there.dev(), there.ino());
+        self.0.metadata().ok().zip(std::fs::metadata(path).ok()).is_some_and(same)
+    }
+
+    /// Writes into the file who has the lock. Nobody needs that after a crash, so that it is no step of the disk.
+    pub(crate) fn sign(&self, holder: &[u8]) -> io::Result<()> {
+        (&self.0).write_all(holder)
     }
 
     /// The file that is locked.

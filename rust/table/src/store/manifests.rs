@@ -324,14 +324,13 @@ impl Store {
     /// # Errors
     /// It cannot be told (`Io`), nor whether the edit counts.
     pub(crate) async fn is_overtaken(&self, number: u64, put: u64) -> Result<bool> {
-        let is_there = async |relative: String| -> Result<bool> { Ok(self.length_of(&relative).await?.is_some()) };
         let is_overtaken = async || -> Result<bool> {
             let is_gone = match number {
                 // Where edits went there is a checkpoint.
                 0 => !self.chain().await?.checkpoints.is_empty(),
-                _ => !is_there(edit_path(number)).await? && !is_there(checkpoint_path(number)).await?,
+                _ => !self.has(&edit_path(number)).await? && !self.has(&checkpoint_path(number)).await?,
             };
-            Ok(is_gone && !is_there(checkpoint_path(put)).await?)
+            Ok(is_gone && !self.has(&checkpoint_path(put)).await?)
         };
         is_overtaken().await.map_err(|error| self.unsure(error))
     }

@@ -26,7 +26,7 @@ use crate::storage::put_if_absent::PutOutcome;
 use crate::store::Store;
 use crate::store::layout::edit_path;
 pub(crate) use adoption::Adoption;
-use applied::{has_segments, is_done};
+use applied::{has_as_built, has_segments, is_done};
 use draft::Draft;
 pub(crate) use updates::{begin_migration, bound_by_migration};
 
@@ -86,7 +86,7 @@ pub(crate) struct BuiltSegments {
     pub segments: Vec<ManifestSegment>,
     /// Data files that were touched and not changed.
     pub adopted: Vec<Adoption>,
-    /// Segments that are missing or damaged: no manifest needs to name them any longer.
+    /// Segments that are missing or damaged: no manifest needs to name them any longer, unless they are among those that were built.
     pub lost: Vec<[u8; 16]>,
 }
 
@@ -126,23 +126,19 @@ impl Edit {
 pub(crate) struct Committed {
     /// Whether the edit changed anything, now or when it was committed before.
     pub changed: bool,
-    /// Paths of segments that no manifest names (any more).
+    /// Paths of segments that no manifest names any more, nor will.
     pub unused: Vec<String>,
+    /// Ids of merged segments that took no place: others changed what they were merged of.
+    pub left_out: Vec<[u8; 16]>,
 }
 
 /// Commits an edit; a lost race is tried again on the newer manifest.
 ///
-/// No commit names a segment that is not there. Of the segments that the edit built, those are deleted that surely no manifest names, and
-/// never will. After an error nobody else may delete them. Whether the commit was made may be unknown, and a vacuum removes what was not.
+/// No commit names a segment that is not there. Nobody but a vacuum deletes the segments that the edit built, unless their index is gone:
+/// somebody else may be about to name them, as the same files make the same segments.
 #[tracing::instrument(level = "debug", skip_all, fields(store = store.text()))]
 pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
-    if let Err(error) = look_for(store, &edit.built()).await {
-        // Of a storage that does not answer nobody knows what is there.
-        if error.kind() == ErrorKind::NotFound {
-            abandon(store, edit.built()).await;
-        }
-        return Err(error);
-    }
+    look_for(store, &edit.built()).await?;
     for attempt in 0..MAX_ATTEMPTS {
         let newest = store.newest().await?;
         let base = newest.manifest.unwrap_or_else(|| Arc::new(Manifest::new(new_id().into_bytes())));
@@ -158,10 +154,7 @@ pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
                 // Nobody will read it: readers begin behind it.
                 store.discard(&edit_path(written.number)).await;
                 // The vacuum that took the edits may have taken what was built.
-                if let Err(error) = look_for(store, &edit.built()).await {
-                    abandon(store, edit.built()).await;
-                    return Err(error);
-                }
+                look_for(store, &edit.built()).await?;
             }
             PutOutcome::Made => {
                 store.metrics.commits.add(1);
@@ -170,17 +163,12 @@ pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
                 return Ok(committed);
             }
             PutOutcome::Taken(_) => store.metrics.commit_retries.add(1),
-            PutOutcome::Refused(cause) => {
-                abandon(store, edit.built()).await;
-                return Err(store.unwritable(cause));
-            }
-            PutOutcome::Missing(cause) => return Err(store.unwritable(cause)),
+            PutOutcome::Refused(cause) | PutOutcome::Missing(cause) => return Err(store.unwritable(cause)),
             PutOutcome::Unknown(cause) => return Err(store.unsure(cause)),
         }
         tracing::debug!(attempt, number = written.number, "another writer committed first; trying again");
         tokio::time::sleep(std::time::Duration::from_millis(u64::from(attempt) * 5)).await;
     }
-    abandon(store, edit.built()).await;
     Err(Error::new(
         ErrorKind::Conflict,
         format!("others committed to {} {MAX_ATTEMPTS} times in a row; nothing is lost, try again", store.text()),
@@ -213,17 +201,6 @@ async fn discard(store: &Store, paths: &[String]) {
     }
 }
 
-/// Removes segments that no commit under way has, unless the newest manifest names them, whoever committed them. Failing is harmless: the
-/// segments are only waste.
-pub(crate) async fn abandon(store: &Store, segments: Vec<&ManifestSegment>) {
-    // If the newest manifest cannot be read, nothing is deleted.
-    let Ok(used) = store.named_segments().await else { return };
-    for segment in segments.into_iter().filter(|segment| !used.contains(&segment.id)) {
-        // The path is made from the id: the path that the segment has may come from another process.
-        store.discard(&Store::segment_path(segment.id)).await;
-    }
-}
-
 /// What is put under the next number.
 fn edit_of(base: &Manifest, checkpoint: u64, changes: ManifestChanges) -> ManifestEdit {
     ManifestEdit {
@@ -249,14 +226,14 @@ pub(crate) struct Applied {
 
 impl Applied {
     fn changed(changes: ManifestChanges) -> Self {
-        Self { changes: Some(changes), committed: Committed { changed: true, unused: Vec::new() } }
+        Self { changes: Some(changes), committed: Committed { changed: true, ..Committed::default() } }
     }
 }
 
 /// What an edit changes of a manifest.
 pub(crate) fn apply(base: &Manifest, edit: &Edit) -> Result<Applied> {
     if is_done(base, edit) {
-        return Ok(Applied { changes: None, committed: Committed { changed: true, unused: Vec::new() } });
+        return Ok(Applied { changes: None, committed: Committed { changed: true, ..Committed::default() } });
     }
     match edit {
         Edit::CreateIndex { index, if_not_exists } => create_index(base, index, *if_not_exists),
@@ -308,51 +285,67 @@ fn drop_index(base: &Manifest, name: &str, if_exists: bool) -> Result<Applied> {
     draft.remove_segments(segments.iter().map(|segment| segment.id));
     let changes = ManifestChanges { indexes_removed: vec![index.id], ..draft.finish()? };
     let unused = segments.into_iter().map(|segment| segment.path.clone()).collect();
-    Ok(Applied { changes: Some(changes), committed: Committed { changed: true, unused } })
+    Ok(Applied { changes: Some(changes), committed: Committed { changed: true, unused, ..Committed::default() } })
 }
 
+/// Adds segments. One that is lost and built again under its name stays.
 fn add_segments(base: &Manifest, built: &BuiltSegments) -> Result<Applied> {
     let mut draft = Draft::new(base);
-    let lost: Vec<&Arc<ManifestSegment>> = built.lost.iter().filter_map(|id| base.segment(id)).collect();
-    draft.remove_segments(lost.iter().map(|segment| segment.id));
+    let lost = leaving(base, &built.lost, built);
+    draft.remove_segments(lost.iter().copied());
     // Files are adopted first, so that a file which is adopted and indexed anew keeps the segments that it had.
     let is_adopted = draft.adopt(&built.adopted)?;
     let is_added = draft.add(built)?;
     let changed = is_adopted || is_added || !lost.is_empty();
-    finish(base, draft, changed, &built.segments.iter().collect::<Vec<_>>(), &HashSet::new())
+    // A build may be writing a lost one again.
+    let kept = built.lost.iter().copied().collect();
+    finish(base, draft, changed, of_dropped_indexes(base, &built.segments), &kept)
 }
 
-/// Makes the replacements whose segments and files are still what they were. Of the others, what was built is unused.
+/// Makes the replacements whose segments and files are still what they were, and leaves the others out.
 fn replace_segments(base: &Manifest, replacements: &[Replacement]) -> Result<Applied> {
     let mut draft = Draft::new(base);
-    let mut replaced = HashSet::new();
+    let (mut replaced, mut left_out) = (HashSet::new(), Vec::new());
     let (mut is_replaced, mut was_replaced) = (false, false);
-    for replacement in replacements {
-        if has_segments(base, &replacement.built) {
+    for Replacement { replaced: ids, built } in replacements {
+        if has_segments(base, ids, built) {
             was_replaced = true;
-        } else if is_current(base, replacement)? && !replacement.replaced.iter().any(|id| replaced.contains(id)) {
-            draft.remove_segments(replacement.replaced.iter().copied());
-            if draft.add(&replacement.built)? {
-                is_replaced = true;
-                replaced.extend(replacement.replaced.iter().copied());
-            } else {
-                draft.keep_segments(&replacement.replaced);
-            }
+        } else if is_current(base, ids, built)?
+            && !ids.iter().any(|id| replaced.contains(id))
+            && draft_one(base, &mut draft, ids, built)?
+        {
+            is_replaced = true;
+            replaced.extend(ids.iter().copied());
+        } else {
+            left_out.extend(built.segments.iter().map(|segment| segment.id));
         }
     }
-    let built: Vec<&ManifestSegment> =
-        replacements.iter().flat_map(|replacement| &replacement.built.segments).collect();
-    let mut applied = finish(base, draft, is_replaced, &built, &replaced)?;
+    let built = replacements.iter().flat_map(|replacement| &replacement.built.segments);
+    let mut applied = finish(base, draft, is_replaced, of_dropped_indexes(base, built), &replaced)?;
     applied.committed.changed |= was_replaced;
+    applied.committed.left_out = left_out;
     Ok(applied)
 }
 
+/// Adds a replacement to a draft, unless others cover its files; says whether it did. A merged segment may be there already under its name:
+/// then the others only leave.
+fn draft_one(base: &Manifest, draft: &mut Draft<'_>, replaced: &[[u8; 16]], built: &BuiltSegments) -> Result<bool> {
+    let leaving = leaving(base, replaced, built);
+    draft.remove_segments(leaving.iter().copied());
+    let is_there = !built.segments.is_empty() && built.segments.iter().all(|segment| has_as_built(base, segment));
+    if draft.add(built)? || is_there {
+        return Ok(true);
+    }
+    draft.keep_segments(&leaving);
+    Ok(false)
+}
+
 /// Whether the segments that are to be replaced are there, and their files are those that the new one was made of.
-fn is_current(base: &Manifest, replacement: &Replacement) -> Result<bool> {
-    if !replacement.replaced.iter().all(|id| base.segment(id).is_some()) {
+fn is_current(base: &Manifest, replaced: &[[u8; 16]], built: &BuiltSegments) -> Result<bool> {
+    if !replaced.iter().all(|id| base.segment(id).is_some()) {
         return Ok(false);
     }
-    for file in &replacement.built.files {
+    for file in &built.files {
         let have = base.number_of(&file.path)?.and_then(|number| base.file(number).transpose()).transpose()?;
         // The number of a schema is a matter of each manifest.
         if !have.is_some_and(|have| have.is_same_version(file)) {
@@ -362,25 +355,36 @@ fn is_current(base: &Manifest, replacement: &Replacement) -> Result<bool> {
     Ok(true)
 }
 
-/// The changes of a draft, with the paths of what no manifest names. Those of `replaced` stay on the disk.
+/// Those of these segments that leave: they are there, and are not built again under their names.
+fn leaving(base: &Manifest, ids: &[[u8; 16]], built: &BuiltSegments) -> Vec<[u8; 16]> {
+    let again: HashSet<[u8; 16]> = built.segments.iter().map(|segment| segment.id).collect();
+    ids.iter().copied().filter(|id| base.segment(id).is_some() && !again.contains(id)).collect()
+}
+
+/// Paths of segments that were built for indexes which are gone: an index that is declared anew is another one.
+fn of_dropped_indexes<'a>(base: &Manifest, built: impl IntoIterator<Item = &'a ManifestSegment>) -> Vec<String> {
+    let is_declared = |segment: &&ManifestSegment| base.indexes().any(|index| index.id == segment.index_id);
+    built.into_iter().filter(|segment| !is_declared(segment)).map(|segment| segment.path.clone()).collect()
+}
+
+/// The changes of a draft, with the paths of what no manifest will name. Those of `kept` stay on the disk.
 fn finish(
     base: &Manifest,
     draft: Draft<'_>,
     changed: bool,
-    built: &[&ManifestSegment],
-    replaced: &HashSet<[u8; 16]>,
+    mut unused: Vec<String>,
+    kept: &HashSet<[u8; 16]>,
 ) -> Result<Applied> {
-    let is_kept = |segment: &ManifestSegment| base.segment(&segment.id).is_some() || draft.has_added(&segment.id);
-    let unused = built.iter().filter(|segment| !is_kept(segment)).map(|segment| segment.path.clone());
-    let mut unused: Vec<String> = unused.collect();
     if !changed {
         // The base stays the newest, with all that it names.
-        return Ok(Applied { changes: None, committed: Committed { changed, unused } });
+        return Ok(Applied { changes: None, committed: Committed { changed, unused, ..Committed::default() } });
     }
     let changes = draft.finish()?;
-    let left = changes.segments_removed.iter().filter(|id| !replaced.contains(*id));
+    // One that was built again with another length leaves and comes.
+    let again: HashSet<[u8; 16]> = changes.segments_added.iter().map(|segment| segment.id).collect();
+    let left = changes.segments_removed.iter().filter(|id| !kept.contains(*id) && !again.contains(*id));
     unused.extend(left.filter_map(|id| base.segment(id)).map(|segment| segment.path.clone()));
-    Ok(Applied { changes: Some(changes), committed: Committed { changed, unused } })
+    Ok(Applied { changes: Some(changes), committed: Committed { changed, unused, ..Committed::default() } })
 }
 
 #[cfg(test)]

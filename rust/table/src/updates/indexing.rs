@@ -45,7 +45,7 @@ pub(crate) async fn merge_built(
     report: BuildReport,
     options: &BuildOptions,
 ) -> Result<BuildReport> {
-    match merge_due(table, options, report.segments).await {
+    match merge_due(table, options, report.segments + report.taken_over).await {
         Ok(merged) => Ok(report.with_merged(&merged)),
         Err(error) if error.kind() == ErrorKind::Cancelled => {
             Err(error.with_note("what was built is committed, and the next build merges what is due"))

@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use futures::stream::{BoxStream, StreamExt};
 use object_store::path::Path;
 use object_store::{
@@ -41,10 +41,15 @@ pub struct Log {
     pub hide_tags: AtomicBool,
     /// All files were written then.
     pub time: Mutex<Option<DateTime<Utc>>>,
+    /// Files whose path has this part were written so much earlier: claims, if nothing else is said, so that nobody waits for those that a
+    /// failing storage left.
+    pub aged: Mutex<Option<(&'static str, TimeDelta)>>,
     /// So many of the next listings of Delta logs leave out files whose path has this part, as one that is made while others commit.
     pub gaps: Mutex<(&'static str, u32)>,
     /// Reads of files whose path has this part fail, as on a disk with a bad sector. What there is of them is said all the same.
     pub unreadable: Mutex<Option<&'static str>>,
+    /// Files whose path has this part cannot be deleted, as in a bucket that is written once.
+    pub undeletable: Mutex<Option<&'static str>>,
     /// Reads of files whose path has this part wait until something is so.
     pub held: OnceLock<Hold>,
     /// Called before each operation.
@@ -93,8 +98,10 @@ impl Log {
             late: Mutex::default(),
             hide_tags: AtomicBool::new(false),
             time: Mutex::default(),
+            aged: Mutex::new(Some((".claim", TimeDelta::minutes(5)))),
             gaps: Mutex::default(),
             unreadable: Mutex::default(),
+            undeletable: Mutex::default(),
             held: OnceLock::new(),
             hook: OnceLock::new(),
         })
@@ -158,7 +165,12 @@ impl Log {
 
     fn shown(&self, meta: ObjectMeta) -> ObjectMeta {
         let e_tag = meta.e_tag.clone().filter(|_| !self.hide_tags.load(Ordering::SeqCst));
-        ObjectMeta { e_tag, last_modified: self.time.lock().unwrap().unwrap_or(meta.last_modified), ..meta }
+        let written = self.time.lock().unwrap().unwrap_or(meta.last_modified);
+        let last_modified = match *self.aged.lock().unwrap() {
+            Some((part, age)) if meta.location.as_ref().contains(part) => written - age,
+            _ => written,
+        };
+        ObjectMeta { e_tag, last_modified, ..meta }
     }
 
     fn note(&self, operation: &str, path: &str) -> Result<()> {
@@ -234,6 +246,9 @@ impl ObjectStore for Layer {
             async move {
                 let path = path?;
                 log.note("delete", path.as_ref())?;
+                if log.undeletable.lock().unwrap().is_some_and(|part| path.as_ref().contains(part)) {
+                    return Err(Error::Generic { store: "layer", source: "nobody may delete".into() });
+                }
                 inner.delete(&path).await.map(|()| path)
             }
         };

@@ -67,7 +67,8 @@ async fn a_segment_that_is_gone_or_cut_off_covers_nothing_and_is_built_again() {
         let report = table.build(BuildOptions::default()).await.unwrap();
         assert_eq!((report.repaired, report.files, report.segments), (1, 1, 1));
         check(&table, 3).await;
-        assert!(!made[1].exists());
+        // The same files make the same segment.
+        assert!(made[1].exists());
         // Nothing is left to do.
         let number = table.snapshot().await.unwrap().manifest_number();
         let report = table.build(verified()).await.unwrap();
@@ -93,6 +94,25 @@ async fn a_damaged_segment_is_built_again_by_a_build_that_verifies() {
     assert_eq!((report.repaired, report.files, report.segments), (1, 1, 1));
     check(&table, 2).await;
     assert_eq!(table.compact(BuildOptions::default()).await.unwrap().segments_written, 1);
+    check(&table, 2).await;
+}
+
+/// A bucket may let nobody delete. The damaged segment keeps its name, as its files would be taken for indexed.
+#[tokio::test]
+async fn what_a_damaged_segment_covered_is_built_under_another_name_where_it_cannot_be_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, made) = one_by_one(folder.path(), 2).await;
+    let mut bytes = fs::read(&made[0]).unwrap();
+    bytes[90] ^= 1;
+    fs::write(&made[0], &bytes).unwrap();
+    let log = Log::new();
+    *log.undeletable.lock().unwrap() = Some(".lmx");
+    let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
+    let table = Table::open_layered(folder.path().to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
+    let report = table.build(verified()).await.unwrap();
+    assert_eq!((report.repaired, report.files, report.segments, report.taken_over), (1, 1, 1, 0));
+    assert_eq!(fs::read(&made[0]).unwrap(), bytes);
+    assert_eq!(segments(folder.path()).len(), 3);
     check(&table, 2).await;
 }
 

@@ -34,6 +34,7 @@ mod nested;
 mod odd_files;
 mod parts;
 mod probing;
+mod resuming;
 mod rewritten;
 mod sharing;
 mod sparse;

@@ -14,7 +14,7 @@ use lakemark_table::{
 use object_store::ObjectStore;
 
 use crate::fixture::{batch, equals, exact_rows, k_values, open, probe, rows_of, write};
-use crate::layer::{Layer, Log};
+use crate::layer::{Hold, Layer, Log};
 
 /// Builds of one file each.
 const BUILDS: usize = 40;
@@ -390,6 +390,76 @@ async fn damaged_filters_are_made_from_the_data() {
     assert_eq!(table.compact(BuildOptions::default()).await.unwrap().segments_written, 1);
     assert!(table.verify().await.unwrap().is_ok());
     assert_eq!(crate::fixture::segments(folder.path()).len(), 4, "of the first try nothing is left");
+}
+
+/// A build of the files of one segment finds that one under its name.
+#[tokio::test(flavor = "multi_thread")]
+async fn damaged_filters_that_are_merged_with_what_is_gone_are_written_anew() {
+    let (folder, table) = table_of_numbers(1, 2000, named("kept", "summary", "id")).await;
+    let path = crate::fixture::segments(folder.path()).remove(0);
+    let gone = folder.path().join("f0001.parquet");
+    write(&gone, &numbered(1, 2, 2000));
+    table.build(BuildOptions { merging: Merging::Never, ..BuildOptions::default() }).await.unwrap();
+    fs::remove_file(gone).unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[90] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    assert_eq!(table.compact(BuildOptions::default()).await.unwrap().segments_written, 1);
+    assert_eq!(segments_of(&table).await, [1]);
+    assert!(table.verify().await.unwrap().is_ok());
+}
+
+/// One build reads the segments that it merges until another one, which finds the same merge to be due, is done.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_merge_that_another_build_is_making_is_left_to_it() {
+    let (folder, table) = begun(&[named("kept", "key", "k")]).await;
+    for file in 1..5 {
+        append(folder.path(), &table, file, Merging::Never).await;
+    }
+    let (log, is_free) = (Log::new(), Arc::new(AtomicBool::new(false)));
+    let free = Arc::clone(&is_free);
+    log.held.set(Hold(".lmx", Box::new(move || free.load(Ordering::SeqCst)))).unwrap();
+    let slow = logged(folder.path(), &log).await;
+    let first = tokio::spawn(async move { slow.build(BuildOptions::default()).await.unwrap() });
+    let claims = folder.path().join("_lakemark/claims");
+    while fs::read_dir(&claims).map_or(0, Iterator::count) == 0 {
+        assert!(!first.is_finished(), "it does not read the segments that it merges");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let second = table.build(BuildOptions::default()).await.unwrap();
+    assert_eq!((second.segments_merged, segments_of(&table).await), (0, vec![5]));
+    is_free.store(true, Ordering::SeqCst);
+    let first = first.await.unwrap();
+    assert_eq!((first.segments_merged, first.merged_into, segments_of(&table).await), (5, 1, vec![1]));
+    assert_eq!(fs::read_dir(&claims).unwrap().count(), 0);
+    check(&table, 5).await;
+}
+
+/// The same files make the same name, and whoever comes later finds the segment there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_merge_that_was_killed_before_its_commit_is_made_again_under_its_name() {
+    for kind in ["key", "bitmap", "summary", "bloom_tree"] {
+        let options =
+            if kind == "bloom_tree" { [("fpp".to_owned(), "0.01".to_owned())].into() } else { BTreeMap::new() };
+        let (folder, table) = table_of_numbers(3, 2000, IndexSpec { options, ..named("kept", kind, "id") }).await;
+        let before = crate::fixture::segments(folder.path());
+        let manifest = folder.path().join("_lakemark/manifest");
+        let kept: Vec<_> = fs::read_dir(&manifest).unwrap().map(|entry| entry.unwrap().path()).collect();
+        table.compact(BuildOptions::default()).await.unwrap();
+        let merged = crate::fixture::segments(folder.path());
+        assert_eq!(merged.len(), before.len() + 1, "{kind}");
+        // As if the process had been killed before the commit.
+        for path in fs::read_dir(&manifest).unwrap().map(|entry| entry.unwrap().path()) {
+            if !kept.contains(&path) {
+                fs::remove_file(path).unwrap();
+            }
+        }
+        let again = open(folder.path()).await;
+        assert_eq!(segments_of(&again).await, [3], "{kind}");
+        assert_eq!(again.compact(BuildOptions::default()).await.unwrap().segments_written, 1, "{kind}");
+        assert_eq!(crate::fixture::segments(folder.path()), merged, "{kind}");
+        assert!(again.verify().await.unwrap().is_ok(), "{kind}");
+    }
 }
 
 /// Two handles build and merge what the other one has just built and merged.

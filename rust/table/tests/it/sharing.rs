@@ -1,15 +1,24 @@
-//! Builds in three steps, whose tasks and parts cross to other processes as bytes.
+//! Builds in three steps, whose tasks and parts cross to other processes as bytes; and builds at once, which divide the work.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use chrono::TimeDelta;
 use lakemark_table::{
     BuildOptions, BuildPart, BuildPlan, BuildReport, BuildTask, CancelFlag, ErrorKind, FileProbe, Table, TableOptions,
+    VacuumOptions,
 };
+use object_store::memory::InMemory;
+use object_store::path::Path as StorePath;
+use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 
 use crate::fixture::{batch, equals, exact_rows, folder, k_values, open, probe, rows_of, spec, spec_with, write};
+use crate::layer::{Hold, Layer, Log};
 
 const WORKERS: usize = 2;
 
@@ -120,8 +129,8 @@ async fn a_file_that_is_replaced_before_its_task_or_before_the_commit_is_left_ou
     assert_eq!(failed(&report), ["f0000.parquet", "f0002.parquet", "f0003.parquet"]);
     assert!(report.failed.iter().all(|finding| finding.problem.contains("changed or vanished")), "{report:?}");
     assert_eq!((report.files, report.rows, report.segments), (1, 250, 1));
-    // Of the second task nothing stands, so that its segment is removed.
-    assert_eq!(segments(folder.path()).len(), 1);
+    // Of the second task nothing stands. Its segment is left to a vacuum.
+    assert_eq!(segments(folder.path()).len(), 2);
     let found = probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await;
     assert_eq!(found.files[0], FileProbe::Unknown);
     assert_eq!(exact_rows(&found.files[1]), rows_of(&k_values(250, 250), 3));
@@ -137,23 +146,23 @@ async fn a_task_that_runs_twice_counts_once() {
     let folder = folder(4);
     let table = declared(folder.path()).await;
     let (first, second) = (plan(&table).await, plan(&table).await);
-    let twins = run_all(folder.path(), &first).await;
     let parts = run_all(folder.path(), &first).await;
-    assert_eq!(segments(folder.path()).len(), 4);
-    assert_eq!(finish(&table, first, parts.clone()).await.unwrap().segments, 2);
+    let twins = run_all(folder.path(), &first).await;
+    assert_eq!(segments(folder.path()).len(), 2);
+    let report = finish(&table, first, parts).await.unwrap();
+    assert_eq!((report.segments, report.taken_over), (2, 0));
     let committed = table.snapshot().await.unwrap().manifest_number();
-    // Somebody else planned the same: what is there already stays, whether it is the very same parts or others.
-    finish(&table, second, parts.clone()).await.unwrap();
+    // Somebody else planned the same, and found the segments there.
+    let report = finish(&table, second, twins).await.unwrap();
+    assert_eq!((report.segments, report.taken_over, report.bytes_written), (0, 2, 0));
     assert_eq!(table.snapshot().await.unwrap().manifest_number(), committed);
-    table.abandon_build(&twins).await;
-    table.abandon_build(&parts).await;
     assert_eq!(segments(folder.path()).len(), 2);
     assert_eq!(coverage(&table).await, 1.0);
     assert!(table.verify().await.unwrap().is_ok());
 }
 
 #[tokio::test]
-async fn parts_that_are_no_answers_are_refused_and_removed() {
+async fn parts_that_are_no_answers_are_refused() {
     let folder = folder(4);
     let table = declared(folder.path()).await;
     let parts = run_all(folder.path(), &plan(&table).await).await;
@@ -161,8 +170,8 @@ async fn parts_that_are_no_answers_are_refused_and_removed() {
     let swapped = finish(&table, plan(&table).await, vec![second.clone(), first.clone()]).await.unwrap_err();
     assert_eq!(swapped.kind(), ErrorKind::Corrupt);
     assert!(swapped.to_string().contains("is about other data files"), "{swapped}");
-    assert_eq!((segments(folder.path()).len(), coverage(&table).await), (1, 0.0));
-    // What another task gave is committed, and nothing of it is removed by who sends it twice.
+    // Nobody but a vacuum removes a segment: somebody else may be about to name it.
+    assert_eq!((segments(folder.path()).len(), coverage(&table).await), (2, 0.0));
     let mut running = table.begin_build(plan(&table).await, &BuildOptions::default()).unwrap();
     running.add(0, first.clone()).await.unwrap();
     assert_eq!(running.add(0, first.clone()).await.unwrap_err().kind(), ErrorKind::InvalidInput);
@@ -171,7 +180,7 @@ async fn parts_that_are_no_answers_are_refused_and_removed() {
     assert_eq!(missing.kind(), ErrorKind::InvalidInput);
     assert!(missing.to_string().contains("one part for each of its 2 tasks"), "{missing}");
     assert!(missing.to_string().contains("1 of 2 tasks of the build are committed"), "{missing}");
-    assert_eq!((segments(folder.path()).len(), coverage(&table).await), (1, 0.5));
+    assert_eq!((segments(folder.path()).len(), coverage(&table).await), (2, 0.5));
 
     let bytes = first.to_bytes().unwrap();
     for cut in [0, 7, 8, bytes.len() / 2, bytes.len() - 1] {
@@ -228,4 +237,181 @@ async fn a_task_that_is_cancelled_leaves_nothing() {
     let error = table.run_build_task(&planned.tasks()[0], &options).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Cancelled);
     assert_eq!(segments(folder.path()).len(), 0);
+}
+
+/// Files of the builds at once, each with a segment of its own.
+const FILES: usize = 8;
+
+async fn one_each(table: &Table) {
+    table.create_index(spec_with("k", "files_per_segment", "1"), false).await.unwrap();
+}
+
+/// The files in memory, with an index that covers none of them.
+async fn in_memory() -> Arc<dyn ObjectStore> {
+    let folder = folder(FILES);
+    let memory: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    for file in 0..FILES {
+        let name = format!("f{file:04}.parquet");
+        let bytes = fs::read(folder.path().join(&name)).unwrap();
+        memory.put(&StorePath::from(format!("t/{name}")), PutPayload::from(bytes)).await.unwrap();
+    }
+    one_each(&*open_in(&memory, &Log::new()).await).await;
+    memory
+}
+
+async fn open_in(memory: &Arc<dyn ObjectStore>, log: &Arc<Log>) -> Arc<Table> {
+    let layer = |_: Arc<dyn ObjectStore>| Layer::over(Arc::clone(memory), log);
+    Table::open_layered("memory:///t", TableOptions::default(), &layer).await.unwrap()
+}
+
+/// Segments that were put.
+fn puts(log: &Log) -> usize {
+    log.matching("/indexes/").iter().filter(|operation| operation.starts_with("put ")).count()
+}
+
+/// Claims that were put, and put again.
+fn claims(log: &Log) -> usize {
+    log.matching(".claim").iter().filter(|operation| operation.starts_with("put ")).count()
+}
+
+async fn wait_until(is_so: impl Fn() -> bool) {
+    for _ in 0..60_000 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    panic!("it is never so");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_builds_at_once_write_no_segment_twice() {
+    for commit_every in [Duration::ZERO, Duration::from_secs(3600)] {
+        let folder = folder(FILES);
+        let (one, other) = (open(folder.path()).await, open(folder.path()).await);
+        one_each(&one).await;
+        let options = BuildOptions { commit_every: Some(commit_every), threads: Some(1), ..BuildOptions::default() };
+        let build = |table: &Arc<Table>| {
+            let (table, options) = (Arc::clone(table), options.clone());
+            tokio::spawn(async move { table.build(options).await.unwrap() })
+        };
+        let (first, second) = (build(&one), build(&other));
+        let reports = [first.await.unwrap(), second.await.unwrap()];
+        let written = one.metrics().segments_written.get() + other.metrics().segments_written.get();
+        assert_eq!(written, FILES as u64, "{reports:?}");
+        assert_eq!(reports[0].segments + reports[1].segments, FILES as u64, "{reports:?}");
+        assert_eq!(segments(folder.path()).len(), FILES);
+        assert_eq!(fs::read_dir(folder.path().join("_lakemark/claims")).unwrap().count(), 0);
+        assert_eq!(coverage(&one).await, 1.0);
+        assert!(one.verify().await.unwrap().is_ok());
+    }
+}
+
+/// One build reads a file until the other one has nothing else left to do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_build_does_what_others_have_not_claimed_and_then_waits_for_these() {
+    let memory = in_memory().await;
+    let (slow, quick) = (Log::new(), Log::new());
+    let (begun, seen) = (Arc::new(AtomicBool::new(false)), Arc::clone(&quick));
+    let is_free = {
+        let begun = Arc::clone(&begun);
+        move || !begun.load(Ordering::SeqCst) || puts(&seen) == FILES - 1
+    };
+    slow.held.set(Hold("f0000.parquet", Box::new(is_free))).unwrap();
+    for log in [&slow, &quick] {
+        *log.aged.lock().unwrap() = None;
+    }
+    let (one, other) = (open_in(&memory, &slow).await, open_in(&memory, &quick).await);
+    // What the plan needs of the file is read before.
+    one.snapshot().await.unwrap();
+    begun.store(true, Ordering::SeqCst);
+    let first = tokio::spawn(async move { one.build(BuildOptions::default()).await.unwrap() });
+    wait_until(|| claims(&slow) == 1).await;
+    let second = other.build(BuildOptions::default()).await.unwrap();
+    let first = first.await.unwrap();
+    assert_eq!((puts(&slow), puts(&quick)), (1, FILES - 1), "{first:?} {second:?}");
+    assert_eq!((first.segments, second.segments), (1, FILES as u64 - 1));
+    let table = open_in(&memory, &Log::new()).await;
+    assert_eq!(coverage(&table).await, 1.0);
+    assert!(table.verify().await.unwrap().is_ok());
+}
+
+/// Its claim is left, and nobody renews it. By the time at the storage it is old.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_claim_of_a_build_that_is_gone_is_taken_once_it_has_expired() {
+    let memory = in_memory().await;
+    let (dead, alive) = (Log::new(), Log::new());
+    let begun = Arc::new(AtomicBool::new(false));
+    let is_free = {
+        let begun = Arc::clone(&begun);
+        move || !begun.load(Ordering::SeqCst)
+    };
+    dead.held.set(Hold("f0000.parquet", Box::new(is_free))).unwrap();
+    let table = open_in(&memory, &dead).await;
+    table.snapshot().await.unwrap();
+    begun.store(true, Ordering::SeqCst);
+    let build = tokio::spawn(async move { table.build(BuildOptions::default()).await.map(drop) });
+    wait_until(|| claims(&dead) == 1).await;
+    build.abort();
+    assert!(build.await.unwrap_err().is_cancelled());
+    *alive.aged.lock().unwrap() = Some((".claim", TimeDelta::seconds(60)));
+    let table = open_in(&memory, &alive).await;
+    let report = table.build(BuildOptions::default()).await.unwrap();
+    assert_eq!((report.segments, report.taken_over), (FILES as u64, 0));
+    // One of them was put twice: if it was absent, and in the place of the old one.
+    assert_eq!(claims(&alive), FILES + 1);
+    assert_eq!(coverage(&table).await, 1.0);
+    // All of them were released.
+    let left = memory.list(Some(&StorePath::from("t/_lakemark/claims")));
+    assert_eq!(futures::StreamExt::count(left).await, 0);
+}
+
+/// On a local disk the operating system takes the claim away with the process.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_killed_process_claimed_is_free() {
+    let folder = folder(FILES);
+    let table = open(folder.path()).await;
+    one_each(&table).await;
+    let held = Log::new();
+    let begun = Arc::new(AtomicBool::new(false));
+    let is_free = {
+        let begun = Arc::clone(&begun);
+        move || !begun.load(Ordering::SeqCst)
+    };
+    held.held.set(Hold("f0000.parquet", Box::new(is_free))).unwrap();
+    let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &held);
+    let stopped = Table::open_layered(folder.path().to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
+    // What is read of a file within a tick of its change is not remembered.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    stopped.snapshot().await.unwrap();
+    begun.store(true, Ordering::SeqCst);
+    let build = tokio::spawn(async move { stopped.build(BuildOptions::default()).await.map(drop) });
+    let claims = folder.path().join("_lakemark/claims");
+    let claimed = || fs::read_dir(&claims).map_or(0, |entries| entries.count());
+    wait_until(|| claimed() == 1).await;
+    build.abort();
+    assert!(build.await.unwrap_err().is_cancelled());
+    // A process that is killed leaves the file, too.
+    fs::write(claims.join("00000000-0000-4000-8000-000000000001.claim"), []).unwrap();
+    let report = table.build(BuildOptions::default()).await.unwrap();
+    assert_eq!(report.segments, FILES as u64);
+    assert_eq!(claimed(), 1);
+    let options = VacuumOptions { older_than: Duration::from_secs(3600), ..VacuumOptions::default() };
+    assert_eq!(table.vacuum(options).await.unwrap().removed, []);
+    let old = std::time::SystemTime::now() - Duration::from_secs(7200);
+    let left = fs::File::options().write(true).open(claims.join("00000000-0000-4000-8000-000000000001.claim"));
+    left.unwrap().set_modified(old).unwrap();
+    table.vacuum(options).await.unwrap();
+    assert_eq!(claimed(), 0);
+}
+
+/// Claims only save work: where none can be made, everybody builds everything, and every segment is committed once.
+#[tokio::test]
+async fn a_store_that_takes_no_claims_is_built_all_the_same() {
+    let folder = folder(2);
+    let table = open(folder.path()).await;
+    one_each(&table).await;
+    fs::write(folder.path().join("_lakemark/claims"), "a file where the folder of claims should be").unwrap();
+    assert_eq!(table.build(BuildOptions::default()).await.unwrap().segments, 2);
+    assert_eq!(coverage(&table).await, 1.0);
 }

@@ -216,12 +216,15 @@ impl Scheduler {
     }
 }
 
-/// Whether nobody holds the lock that the step waits for.
+/// Whether nobody holds the lock that the step waits for. The file of a claim is gone with the claim.
 fn can_go(step: &Step) -> bool {
-    let opened = || File::options().write(true).open(&step.path);
+    let is_free = |lock: fn(&File) -> bool| match File::options().write(true).open(&step.path) {
+        Ok(file) => lock(&file),
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    };
     match step.doing {
-        Doing::Disk(StepKind::Lock) => opened().is_ok_and(|file| file.try_lock().is_ok()),
-        Doing::Disk(StepKind::LockShared) => opened().is_ok_and(|file| file.try_lock_shared().is_ok()),
+        Doing::Disk(StepKind::Lock) => is_free(|file| file.try_lock().is_ok()),
+        Doing::Disk(StepKind::LockShared) => is_free(|file| file.try_lock_shared().is_ok()),
         _ => true,
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Group {
     pub indexes: Vec<ManifestIndex>,
     /// The column of each index, as the table types it.
     pub fields: Vec<FieldRef>,
+    /// Whether its segments get random ids, and none is taken over: a damaged one has the name that they would get.
+    pub has_random_ids: bool,
 }
 
 /// A data file as it was listed.
@@ -45,7 +47,7 @@ impl Group {
         };
         let fields = indexes.iter().map(field).collect::<Result<_>>()?;
         let files = files.into_iter().map(|file| GroupFile { meta: file.meta.clone(), path: file.path.clone() });
-        Ok(Self { files: files.collect(), indexes, fields })
+        Ok(Self { files: files.collect(), indexes, fields, has_random_ids: false })
     }
 }
 
@@ -62,6 +64,8 @@ pub(crate) struct GroupResult {
     pub files: Vec<BuiltFile>,
     /// The segments; their `files` count in the list above.
     pub segments: Vec<ManifestSegment>,
+    /// The ids of those that others had written.
+    pub taken_over: Vec<[u8; 16]>,
     /// Files that changed under the build, or vanished.
     pub changed: Vec<String>,
     /// Files that cannot be read.

@@ -13,6 +13,7 @@ use crate::snapshot::Snapshot;
 use crate::storage::clock;
 use crate::storage::fingerprint::fingerprint;
 use crate::store::Store;
+use crate::store::manifests::file_of;
 use crate::store::segments::missing;
 
 const DAY_SECONDS: i64 = 24 * 60 * 60;
@@ -24,6 +25,8 @@ pub(super) struct LookedAt {
     pub lost: Vec<[u8; 16]>,
     /// How many were compared with the data.
     pub verified: u64,
+    /// Files of damaged segments that cannot be removed: what is built of them must not get the same names.
+    pub held: HashSet<String>,
     /// Segments that cannot be compared, as a data file of theirs cannot be read.
     pub failed: Vec<Finding>,
 }
@@ -62,9 +65,28 @@ pub(super) async fn look_at(
             tracing::warn!(segment = path, problem, "a segment is damaged; its files are indexed again");
             lost.insert(segment.id);
         }
+        if lost.contains(&segment.id) && !is_removed(store, segment).await? {
+            let files = segment.files.iter().filter_map(|number| file_of(manifest, number));
+            seen.held.extend(files.map(|file| file.path.clone()));
+        }
     }
     seen.lost = lost.into_iter().collect();
     Ok(seen)
+}
+
+/// Removes a damaged segment; says whether it is gone. A build of the same files writes the same name, and would take it for one that
+/// somebody left.
+async fn is_removed(store: &Store, segment: &ManifestSegment) -> Result<bool> {
+    store.discard(&segment.path).await;
+    let is_there = store.has(&segment.path).await?;
+    if is_there {
+        tracing::warn!(
+            segment = segment.path,
+            store = store.text(),
+            "the damaged segment cannot be removed (no permission?); its files get segments with random names"
+        );
+    }
+    Ok(!is_there)
 }
 
 /// So large a share of the segments that are there, and at least one of them. Which ones depends on the day, so that a build that is run

@@ -17,14 +17,16 @@ use crate::values::schema;
 
 /// What a task gave: the data files that it read, the segments that it wrote, and the files that it had to leave out.
 ///
-/// Its bytes are numbers of eight bytes with the least significant first, a list and an edit: the fingerprint of all that follows, the
-/// number of parts that were spilled, the length of the list, the list of the files that were left out in JSON, and an edit that adds just
-/// the files and segments.
+/// Its bytes are numbers of eight bytes with the least significant first, JSON and an edit: the fingerprint of all that follows, the number
+/// of parts that were spilled, the length of the JSON, in JSON the files that were left out and the segments that were taken over, and an
+/// edit that adds just the files and segments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BuildPart {
     pub(super) manifest: ManifestSlice,
     /// Files of the task that were left out, each with the reason.
     pub(super) failed: Vec<Finding>,
+    /// The ids of segments that others had written.
+    pub(super) taken_over: Vec<[u8; 16]>,
     pub(super) spilled: u64,
 }
 
@@ -34,7 +36,7 @@ impl BuildPart {
         segments.sort_unstable_by_key(|segment| segment.id);
         let ManifestSlice { store_id, number, indexes, .. } = task.manifest().clone();
         let manifest = ManifestSlice { store_id, number, schemas, files, indexes, segments };
-        Ok(Self { manifest, failed: result.left_out().collect(), spilled })
+        Ok(Self { manifest, failed: result.left_out().collect(), taken_over: result.taken_over.clone(), spilled })
     }
 
     /// Bytes of its segments.
@@ -51,10 +53,10 @@ impl BuildPart {
             Error::unsupported("a part of the build is beyond the limits of the format; use fewer files per segment")
                 .with_source(error)
         })?;
-        let failed = serde_json::to_vec(&self.failed)
+        let said = serde_json::to_vec(&(&self.failed, &self.taken_over))
             .map_err(|error| Error::internal("a part of the build cannot be written").with_source(error))?;
-        let length = (failed.len() as u64).to_le_bytes();
-        let content = [self.spilled.to_le_bytes().as_slice(), &length, &failed, &manifest].concat();
+        let length = (said.len() as u64).to_le_bytes();
+        let content = [self.spilled.to_le_bytes().as_slice(), &length, &said, &manifest].concat();
         Ok([fingerprint(&content).to_le_bytes().as_slice(), &content].concat())
     }
 
@@ -75,14 +77,14 @@ impl BuildPart {
         }
         let spilled = number(&mut rest)?;
         let length = usize::try_from(number(&mut rest)?).map_err(|_| damaged())?;
-        let (failed, manifest) = rest.split_at_checked(length).ok_or_else(damaged)?;
-        let failed = serde_json::from_slice(failed).map_err(|error| damaged().with_source(error))?;
+        let (said, manifest) = rest.split_at_checked(length).ok_or_else(damaged)?;
+        let (failed, taken_over) = serde_json::from_slice(said).map_err(|error| damaged().with_source(error))?;
         let manifest = ManifestSlice::decode(manifest).map_err(|error| damaged().with_source(error))?;
         let manifest = manifest.ok_or_else(damaged)?;
-        Ok(Self { manifest, failed, spilled })
+        Ok(Self { manifest, failed, taken_over, spilled })
     }
 
-    /// Fails if the part is no result of the task: what it says goes into a manifest, and its segments may be deleted.
+    /// Fails if the part is no result of the task: what it says goes into a manifest.
     pub(super) fn check(&self, task: &BuildTask) -> Result<()> {
         let (requested, manifest) = (task.manifest(), &self.manifest);
         let wrong = |what: &str| {

@@ -20,6 +20,7 @@ use crate::snapshot::{
 };
 use crate::storage::clock::Stopwatch;
 use crate::storage::file_time::BuildStart;
+use crate::storage::ids::new_id;
 use crate::store::kind::files_per_segment;
 use crate::store::locks::BuildLock;
 use crate::store::recorded::Recorded;
@@ -82,7 +83,7 @@ pub(crate) async fn plan(
     let store = table.writable_store()?;
     let indexes = selected_indexes(snapshot, options)?;
     let Some(manifest) = &snapshot.manifest else { return Err(none_declared()) };
-    let LookedAt { lost, verified, mut failed } = look_at(store, snapshot, &indexes, options.verify).await?;
+    let LookedAt { lost, verified, held, mut failed } = look_at(store, snapshot, &indexes, options.verify).await?;
     failed.extend(unreadable.iter().cloned().map(finding));
     let begun = BuildStart::after(snapshot.files().iter().map(|file| &file.meta)).await;
     let adopted = adoptable(snapshot, store, &lost, begun, threads(options)).await;
@@ -91,7 +92,7 @@ pub(crate) async fn plan(
         lacking(table, snapshot, &indexes, &known, workers > 1).await?;
     failed.extend(unreadable.into_iter().map(finding));
     let work: Vec<f64> = passes.iter().map(|pass| pass.work(&shapes)).collect();
-    let (mut tasks, mut rows) = (Vec::new(), 0);
+    let (mut tasks, mut rows, build) = (Vec::new(), 0, new_id().into_bytes());
     for ((Pass { files, per_segment, indexes }, workers), work) in
         passes.into_iter().zip(workers_of(&work, workers)).zip(work)
     {
@@ -101,8 +102,9 @@ pub(crate) async fn plan(
         for files in shares {
             for files in cut(snapshot, files, per_segment, &|file| shapes.rows(file))? {
                 let files = files.iter().filter_map(|file| snapshot.files().get(*file));
-                let group = Group::of(snapshot, files, indexes.clone())?;
-                tasks.push((each, BuildTask::new(table, manifest, &group)?));
+                let mut group = Group::of(snapshot, files, indexes.clone())?;
+                group.has_random_ids = group.files.iter().any(|file| held.contains(&file.path));
+                tasks.push((each, BuildTask::new(table, build, manifest, &group)?));
             }
         }
     }
@@ -267,6 +269,9 @@ fn workers_of(work: &[f64], workers: usize) -> Vec<usize> {
 
 /// Neighbouring files in shares of about the same number of rows. There are as many shares as give every worker the same number of
 /// segments, but none is smaller than is worth a segment.
+///
+/// One worker has them all in one share, from which groups are cut one after the other. So what a stopped build has committed changes
+/// no group behind it, and its segments have the names that the next build looks for.
 fn shares<'a>(
     files: &'a [usize],
     per_segment: usize,
@@ -276,13 +281,14 @@ fn shares<'a>(
     let rows: u64 = files.iter().map(|file| rows_of(*file)).sum();
     let needed = files.len().div_ceil(per_segment.max(1)).max(1);
     let worth = usize::try_from(rows / LEAST_ROWS).unwrap_or(usize::MAX);
-    let count = needed.next_multiple_of(workers.max(1)).min(worth.max(needed));
+    let count = if workers <= 1 { 1 } else { needed.next_multiple_of(workers).min(worth.max(needed)) };
     let mut before = 0;
     let mut share_of = move |rows_of_file: u64| {
         // A file belongs to the share that its middle is in, so that no share is much larger than the others.
         let middle = before * 2 + rows_of_file;
         before += rows_of_file;
-        u128::from(middle) * count as u128 / u128::from(rows.max(1) * 2)
+        // Files without rows at the end have no share of their own.
+        (u128::from(middle) * count as u128 / u128::from(rows.max(1) * 2)).min(count as u128 - 1)
     };
     let numbers: Vec<u128> = files.iter().map(|file| share_of(rows_of(*file))).collect();
     let mut start = 0;
@@ -359,6 +365,8 @@ mod tests {
     #[test]
     fn one_worker_gets_all_files_at_once() {
         assert_eq!(lengths(8, 1_000_000, 16, 1), [8]);
+        assert_eq!(lengths(100, 1_000_000, 16, 1), [100]);
+        assert_eq!(lengths(3, 0, 16, 1), [3]);
         assert_eq!(lengths(0, 1_000_000, 16, 1), [0; 0]);
     }
 

@@ -14,7 +14,7 @@ use crate::options::BuildOptions;
 use crate::snapshot::BaseTable;
 use crate::store::Store;
 
-/// Writes the segments of a task. After a failure none of them is left.
+/// Writes the segments of a task. Those that are finished when it fails are left for whoever builds the same.
 #[tracing::instrument(level = "debug", name = "build_task", skip_all, fields(table = table.location(), files = task.files().count()))]
 pub(crate) async fn run(table: &BaseTable, task: &BuildTask, options: &BuildOptions) -> Result<BuildPart> {
     let context = BuildContext::new(table, options)?;
@@ -27,11 +27,6 @@ pub(crate) async fn run(table: &BaseTable, task: &BuildTask, options: &BuildOpti
     if part.is_ok() {
         count(&context.store.metrics, &result);
     }
-    if part.is_err() {
-        for segment in &result.segments {
-            context.store.discard(&segment.path).await;
-        }
-    }
     part
 }
 
@@ -39,7 +34,8 @@ pub(crate) async fn run(table: &BaseTable, task: &BuildTask, options: &BuildOpti
 fn count(metrics: &Metrics, result: &GroupResult) {
     metrics.indexed_files.add(result.files.len() as u64);
     metrics.indexed_rows.add(result.files.iter().map(|built| built.file.rows()).sum());
-    result.segments.iter().for_each(|segment| metrics.count_segment(segment.length));
+    let written = result.segments.iter().filter(|segment| !result.taken_over.contains(&segment.id));
+    written.for_each(|segment| metrics.count_segment(segment.length));
 }
 
 /// Fails where the store is not the one that the plan saw: on another machine the same path may be another disk.

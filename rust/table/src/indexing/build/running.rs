@@ -18,6 +18,7 @@ use lakemark_format::{FileNumbers, ManifestFile, ManifestSegment};
 use super::BuildContext;
 use super::coverage::Coverage;
 use super::group::{CHANGED, GroupFile, is_changed, listed};
+use super::left_segments::{check_kept, leave_out_gone, vacuumed};
 use super::part::{BuildPart, schema_in};
 use super::plan::BuildPlan;
 use super::task::BuildTask;
@@ -29,7 +30,8 @@ use crate::report::{BuildReport, Finding};
 use crate::snapshot::BaseTable;
 use crate::storage::clock::Stopwatch;
 use crate::storage::file_time::BuildStart;
-use crate::store::transaction::{self, BuiltSegments, Edit, commit};
+use crate::store::Store;
+use crate::store::transaction::{BuiltSegments, Edit, commit};
 use crate::table_format::TableFormat;
 use crate::values::schema;
 
@@ -69,6 +71,7 @@ struct Committed {
     files: HashSet<String>,
     rows: u64,
     segments: u64,
+    taken_over: u64,
     bytes: u64,
     spilled: u64,
     adopted: u64,
@@ -134,17 +137,11 @@ impl<'a> RunningBuild<'a> {
     /// Takes what the task of this number gave, and commits what waits if it is time to.
     ///
     /// # Errors
-    /// The part is no result of the task (`Corrupt`, `InvalidInput`): its segments are removed. Or more files cannot be indexed than may be
-    /// (`Io`), or the commit failed. Whatever it is, [`RunningBuild::stop`] ends the build in good order.
+    /// The part is no result of the task (`Corrupt`, `InvalidInput`), more files cannot be indexed than may be (`Io`), or the commit failed.
+    /// Whatever it is, [`RunningBuild::stop`] ends the build in good order.
     pub fn add(&mut self, task: usize, part: BuildPart) -> BoxFuture<'_, Result<()>> {
         async move {
-            if let Err(error) = self.check(task, &part) {
-                // A part may name the segments of others.
-                if !part.manifest.segments.iter().any(|segment| self.segments.contains(&segment.id)) {
-                    abandon(self.table, &[part]).await;
-                }
-                return Err(error);
-            }
+            self.check(task, &part)?;
             self.answered.insert(task);
             self.segments.extend(part.manifest.segments.iter().map(|segment| segment.id));
             self.committed.failed.extend(part.failed.iter().cloned());
@@ -197,7 +194,7 @@ impl<'a> RunningBuild<'a> {
     }
 
     /// Commits what waits. What could not be looked at goes on waiting, so that [`RunningBuild::stop`] tries once more. After another failure
-    /// its segments are gone, unless nobody knows whether they were committed.
+    /// its segments are left for the next build.
     ///
     /// # Errors
     /// Segments that are not there (`NotFound`), and those of every commit.
@@ -206,7 +203,8 @@ impl<'a> RunningBuild<'a> {
             let taken = take(&mut self.waiting);
             let parts: Vec<&BuildPart> = taken.values().collect();
             self.since = Stopwatch::start();
-            let Prepared { built, dropped, changed } = match self.prepare(&parts).await {
+            let taken_over = parts.iter().flat_map(|part| part.taken_over.iter().copied()).collect();
+            let Prepared { built, changed, gone } = match self.prepare(&parts, &taken_over).await {
                 Ok(prepared) => prepared,
                 Err(error) => {
                     self.waiting = taken;
@@ -215,15 +213,17 @@ impl<'a> RunningBuild<'a> {
             };
             let store = self.table.writable_store()?;
             if !built.segments.is_empty() || !built.adopted.is_empty() || !built.lost.is_empty() {
-                // The commit removes segments that it knows not to be committed.
                 commit(store, &Edit::AddSegments(built.clone())).await?;
             }
-            for path in dropped {
-                store.discard(&path).await;
-            }
-            self.committed.add(&parts, &built);
+            check_kept(store, &built, &taken_over).await?;
+            let is_whole = |part: &&BuildPart| !part.taken_over.iter().any(|id| gone.contains(id));
+            let parts: Vec<&BuildPart> = parts.into_iter().filter(is_whole).collect();
+            self.committed.add(&parts, &built, &taken_over);
             self.committed.failed.extend(changed);
-            Ok(())
+            match gone.iter().next() {
+                Some(id) => Err(vacuumed(store, gone.len(), &Store::segment_path(*id))),
+                None => Ok(()),
+            }
         }
         .boxed()
     }
@@ -243,10 +243,7 @@ impl<'a> RunningBuild<'a> {
             let ended = self.commit().await.and_then(|()| self.check_failures());
             match ended {
                 Ok(()) => Ok(self.report()),
-                Err(error) => {
-                    abandon(self.table, self.waiting.values()).await;
-                    Err(self.noted(error))
-                }
+                Err(error) => Err(self.noted(error)),
             }
         }
         .boxed()
@@ -259,11 +256,9 @@ impl<'a> RunningBuild<'a> {
                 Ok(()) => self.noted(error),
                 // That somebody stopped it is the lesser news.
                 Err(also) if error.kind() == ErrorKind::Cancelled => {
-                    abandon(self.table, self.waiting.values()).await;
                     self.noted(also).with_note("the build was stopped, and what was finished could not be committed")
                 }
                 Err(also) => {
-                    abandon(self.table, self.waiting.values()).await;
                     self.noted(error).with_note(&format!("what was finished could not be committed either ({also})"))
                 }
             }
@@ -281,16 +276,16 @@ impl<'a> RunningBuild<'a> {
         ))
     }
 
-    async fn prepare(&mut self, parts: &[&BuildPart]) -> Result<Prepared> {
+    async fn prepare(&mut self, parts: &[&BuildPart], taken_over: &HashSet<[u8; 16]>) -> Result<Prepared> {
         let standing = standing(self.table, parts).await?;
-        let Joined { built, dropped } =
-            joined(parts, &standing, &|file| tag_of(self.table, self.plan.build_start, file))?;
+        let mut built = joined(parts, &standing, &|file| tag_of(self.table, self.plan.build_start, file))?;
+        let gone = leave_out_gone(self.table.writable_store()?, &mut built, taken_over).await?;
         let read = parts.iter().flat_map(|part| &part.manifest.files);
         let changed = read.filter(|file| !standing.contains(&file.path));
         let changed = changed.map(|file| Finding { path: file.path.clone(), problem: CHANGED.to_owned() }).collect();
         // What the plan found out goes with the first commit.
         let (adopted, lost) = (take(&mut self.plan.adopted), take(&mut self.plan.lost));
-        Ok(Prepared { built: BuiltSegments { adopted, lost, ..built }, dropped, changed })
+        Ok(Prepared { built: BuiltSegments { adopted, lost, ..built }, changed, gone })
     }
 
     fn report(self) -> BuildReport {
@@ -305,6 +300,7 @@ impl<'a> RunningBuild<'a> {
             files: self.committed.files.len() as u64,
             rows: self.committed.rows,
             segments: self.committed.segments,
+            taken_over: self.committed.taken_over,
             bytes_written: self.committed.bytes,
             spilled: self.committed.spilled,
             failed,
@@ -322,14 +318,20 @@ impl<'a> RunningBuild<'a> {
 }
 
 impl Committed {
-    fn add(&mut self, parts: &[&BuildPart], built: &BuiltSegments) {
+    fn add(&mut self, parts: &[&BuildPart], built: &BuiltSegments, taken_over: &HashSet<[u8; 16]>) {
         self.tasks += parts.len();
         self.spilled += parts.iter().map(|part| part.spilled).sum::<u64>();
         self.indexes.extend(built.segments.iter().map(|segment| segment.index_id));
         self.files.extend(built.files.iter().map(|file| file.path.clone()));
         self.rows += built.files.iter().map(ManifestFile::rows).sum::<u64>();
-        self.segments += built.segments.len() as u64;
-        self.bytes += built.segments.iter().map(|segment| segment.length).sum::<u64>();
+        for segment in &built.segments {
+            if taken_over.contains(&segment.id) {
+                self.taken_over += 1;
+            } else {
+                self.segments += 1;
+                self.bytes += segment.length;
+            }
+        }
         let found = built.files.iter().filter_map(|file| {
             let bytes = built.schemas.get(file.schema as usize)?;
             let schema = schema::from_bytes(bytes).ok()?;
@@ -339,19 +341,13 @@ impl Committed {
     }
 }
 
-/// Removes the segments of parts that no commit was tried with.
-pub(crate) async fn abandon<'a>(table: &BaseTable, parts: impl IntoIterator<Item = &'a BuildPart>) {
-    let Ok(store) = table.writable_store() else { return };
-    transaction::abandon(store, parts.into_iter().flat_map(|part| &part.manifest.segments).collect()).await;
-}
-
 /// What is committed.
 struct Prepared {
     built: BuiltSegments,
-    /// Paths of segments of which no file counts any more.
-    dropped: Vec<String>,
     /// Files that changed since they were read.
     changed: Vec<Finding>,
+    /// Segments that were taken over and are gone.
+    gone: HashSet<[u8; 16]>,
 }
 
 /// The paths of data files that are still what the tasks read. The others were replaced since. Their indexes would be of no use, and would
@@ -372,13 +368,6 @@ async fn standing(table: &BaseTable, parts: &[&BuildPart]) -> Result<HashSet<Str
     looks.buffer_unordered(CONCURRENT_LOOKS).try_filter_map(|path| async { Ok(path) }).try_collect().await
 }
 
-/// One edit for all parts.
-struct Joined {
-    built: BuiltSegments,
-    /// Paths of segments of which no file counts any more.
-    dropped: Vec<String>,
-}
-
 /// What the manifest remembers as a file's tag. A log names its files by size and time alone, as they are never written again.
 fn tag_of(table: &BaseTable, begun: BuildStart, file: &ManifestFile) -> Option<String> {
     match table.format {
@@ -387,12 +376,13 @@ fn tag_of(table: &BaseTable, begun: BuildStart, file: &ManifestFile) -> Option<S
     }
 }
 
+/// One edit for all parts. A segment of which no file counts any more is left out.
 fn joined(
     parts: &[&BuildPart],
     standing: &HashSet<String>,
     tag_of: &impl Fn(&ManifestFile) -> Option<String>,
-) -> Result<Joined> {
-    let (mut built, mut dropped) = (BuiltSegments::default(), Vec::new());
+) -> Result<BuiltSegments> {
+    let mut built = BuiltSegments::default();
     for part in parts {
         let mut places = Vec::new();
         for file in part.manifest.files.iter().filter(|file| standing.contains(&file.path)) {
@@ -401,14 +391,10 @@ fn joined(
             places.push(u32::try_from(built.files.len()).map_err(|_| Error::unsupported("too many data files"))?);
             built.files.push(ManifestFile { schema, etag: tag_of(file), ..file.clone() });
         }
-        for segment in &part.manifest.segments {
-            if places.is_empty() {
-                dropped.push(segment.path.clone());
-            } else {
-                let files = FileNumbers::from_sorted(places.iter().copied());
-                built.segments.push(ManifestSegment { files, ..segment.clone() });
-            }
+        for segment in part.manifest.segments.iter().filter(|_| !places.is_empty()) {
+            let files = FileNumbers::from_sorted(places.iter().copied());
+            built.segments.push(ManifestSegment { files, ..segment.clone() });
         }
     }
-    Ok(Joined { built, dropped })
+    Ok(built)
 }

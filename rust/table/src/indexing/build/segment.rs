@@ -10,6 +10,7 @@ use super::spill::{Reservation, ReservedSource};
 use crate::error::{Error, Result};
 use crate::storage::disk::on_a_thread;
 use crate::store::Store;
+use crate::store::segment_files::Published;
 
 /// A segment that was written.
 pub(crate) struct WrittenSegment {
@@ -17,6 +18,8 @@ pub(crate) struct WrittenSegment {
     pub segment: ManifestSegment,
     /// What its merge found out.
     pub summary: SegmentSummary,
+    /// Whether somebody else had written the very same meanwhile.
+    pub is_taken_over: bool,
 }
 
 /// Merges chunks into a segment that is published under its path; `sources` gives them with the memory that they take until the end.
@@ -67,12 +70,11 @@ pub(crate) async fn write_by(
         }
         error => Error::unsupported(error.to_string()),
     })?;
-    let (path, length) = (Store::segment_path(id), temp.length);
-    context.store.publish(temp, &path).await?;
-    Ok(WrittenSegment {
-        segment: ManifestSegment { id, index_id, path, length, files: FileNumbers::default() },
-        summary,
-    })
+    let length = temp.length;
+    let Published { id, is_taken_over } = context.store.publish_segment(temp, id).await?;
+    let segment =
+        ManifestSegment { id, index_id, path: Store::segment_path(id), length, files: FileNumbers::default() };
+    Ok(WrittenSegment { segment, summary, is_taken_over })
 }
 
 /// The error of temporary files that cannot be written or read.

@@ -8,20 +8,25 @@ use super::manifest_slice::ManifestSlice;
 use crate::error::{Error, Result};
 use crate::snapshot::BaseTable;
 use crate::storage::file_time::modified_ns;
+use crate::storage::fingerprint::fingerprint_of_name;
 use crate::values::schema;
 
 /// Some data files and the indexes that lack them: what becomes one segment for each of these.
 ///
-/// Its bytes are those of an edit that adds just these files and indexes, without segments.
+/// Its bytes are the id of the build, a byte that says whether its segments get random ids, and those of an edit that adds just these files
+/// and indexes, without segments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BuildTask {
+    /// The build that it is part of: who runs it twice at once does not wait for himself.
+    build: [u8; 16],
+    has_random_ids: bool,
     /// The one schema has the column of each index as the table types it, in their order. Files have their identities, and no
     /// row groups.
     manifest: ManifestSlice,
 }
 
 impl BuildTask {
-    pub(super) fn new(table: &BaseTable, of: &Manifest, group: &Group) -> Result<Self> {
+    pub(super) fn new(table: &BaseTable, build: [u8; 16], of: &Manifest, group: &Group) -> Result<Self> {
         let fields = Schema::new(group.fields.clone());
         let mut files = Vec::with_capacity(group.files.len());
         for file in &group.files {
@@ -48,7 +53,7 @@ impl BuildTask {
             indexes: group.indexes.clone(),
             segments: Vec::new(),
         };
-        Ok(Self { manifest })
+        Ok(Self { build, has_random_ids: group.has_random_ids, manifest })
     }
 
     /// The task in bytes.
@@ -56,10 +61,7 @@ impl BuildTask {
     /// # Errors
     /// The table is beyond the limits of the format (`Unsupported`).
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        self.manifest.encode().map_err(|error| {
-            Error::unsupported("a task of the build is beyond the limits of the format; use fewer files per segment")
-                .with_source(error)
-        })
+        Ok([self.build.as_slice(), &[self.has_random_ids.into()], &encoded(&self.manifest)?].concat())
     }
 
     /// Reads what [`BuildTask::to_bytes`] wrote.
@@ -68,9 +70,13 @@ impl BuildTask {
     /// The bytes are none of a task (`Corrupt`).
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let damaged = || Error::corrupt("a task of a build is damaged; build again");
-        let manifest = ManifestSlice::decode(bytes).map_err(|error| damaged().with_source(error))?;
-        let manifest = manifest.ok_or_else(damaged)?;
-        Ok(Self { manifest })
+        let (build, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
+        let (has_random_ids, manifest) = match rest {
+            [said @ (0 | 1), manifest @ ..] => (*said == 1, manifest),
+            _ => return Err(damaged()),
+        };
+        let manifest = ManifestSlice::decode(manifest).map_err(|error| damaged().with_source(error))?;
+        Ok(Self { build: *build, has_random_ids, manifest: manifest.ok_or_else(damaged)? })
     }
 
     /// Paths of its data files.
@@ -81,6 +87,17 @@ impl BuildTask {
     /// Names of the indexes that it fills.
     pub fn indexes(&self) -> impl Iterator<Item = &str> {
         self.manifest.indexes.iter().map(|index| index.name.as_str())
+    }
+
+    /// The id of the claim of whoever runs the task: that of every task of any build about the same files and indexes.
+    pub(super) fn claim_id(&self) -> Result<[u8; 16]> {
+        // Builds are planned for different manifests.
+        Ok(fingerprint_of_name(&encoded(&ManifestSlice { number: 1, ..self.manifest.clone() })?))
+    }
+
+    /// The id of the build that it is part of.
+    pub(super) fn build(&self) -> [u8; 16] {
+        self.build
     }
 
     pub(super) fn manifest(&self) -> &ManifestSlice {
@@ -95,6 +112,14 @@ impl BuildTask {
             return Err(Error::corrupt("a task of a build has not one column for each of its indexes"));
         }
         let files = self.manifest.files.iter().map(|file| listed(table, file)).collect();
-        Ok(Group { files, indexes: self.manifest.indexes.clone(), fields })
+        let (indexes, has_random_ids) = (self.manifest.indexes.clone(), self.has_random_ids);
+        Ok(Group { files, indexes, fields, has_random_ids })
     }
+}
+
+fn encoded(manifest: &ManifestSlice) -> Result<Vec<u8>> {
+    manifest.encode().map_err(|error| {
+        Error::unsupported("a task of the build is beyond the limits of the format; use fewer files per segment")
+            .with_source(error)
+    })
 }

@@ -10,14 +10,16 @@ use lakemark_format::{Manifest, ManifestFile, ManifestIndex, ManifestSegment, Se
 use lakemark_index::bitmap::SegmentMeta;
 
 use crate::error::{Error, Result};
+use crate::index_kind::IndexKind;
 use crate::indexing::build::BuildContext;
-use crate::indexing::build::build_group::encoding_of;
+use crate::indexing::build::coarse::encoding_of;
 use crate::indexing::build::segment::WrittenSegment;
 use crate::indexing::build::spill::{Budget, Reservation};
-use crate::storage::ids::new_id;
+use crate::storage::fingerprint::fingerprint_of_name;
 use crate::store::kind::{precision_of, zones_of};
 use crate::store::manifests::file_of;
 use crate::store::segment_cursor::{LEAST_READ_AHEAD_BYTES, MovedRows, READ_AHEAD_BYTES};
+use crate::store::segment_id::merged_segment_id;
 use crate::store::segments::{Damage, ReadCounter, Segment};
 use crate::store::transaction::BuiltSegments;
 
@@ -43,6 +45,10 @@ pub(super) fn aligned_rows(file: &ManifestFile) -> u64 {
 }
 
 impl Merge<'_> {
+    pub(super) fn is_exact(&self) -> bool {
+        self.index.kind.known().is_some_and(IndexKind::is_exact)
+    }
+
     /// Whether there are two segments or more, and files.
     pub(super) fn is_worth_it(&self) -> bool {
         self.segments.len() > 1 && self.segments.iter().any(|merged| !merged.files.is_empty())
@@ -51,6 +57,12 @@ impl Merge<'_> {
     pub(super) fn rows(&self, manifest: &Manifest) -> u64 {
         let files = self.segments.iter().flat_map(|merged| &merged.files);
         files.filter_map(|file| file_of(manifest, *file)).map(ManifestFile::rows).sum()
+    }
+
+    /// The id of the claim of whoever merges these segments.
+    pub(super) fn claim_id(&self) -> [u8; 16] {
+        let ids: Vec<u8> = self.segments.iter().flat_map(|merged| merged.segment.id).collect();
+        fingerprint_of_name(&ids)
     }
 
     /// Opens the segments, and lays their files one behind the other.
@@ -97,19 +109,31 @@ impl Merge<'_> {
         opened.buffered(OPENED_AT_ONCE).try_collect().await
     }
 
-    /// What the merged segment of these files is.
-    pub(super) fn meta(&self, context: &BuildContext, files: Vec<SegmentFile>) -> Result<SegmentMeta> {
+    /// What the merged segment of these files is, which the manifest knows as `known`.
+    pub(super) fn meta(
+        &self,
+        context: &BuildContext,
+        files: Vec<SegmentFile>,
+        known: &[ManifestFile],
+    ) -> Result<SegmentMeta> {
+        let encoding = encoding_of(self.index)?;
         Ok(SegmentMeta {
-            segment_id: new_id().into_bytes(),
+            segment_id: merged_segment_id(self.index, encoding, known, &self.copied()),
             index_id: self.index.id,
             column: self.index.column.clone(),
             key_type: self.index.key_type.clone(),
             files,
-            encoding: encoding_of(self.index)?,
+            encoding,
             bins: None,
             precision: precision_of(&self.index.options)?,
             zones: zones_of(self.index, context.budget.limit()),
         })
+    }
+
+    /// The segments whose bytes the merged one has. Values are the same whatever segments they come from.
+    fn copied(&self) -> Vec<[u8; 16]> {
+        let parts = self.segments.iter().filter(|merged| !self.is_exact() && !merged.files.is_empty());
+        parts.map(|merged| merged.segment.id).collect()
     }
 }
 
@@ -153,10 +177,18 @@ impl Window {
     }
 }
 
-pub(super) fn with_segment(mut built: BuiltSegments, written: WrittenSegment) -> BuiltSegments {
+/// What a merge gave.
+pub(super) struct MergeResult {
+    /// The merged segment with its files.
+    pub built: BuiltSegments,
+    /// Whether the segment was there already.
+    pub is_taken_over: bool,
+}
+
+pub(super) fn with_segment(mut built: BuiltSegments, written: WrittenSegment) -> MergeResult {
     let places = (0..).take(built.files.len()).collect();
     built.segments.push(ManifestSegment { files: places, ..written.segment });
-    built
+    MergeResult { built, is_taken_over: written.is_taken_over }
 }
 
 pub(super) fn damaged(path: &str, damage: &Damage) -> Error {

@@ -4,23 +4,22 @@ use lakemark_format::Manifest;
 use lakemark_index::bitmap::{ChunkSource, ValueRows, coarse_memory_bytes};
 use tokio::runtime::Handle;
 
-use super::parts::{Gathered, Merge, OpenPart, Window, aligned_rows, damaged, unread, with_segment};
+use super::parts::{Gathered, Merge, MergeResult, OpenPart, Window, aligned_rows, damaged, unread, with_segment};
 use crate::error::{Error, Result};
 use crate::indexing::build::BuildContext;
-use crate::indexing::build::build_group::encoding_of;
+use crate::indexing::build::coarse::encoding_of;
 use crate::indexing::build::segment::write;
 use crate::indexing::build::spill::{Budget, Reservation, ReservedSource};
 use crate::store::manifests::file_of;
 use crate::store::segment_cursor::{MovedRows, SegmentCursor, remapped};
 use crate::store::segments::{Damage, ReadCounter, Segment};
-use crate::store::transaction::BuiltSegments;
 
 /// Writes the merged segment.
 pub(super) async fn write_merged(
     merge: &Merge<'_>,
     context: &BuildContext,
     manifest: &Manifest,
-) -> Result<BuiltSegments> {
+) -> Result<MergeResult> {
     // It gets memory before any window, and keeps it until the segment is written.
     let _coarse = reserve_coarse(merge, context, manifest)?;
     let Gathered { built, files, parts } = merge.gather(context, manifest).await?;
@@ -30,7 +29,8 @@ pub(super) async fn write_merged(
         let source = source(&opened, places, bytes).await.map_err(|damage| damaged(&path, &damage))?;
         sources.push(ReservedSource { source, memory });
     }
-    let written = write(context, merge.meta(context, files)?, move || Ok(sources)).await?;
+    let meta = merge.meta(context, files, &built.files)?;
+    let written = write(context, meta, move || Ok(sources)).await?;
     Ok(with_segment(built, written))
 }
 

@@ -7,14 +7,13 @@ use lakemark_index::bitmap::{ChunkSource, merge_zones};
 use lakemark_index::zones::{ZonePart, common_filters};
 use tokio::runtime::Handle;
 
-use super::parts::{Gathered, Merge, OpenPart, Window, damaged, unread, with_segment};
+use super::parts::{Gathered, Merge, MergeResult, OpenPart, Window, damaged, unread, with_segment};
 use crate::error::Result;
 use crate::indexing::build::BuildContext;
 use crate::indexing::build::segment::write_by;
 use crate::store::kind::zones_of;
 use crate::store::segment_cursor::{READ_AHEAD_BYTES, ReadAhead, remapped};
 use crate::store::segments::{Damage, ReadCounter};
-use crate::store::transaction::BuiltSegments;
 
 /// Filters are copied out of a window in pieces of this share of it.
 const PIECES: u64 = 4;
@@ -27,7 +26,7 @@ pub(super) fn are_alike(merge: &Merge<'_>, context: &BuildContext, gathered: &Ga
 }
 
 /// Writes the segment.
-pub(super) async fn write(merge: &Merge<'_>, context: &BuildContext, gathered: Gathered) -> Result<BuiltSegments> {
+pub(super) async fn write(merge: &Merge<'_>, context: &BuildContext, gathered: Gathered) -> Result<MergeResult> {
     let Gathered { built, files, parts } = gathered;
     let (mut rows, mut zones) = (Vec::new(), Vec::new());
     for part in parts {
@@ -37,7 +36,8 @@ pub(super) async fn write(merge: &Merge<'_>, context: &BuildContext, gathered: G
         zones.push(opened.zones);
     }
     let make = move |meta, sink: &mut dyn FnMut(&[u8]) -> std::io::Result<()>| merge_zones(meta, &rows, zones, sink);
-    let written = write_by(context, merge.meta(context, files)?, make).await?;
+    let meta = merge.meta(context, files, &built.files)?;
+    let written = write_by(context, meta, make).await?;
     Ok(with_segment(built, written))
 }
 

@@ -1,21 +1,23 @@
 //! Whether an edit was committed before: by us, with an answer that was lost, or by whoever was handed the same edit.
 //!
-//! What an edit brings has a random id of its own, so that a manifest which has it has the edit. `DropIndex`, `EndMigration`,
-//! `AbandonMigration` and `EndPublication` bring nothing, nor does a `TakeOver` that keeps the log. That what they take away is gone says
-//! nothing of who took it, and to take it again changes nothing.
+//! What an edit brings has a random id of its own, or an id that says what is in it. So a manifest which has it has the edit. `DropIndex`,
+//! `EndMigration`, `AbandonMigration` and `EndPublication` bring nothing, nor does a `TakeOver` that keeps the log. That what they take away
+//! is gone says nothing of who took it, and to take it again changes nothing.
 
-use lakemark_format::{Manifest, ManifestUpdates};
+use lakemark_format::{Manifest, ManifestSegment, ManifestUpdates};
 
-use super::{BuiltSegments, Edit};
+use super::{BuiltSegments, Edit, Replacement};
 
-/// Whether the state has the effect of this edit, which has ids that no other edit has.
+/// Whether the state has the effect of this edit.
 pub(super) fn is_done(base: &Manifest, edit: &Edit) -> bool {
     let updates = |has: &dyn Fn(&ManifestUpdates) -> bool| base.updates().is_some_and(|updates| has(updates));
     match edit {
         Edit::CreateIndex { index, .. } => base.indexes().any(|have| have.id == index.id),
-        Edit::AddSegments(built) => has_segments(base, built),
+        // Somebody else may have added the same segments, and does not know of files that this one has seen to be the same.
+        Edit::AddSegments(built) => built.adopted.is_empty() && has_segments(base, &[], built),
         Edit::ReplaceSegments(replacements) => {
-            !replacements.is_empty() && replacements.iter().all(|replacement| has_segments(base, &replacement.built))
+            let is_made = |made: &Replacement| has_segments(base, &made.replaced, &made.built);
+            !replacements.is_empty() && replacements.iter().all(is_made)
         }
         Edit::DeclareKey { updates: declared } => updates(&|have| have.log.id == declared.log.id),
         Edit::AddRun { run, log, .. } => {
@@ -40,21 +42,30 @@ pub(super) fn is_done(base: &Manifest, edit: &Edit) -> bool {
     }
 }
 
-/// Whether the state has what was built, and does without what was lost.
-pub(super) fn has_segments(base: &Manifest, built: &BuiltSegments) -> bool {
+/// Whether the state has a segment, with the length that it was built with.
+pub(super) fn has_as_built(base: &Manifest, segment: &ManifestSegment) -> bool {
+    base.segment(&segment.id).is_some_and(|have| have.length == segment.length)
+}
+
+/// Whether the segments are there, and those that they take the place of are not.
+pub(super) fn has_segments(base: &Manifest, replaced: &[[u8; 16]], built: &BuiltSegments) -> bool {
     let has = |id: &[u8; 16]| base.segment(id).is_some();
-    !built.segments.is_empty() && built.segments.iter().all(|segment| has(&segment.id)) && !built.lost.iter().any(has)
+    let is_built = |id: &[u8; 16]| built.segments.iter().any(|segment| segment.id == *id);
+    let is_left = |id: &[u8; 16]| has(id) && !is_built(id);
+    !built.segments.is_empty()
+        && built.segments.iter().all(|segment| has_as_built(base, segment))
+        && !replaced.iter().chain(&built.lost).any(is_left)
 }
 
 #[cfg(test)]
 mod tests {
     use lakemark_format::{
-        FileNumbers, ManifestFile, ManifestLog, ManifestMigration, ManifestPublication, ManifestRun, ManifestSegment,
-        ReplacedFile, RunRange, StoreFile, WriteCounters,
+        FileNumbers, ManifestFile, ManifestLog, ManifestMigration, ManifestPublication, ManifestRun, ReplacedFile,
+        RunRange, StoreFile, WriteCounters,
     };
 
     use super::super::tests::{applied, empty, index};
-    use super::super::{Applied, Replacement, apply};
+    use super::super::{Applied, apply};
     use super::*;
 
     fn built(segment: u8, file: &str, lost: &[u8]) -> BuiltSegments {
@@ -175,6 +186,32 @@ mod tests {
                     assert!(changes.is_none() && committed.changed && committed.unused.is_empty(), "{edit:?}");
                 }
             }
+        }
+    }
+
+    /// Its bytes may have changed without its name: by a release that forgot to say so.
+    #[test]
+    fn a_segment_that_is_built_again_with_another_length_is_taken() {
+        let mut base = empty();
+        for edit in edits().into_iter().take(2) {
+            base = applied(&base, &edit).0.unwrap();
+        }
+        let again = |length: u64, lost: &[u8]| {
+            let mut again = built(3, "a", lost);
+            again.segments[0].length = length;
+            again
+        };
+        for (length, edit) in [
+            (2, Edit::AddSegments(again(2, &[3]))),
+            (3, Edit::AddSegments(again(3, &[]))),
+            (4, replace([3; 16], again(4, &[]))),
+        ] {
+            let (next, committed) = applied(&base, &edit);
+            base = next.unwrap_or_else(|| panic!("{edit:?} changes nothing"));
+            let segments: Vec<(u64, u64)> =
+                base.segments().map(|segment| (segment.length, segment.files.len())).collect();
+            assert_eq!((segments, committed.unused), (vec![(length, 1)], Vec::new()), "{edit:?}");
+            assert!(applied(&base, &edit).0.is_none(), "{edit:?}");
         }
     }
 

@@ -16,6 +16,7 @@ use lakemark_format::{
     AddedFiles, AddedSchemas, FileNumbers, Manifest, ManifestChanges, ManifestFile, ManifestSegment,
 };
 
+use super::applied::has_as_built;
 use super::{Adoption, BuiltSegments};
 use crate::error::{Error, Result};
 
@@ -58,10 +59,6 @@ impl<'a> Draft<'a> {
         self.segments_removed.retain(|id| !ids.contains(id));
     }
 
-    pub(super) fn has_added(&self, id: &[u8; 16]) -> bool {
-        self.segments_added.iter().any(|segment| segment.id == *id)
-    }
-
     /// Gives touched files their new identity; says whether there was one.
     pub(super) fn adopt(&mut self, adopted: &[Adoption]) -> Result<bool> {
         for adoption in adopted {
@@ -99,6 +96,9 @@ impl<'a> Draft<'a> {
             numbers.extend(number.map(|number| (place, number)));
         }
         for segment in accepted {
+            if self.base.segment(&segment.id).is_some() {
+                self.segments_removed.insert(segment.id);
+            }
             let files: FileNumbers = segment.files.iter().filter_map(|place| numbers.get(&place).copied()).collect();
             if !files.is_empty() {
                 self.segments_added.push(ManifestSegment { files, ..segment.clone() });
@@ -124,7 +124,7 @@ impl<'a> Draft<'a> {
     }
 
     /// The built segments that a manifest needs. A builder that was faster may have covered the same files; an index may have been dropped
-    /// meanwhile.
+    /// meanwhile. One that was built again under its name is needed where it has another length: the manifest would go on to miss it.
     fn accepted<'b>(&self, built: &'b BuiltSegments, known: &[Known]) -> Vec<&'b ManifestSegment> {
         let declared: HashSet<[u8; 16]> = self.base.indexes().map(|index| index.id).collect();
         // A segment with a new file covers what nothing does: only one of files that are all known needs a look at the others.
@@ -133,13 +133,13 @@ impl<'a> Draft<'a> {
             _ => None,
         };
         let numbers = |segment: &ManifestSegment| segment.files.iter().map(number).collect::<Option<Vec<u32>>>();
-        let is_of_use = |segment: &&ManifestSegment| {
-            declared.contains(&segment.index_id) && self.base.segment(&segment.id).is_none()
-        };
+        let is_of_use =
+            |segment: &&ManifestSegment| declared.contains(&segment.index_id) && !has_as_built(self.base, segment);
         let candidates: Vec<(&ManifestSegment, Option<Vec<u32>>)> =
             built.segments.iter().filter(is_of_use).map(|segment| (segment, numbers(segment))).collect();
         let in_doubt = candidates.iter().filter(|(_, numbers)| numbers.is_some()).map(|(segment, _)| segment.index_id);
-        let covered = self.covered(&in_doubt.collect());
+        let rebuilt: HashSet<[u8; 16]> = candidates.iter().map(|(segment, _)| segment.id).collect();
+        let covered = self.covered(&in_doubt.collect(), &rebuilt);
         let is_covered = |segment: &ManifestSegment, numbers: &Option<Vec<u32>>| {
             let covered = covered.get(&segment.index_id).zip(numbers.as_ref());
             covered.is_some_and(|(covered, numbers)| numbers.iter().all(|number| covered.contains(*number)))
@@ -148,14 +148,14 @@ impl<'a> Draft<'a> {
         accepted.map(|(segment, _)| *segment).collect()
     }
 
-    /// The files that segments of these indexes cover which stay.
-    fn covered(&self, indexes: &HashSet<[u8; 16]>) -> HashMap<[u8; 16], FileNumbers> {
+    /// The files that segments of these indexes cover which stay, without those that were built again.
+    fn covered(&self, indexes: &HashSet<[u8; 16]>, rebuilt: &HashSet<[u8; 16]>) -> HashMap<[u8; 16], FileNumbers> {
         let mut files: HashMap<[u8; 16], Vec<u32>> = HashMap::new();
         if indexes.is_empty() {
             return HashMap::new();
         }
         for segment in self.base.segments().filter(|segment| indexes.contains(&segment.index_id)) {
-            if !self.segments_removed.contains(&segment.id) {
+            if !self.segments_removed.contains(&segment.id) && !rebuilt.contains(&segment.id) {
                 files.entry(segment.index_id).or_default().extend(segment.files.iter());
             }
         }

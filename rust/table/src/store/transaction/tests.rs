@@ -98,7 +98,7 @@ fn a_merged_segment_takes_the_place_of_the_others_which_stay_on_the_disk() {
     assert_eq!((committed.changed, committed.unused), (true, Vec::new()));
 }
 
-/// Whoever was faster wins: what was merged meanwhile is removed.
+/// Whoever was faster wins: what was merged meanwhile is left to a vacuum.
 #[test]
 fn segments_that_are_gone_and_files_that_changed_are_not_replaced() {
     let base = after(&[create(1), built(1, 3, &[("a", 1)]), built(1, 4, &[("b", 2)])]);
@@ -108,7 +108,8 @@ fn segments_that_are_gone_and_files_that_changed_are_not_replaced() {
         replace(&[3, 4], built(1, 9, &[("a", 1), ("z", 2)])),
     ] {
         let (next, committed) = applied(&base, &edit);
-        assert_eq!((next.is_none(), committed.changed, committed.unused), (true, false, vec!["indexes/9".to_owned()]));
+        assert_eq!((next.is_none(), committed.changed, committed.left_out), (true, false, vec![[9; 16]]));
+        assert!(committed.unused.is_empty());
     }
 }
 
@@ -134,11 +135,13 @@ fn one_commit_makes_the_replacements_that_it_still_can() {
     let next = next.unwrap();
     let left: Vec<&str> = next.segments().map(|segment| segment.path.as_str()).collect();
     assert_eq!((left, numbers(&next)), (vec!["indexes/9", "indexes/12"], vec![vec![0, 1]; 2]));
-    assert_eq!((committed.changed, committed.unused), (true, vec!["indexes/10".to_owned(), "indexes/11".to_owned()]));
-    // Made again, whoever made it the first time, it counts as made: what the state names is no waste.
+    assert_eq!((committed.changed, committed.left_out), (true, vec![[10; 16], [11; 16]]));
+    // Somebody else may be about to name what was left out.
+    assert!(committed.unused.is_empty());
+    // Made again, whoever made it the first time, it counts as made.
     let Applied { changes, committed } = apply(&next, &edit).unwrap();
     assert_eq!((changes.is_none(), committed.changed), (true, true));
-    assert_eq!(committed.unused, ["indexes/10", "indexes/11"]);
+    assert_eq!((committed.left_out, committed.unused), (vec![[10; 16], [11; 16]], Vec::new()));
 }
 
 #[test]
@@ -146,7 +149,24 @@ fn a_merged_segment_of_files_that_others_cover_is_left_out_and_the_others_stay()
     let base = after(&[create(1), built(1, 3, &[("a", 1)]), built(1, 4, &[("a", 1), ("b", 1)])]);
     let (next, committed) = applied(&base, &replace(&[3], built(1, 9, &[("a", 1)])));
     assert!(next.is_none());
-    assert_eq!((committed.changed, committed.unused), (false, vec!["indexes/9".to_owned()]));
+    assert_eq!((committed.changed, committed.left_out, committed.unused), (false, vec![[9; 16]], Vec::new()));
+}
+
+/// Another builder may have made the same merge of the same files, and segments that it did not replace are left.
+#[test]
+fn a_merged_segment_that_is_there_replaces_what_is_left_and_is_made_once() {
+    let base = after(&[create(1), built(1, 8, &[("a", 1), ("b", 1)]), built(1, 9, &[("b", 1), ("c", 1)])]);
+    let edit = replace(&[8, 9], built(1, 8, &[("a", 1), ("b", 1)]));
+    let (next, committed) = applied(&base, &edit);
+    let next = next.unwrap();
+    assert_eq!((numbers(&next), committed.changed), (vec![vec![0, 1]], true));
+    assert!(committed.left_out.is_empty() && committed.unused.is_empty());
+    let (again, committed) = applied(&next, &edit);
+    assert!(again.is_none() && committed.changed && committed.left_out.is_empty());
+    // One of the others is gone, and another one is still there: nobody knows what became of them.
+    let (next, committed) = applied(&base, &replace(&[7, 9], built(1, 8, &[("a", 1), ("b", 1)])));
+    assert!(next.is_none() && !committed.changed);
+    assert_eq!((committed.left_out, committed.unused), (vec![[8; 16]], Vec::new()));
 }
 
 #[test]
@@ -236,8 +256,30 @@ fn the_slower_of_two_builders_of_the_same_files_adds_nothing() {
     let base = after(&[create(1), create(2), built(1, 8, &[("a", 1), ("b", 1)])]);
     let (next, committed) = applied(&base, &built(1, 9, &[("a", 1)]));
     assert!(next.is_none());
-    assert_eq!(committed.unused, ["indexes/9"]);
+    // Somebody else may be about to name the very same.
+    assert!(committed.unused.is_empty());
     assert_eq!(applied(&base, &built(2, 9, &[("a", 1)])).0.unwrap().segments().len(), 2);
+}
+
+/// The same files make the same segment.
+#[test]
+fn a_segment_that_is_built_again_under_its_name_stays() {
+    let base = after(&[create(1), built(1, 8, &[("a", 1), ("b", 1)]), built(1, 9, &[("c", 1)])]);
+    let lost = |edit: Edit, lost: &[u8]| {
+        let Edit::AddSegments(built) = edit else { panic!("{edit:?}") };
+        Edit::AddSegments(BuiltSegments { lost: lost.iter().map(|id| [*id; 16]).collect(), ..built })
+    };
+    let (next, committed) = applied(&base, &lost(built(1, 8, &[("a", 1), ("b", 1)]), &[8]));
+    assert!(next.is_none() && committed.unused.is_empty());
+    // Another one that is lost leaves, and comes back under its name.
+    let (next, committed) = applied(&base, &lost(built(1, 8, &[("a", 1), ("b", 1)]), &[8, 9]));
+    let next = next.unwrap();
+    assert_eq!((numbers(&next), committed.unused), (vec![vec![0, 1]], Vec::new()));
+    let next = applied(&next, &built(1, 9, &[("c", 1)])).0.unwrap();
+    assert_eq!(numbers(&next), [vec![0, 1], vec![3]]);
+    // A merge whose product was there before.
+    let next = applied(&base, &replace(&[8, 9], built(1, 8, &[("a", 1), ("b", 1)]))).0.unwrap();
+    assert_eq!(numbers(&next), [vec![0, 1]]);
 }
 
 #[test]

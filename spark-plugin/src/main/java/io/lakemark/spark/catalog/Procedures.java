@@ -46,10 +46,11 @@ public final class Procedures {
         "Builds what the declared indexes do not cover yet.",
         BUILD_ARGUMENTS
             + ", verify DOUBLE, commit_every BIGINT, max_failures BIGINT, merge BOOLEAN",
-        "indexes ARRAY<STRING>, files BIGINT, rows BIGINT, segments BIGINT, bytes_written BIGINT,"
-            + " spilled BIGINT, failed ARRAY<STRING>, adopted BIGINT, verified BIGINT,"
-            + " repaired BIGINT, declined ARRAY<STRING>, false_statistics ARRAY<STRING>,"
-            + " segments_merged BIGINT, merged_into BIGINT, bytes_merged BIGINT, seconds DOUBLE",
+        "indexes ARRAY<STRING>, files BIGINT, rows BIGINT, segments BIGINT, taken_over BIGINT,"
+            + " bytes_written BIGINT, spilled BIGINT, failed ARRAY<STRING>, adopted BIGINT,"
+            + " verified BIGINT, repaired BIGINT, declined ARRAY<STRING>,"
+            + " false_statistics ARRAY<STRING>, segments_merged BIGINT, merged_into BIGINT,"
+            + " bytes_merged BIGINT, seconds DOUBLE",
         report ->
             List.of(withTexts((ObjectNode) report, "failed", "declined", "false_statistics")));
     define(
