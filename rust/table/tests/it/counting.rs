@@ -81,7 +81,7 @@ async fn the_requests_of_a_store_elsewhere_count_for_its_table() {
     let table = Table::open(folder.path().to_str().unwrap(), options).await.unwrap();
     let report = create_indexes(&table).await;
     let put = &table.metrics().put;
-    // Two manifests and a segment.
-    assert_eq!(put.requests.get(), 3);
+    // Two manifests, a claim and a segment.
+    assert_eq!(put.requests.get(), 4);
     assert!(put.bytes.get() > report.bytes_written);
 }

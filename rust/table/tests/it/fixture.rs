@@ -100,9 +100,9 @@ pub fn rows_of(values: &[Option<i32>], value: i32) -> Vec<u32> {
     (0..).zip(values).filter(|(_, have)| **have == Some(value)).map(|(row, _)| row).collect()
 }
 
-/// The files of the table's segments, by name.
+/// The files of the table's segments, by name; none where no segment was written yet.
 pub fn segments(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder.join("_lakemark/indexes")).unwrap();
+    let entries = std::fs::read_dir(folder.join("_lakemark/indexes")).into_iter().flatten();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     paths

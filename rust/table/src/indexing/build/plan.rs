@@ -96,15 +96,16 @@ pub(crate) async fn plan(
     for ((Pass { files, per_segment, indexes }, workers), work) in
         passes.into_iter().zip(workers_of(&work, workers)).zip(work)
     {
-        rows += files.iter().map(|file| shapes.rows(*file)).sum::<u64>();
-        let shares: Vec<&[usize]> = shares(&files, per_segment, workers, &|file| shapes.rows(file)).collect();
-        let each = work / shares.len().max(1) as f64;
-        for files in shares {
-            for files in cut(snapshot, files, per_segment, &|file| shapes.rows(file))? {
+        let rows_of = |files: &[usize]| files.iter().map(|file| shapes.rows(*file)).sum::<u64>();
+        let all = rows_of(&files);
+        rows += all;
+        for share in shares(&files, per_segment, workers, &|file| shapes.rows(file)) {
+            for files in cut(snapshot, share, per_segment, &|file| shapes.rows(file))? {
+                let work = work * rows_of(&files) as f64 / all.max(1) as f64;
                 let files = files.iter().filter_map(|file| snapshot.files().get(*file));
                 let mut group = Group::of(snapshot, files, indexes.clone())?;
                 group.has_random_ids = group.files.iter().any(|file| held.contains(&file.path));
-                tasks.push((each, BuildTask::new(table, build, manifest, &group)?));
+                tasks.push((work, BuildTask::new(table, build, manifest, &group)?));
             }
         }
     }
