@@ -368,8 +368,8 @@ class Table:
 
         Args:
             fraction: How much of what is buffered, above 0 up to 1: the rows with the lowest keys first.
-            max_bytes: Bytes of data files that each commit writes, about. Rows are migrated in slices of the key range
-                then: other readers may see some changes of a call before the others. None is one commit for all.
+            max_bytes: Bytes of data files that each commit writes, about. Each commit then migrates a slice of the key
+                range, and other readers may see some changes of a call before the others. None is one commit for all.
             threshold: Nothing is migrated while less of the cache than this is full, from 0 to 1.
             publish: Whether to `publish` afterwards.
             progress: As for `build`: rows that are rewritten first, then rows that are indexed.
@@ -543,16 +543,16 @@ class Table:
     ) -> CompactReport:
         """Merges the segments of indexes into few, so that a search in many files probes few.
 
-        Every build of appended files adds a segment, and merges those that are too many. This merges all of them, but
-        for those that are far larger than the rest. The old segments stay until a `vacuum`, since queries may be
-        reading them.
+        Every build of appended files adds a segment, and merges those that are too many. This merges all but those
+        that are far larger than the rest, or have more than half of the files of a full one. The old segments stay
+        until a `vacuum`, since queries may be reading them.
 
         Args:
             memory: Bytes that it may keep in memory.
             threads: Threads that read; one per core by default.
             progress: As for `build`.
             index: The only index to compact.
-            full: Whether to merge all that `files_per_segment` allows, whatever that writes.
+            full: Whether to merge these as well, up to `files_per_segment` files, however many bytes that writes.
 
         Returns:
             What was merged.

@@ -106,7 +106,7 @@ pub enum IndexVerb {
     /// Follow tables: build what is new as it comes, until the command is stopped
     #[command(after_help = WATCH_EXAMPLES)]
     Watch(WatchArgs),
-    /// Merge the segments of indexes into few, so that a search in many files asks few; the old ones stay until a vacuum
+    /// Merge the segments of indexes into few, so that a search in many files reads few; the old ones stay until a vacuum
     Compact(CompactArgs),
     /// List the indexes with their coverage and size
     List(ListArgs),
@@ -223,14 +223,14 @@ pub struct BuildArgs {
     /// given. Missing ones are built again without it
     #[arg(long, value_name = "SHARE", value_parser = share, num_args = 0..=1, default_missing_value = "1")]
     pub verify: Option<f64>,
-    /// How long finished segments wait for a commit, e.g. 30s or 5m; what is not committed if the process dies is taken over by the next
-    /// build
+    /// How long finished segments wait for a commit, e.g. 30s or 5m; the next build takes over what is not committed if the
+    /// process dies
     #[arg(long, value_name = "TIME", value_parser = interval, default_value = "30s")]
     pub commit_every: Duration,
     /// Stop once more files than this cannot be indexed; without it the build goes on whatever fails
     #[arg(long, value_name = "N")]
     pub max_failures: Option<u64>,
-    /// Leave the segments as they are, however many there are; else those that are too many for their sizes are merged
+    /// Leave the segments as they are, however many there are; without it the build merges those that are too many for their sizes
     #[arg(long)]
     pub no_merge: bool,
 }
@@ -241,7 +241,7 @@ pub struct CompactArgs {
     /// What building has, too.
     #[command(flatten)]
     pub run: RunArgs,
-    /// Merge all that files_per_segment allows, also segments that are far larger than the rest
+    /// Merge all that files_per_segment allows, also segments that are far larger than the rest or more than half full
     #[arg(long)]
     pub full: bool,
 }

@@ -96,8 +96,8 @@ pub struct BuildOptions {
 /// Which segments of an index are merged into one, each time up to as many files as its `files_per_segment` allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Merging {
-    /// After a build those that are too many for their sizes: an index keeps at most 3 + log4(bytes of all / bytes of the smallest) segments
-    /// that are at most half full. By a compaction all of these, but for those that are more than four times as large as all smaller ones
+    /// After a build those that are too many for their sizes. Of segments that are at most half full an index keeps at most 3 + log4(bytes of
+    /// all / bytes of the smallest). A compaction merges all of these but those that are more than four times as large as all smaller ones
     /// together.
     #[default]
     Due,
@@ -145,9 +145,9 @@ impl CancelFlag {
 pub struct MigrateOptions {
     /// How much of what is buffered, above 0 up to 1: the rows with the lowest keys that were not migrated yet.
     pub fraction: f64,
-    /// About how many bytes of data files are written before they take effect, by a commit of their own: what is buffered is migrated in
-    /// slices of the key range. None for one commit, so that other readers see all changes of a call at once. More where the files are not
-    /// in the order of the key: all slices together write at most twice what one commit would.
+    /// About how many bytes of data files each commit writes: what is buffered is migrated in slices of the key range. None for one commit, so
+    /// that other readers see all changes of a call at once. A slice writes more where the files are not in the order of the key. All slices
+    /// together write at most twice what one commit would.
     pub max_bytes: Option<u64>,
     /// Nothing is migrated while less of the cache than this is full, 0 to 1.
     pub threshold: Option<f64>,

@@ -125,9 +125,9 @@ or log can be put back, that is better than either choice.
 
 /// Of `index build`, with what becomes of a build that does not come to its end.
 pub(super) const BUILD_NOTE: &str = "\
-Finished segments are committed while the build runs. A build that is stopped, by Ctrl-C, a full disk or a crash, loses what was not \
-committed, and the same command goes on with the rest. Files that are damaged, vanish or change meanwhile are named in the report, the \
-others are indexed, and the exit code is 3. Then segments are merged where an index has too many for their sizes.
+A build commits finished segments while it runs. After Ctrl-C, a full disk or a crash the same command takes over what was finished, also \
+what was not committed, and goes on with the rest. The report names files that are damaged, vanish or change meanwhile; the build indexes the \
+others, and the exit code is 3. At its end the build merges segments where an index has too many for their sizes.
 
 Examples:
   lakemark index build flights/                    what no index covers yet
@@ -145,7 +145,7 @@ Examples:
   lakemark migrate flights/                        everything that is buffered
   lakemark migrate flights/ --threshold 50%        only if half of the cache is full (for cron)
   lakemark migrate flights/ --fraction 0.1         a tenth of it: the lowest keys that are left
-  lakemark migrate flights/ --max-bytes 4G         in slices of the keys, each of which writes about 4 GiB and counts by itself
+  lakemark migrate flights/ --max-bytes 4G         in slices of the keys, each a commit of its own that writes about 4 GiB
   lakemark migrate flights/ --publish              what was migrated, for programs that list flights/*.parquet, too";
 
 /// Of `history`, with what a version is.

@@ -54,7 +54,7 @@ pub struct WatchArgs {
     /// Look once, build what is new, and end
     #[arg(long)]
     pub once: bool,
-    /// Leave the segments as they are, however many there are; else those that are too many for their sizes are merged
+    /// Leave the segments as they are, however many there are; without it each build merges those that are too many for their sizes
     #[arg(long)]
     pub no_merge: bool,
     /// How the builds run.

@@ -5,10 +5,10 @@
 //! filtered   filters of a │ filters of b │ filters of c                        as they are
 //! ```
 //!
-//! Filters of slices have one shape. A filter of fewer bits becomes one of more if these are as many times as many in blocks and in bits of a
-//! block: the place of a key in the larger filter, divided, is its place in the smaller one, so that each bit is repeated. It says of every key
-//! what it said before. Filters that are stored one by one have one density, which has to be the same already. Unless their probability is named,
-//! it has to be enough for the zones of all segments as well: the more fences are around a key, the more bits it needs.
+//! Filters of slices have one shape. A smaller filter becomes a larger one whose blocks, and whose bits of a block, are a multiple of its own.
+//! The place of a key in the larger filter, divided, is its place in the smaller one. So each bit is repeated, and the filter says of every key
+//! what it said before. Filters that are stored one by one need one density already. Unless their probability is named, that density has to be
+//! enough for the zones of all segments as well. The more fences are around a key, the more bits it needs.
 
 use std::io;
 use std::ops::Range;
@@ -129,7 +129,7 @@ pub fn common_filters(segments: &[&SegmentDirectory], options: &ZoneOptions) -> 
     (is_dense && zones.iter().all(fits)).then_some(largest)
 }
 
-/// Whether filters of the shape are those of a summary with these options, and have less than twice the bits that a build would give them.
+/// Whether a merge may make filters of this shape: those of a summary with these options, of less than twice the bits of a build's.
 fn is_needed(common: FilterShape, all: &[&Zones], options: &ZoneOptions) -> bool {
     let density = summary_density(options);
     // Of fewer hashes than a summary has unless its probability is named, many zones would be read in vain.

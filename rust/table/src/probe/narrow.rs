@@ -6,8 +6,8 @@
 //!                            all other files                     ─▶ are ruled out, and nobody looks at them
 //! ```
 //!
-//! Invariant: a file is ruled out only if it is settled, a segment that was read covers it and says of it what the manifest says, and the
-//! condition is one that each selected row meets. All other files are candidates (law 2).
+//! Invariant: only settled files are ruled out. A segment that was read has to cover such a file, and to say of it what the manifest says. The
+//! condition has to be one that each selected row meets. All other files are candidates (law 2).
 
 use std::sync::Arc;
 

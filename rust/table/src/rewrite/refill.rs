@@ -3,7 +3,7 @@
 //! A small file is written anew together with the new rows of its partition while it has at most twice the rows that it joins. This is the
 //! logarithmic method (Bentley and Saxe, "Decomposable searching problems", J. Algorithms 1, 1980, section 3) on files. A file that stays
 //! has more than twice the rows of the next smaller one. So a partition has as many small files as its rows have binary digits. A row that
-//! is written again gets into a file with at least one and a half times the rows, so that this happens log(rows) times.
+//! is written again gets into a file with at least one and a half times the rows. So this happens log(rows) times.
 //!
 //! Names tell these files from those of others, which nobody fills up: other writers may read or replace them at the same time.
 

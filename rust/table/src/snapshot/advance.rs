@@ -1,5 +1,5 @@
-//! A snapshot made from the one before: only files that came, left or changed are matched with the manifest, and so are those of which the
-//! manifest says something else than before.
+//! A snapshot made from the one before. It matches only files that came, left or changed, and those of which the manifest says something
+//! else than before.
 //!
 //! ```text
 //! listing before ─▶ listing now       files that came, left or changed      ┐

@@ -5,11 +5,11 @@
 //! object store        claims/….claim, put if absent ─▶ renewed every 20 seconds ─▶ anybody's 60 seconds after the last time
 //! ```
 //!
-//! Claims only save work. Whoever cannot claim builds all the same, two who have one claim write the same segments under the same names, and
+//! Claims only save work. Whoever cannot claim builds all the same. Two who have one claim write the same segments under the same names, and
 //! a commit adds each once.
 //!
-//! No clock of one machine is compared with that of another: the age of a claim is the time at the storage less the time of the claim, and
-//! the storage gives both. A storage whose clock goes back would make claims last. So a claim has expired, too, if it was seen for 60 seconds
+//! No clock of one machine is compared with that of another. The storage gives both the time now and the time of the claim, and the age of a
+//! claim is the difference. A storage whose clock goes back would make claims last. So a claim has expired, too, if it was seen for 60 seconds
 //! without being renewed.
 
 mod lease;
@@ -54,7 +54,7 @@ pub(crate) struct Claims {
 pub(crate) enum Claim {
     Local(LocalClaim),
     Remote(Lease),
-    /// The store takes no claims now, or another builder of the same build has it: whoever runs a task twice at once wants it done
+    /// The store takes no claims now, or another builder of the same build has it. Whoever runs a task twice at once wants it done
     /// twice.
     None,
 }

@@ -1,9 +1,9 @@
 //! Publishing segments under names that others may write, too, and keeping those that are taken over.
 //!
-//! Two files of one name have the same bytes, unless one is damaged, or a builder of another version or of a file that changed unseen wrote
-//! it. A sound file is never replaced by other bytes: pages are checked by the id of the segment alone, so that whoever remembers the
-//! directory of the one would take pages of the other for its own. Nobody but a vacuum removes a segment that was built: somebody else may
-//! be about to name it.
+//! Two files of one name have the same bytes, unless one is damaged. A builder of another version, or of a file that changed unseen, may
+//! write others. A sound file that is found is never replaced by other bytes. Pages are checked by the id of the segment alone. So whoever
+//! remembers the directory of the one would take pages of the other for its own. Nobody but a vacuum removes a segment that was built:
+//! somebody else may be about to name it.
 
 use std::fs::File;
 use std::io::{self, Write};

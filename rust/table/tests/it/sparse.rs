@@ -1,4 +1,4 @@
-//! A lookup of a key looks at the files that have it, and at those of which nobody knows, however many other files a table has.
+//! A lookup looks at the files that have its key and at those that no index knows, however many others a table has.
 
 use std::fs::{self, File};
 use std::path::Path;

@@ -17,7 +17,7 @@ use crate::storage::ids::new_id;
 use crate::store::kind::{precision_of, zones_of};
 use crate::store::segment_id::{SourceFile, segment_id};
 
-/// If a search of a tree of Bloom filters probes more than so many filters, and this share of all, its column is in no order.
+/// The column of a tree of Bloom filters is in no order if a search probes more filters than this, and this share of all.
 const MANY_FENCES: f64 = 64.0;
 const LARGE_SHARE: f64 = 0.1;
 

@@ -1,4 +1,4 @@
-//! Which segments become one: neighbours, up to as many files as an index allows a segment.
+//! Which segments become one: those that `tiers` takes by their sizes, up to as many files as an index allows a segment.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -5,8 +5,8 @@
 //!                       └──── merged ───┘        from the segment on that is least beside all smaller ones together
 //! ```
 //!
-//! Whether segments are merged, and how many, follows from their number and not from a limit for each tier: a merge waits until there are
-//! too many, and takes the part that shrinks the list for the fewest bytes. An index then has at most 3 + log4(all / smallest) segments. A
+//! The number of segments decides whether some are merged, and not a limit for each tier. A merge waits until there are too many, and takes
+//! the part that shrinks the list for the fewest bytes. An index then has at most 3 + log4(all / smallest) segments. A
 //! byte is written at most about 2 + log4(n) times over n additions, the first one counted; the tests of this file count both.
 //!
 //! Mathieu, Staelin, Young and Yousefi (Bigtable Merge Compaction, 2014) show that both numbers can be near log4(n) for equal additions.
@@ -40,8 +40,8 @@ pub(super) fn due(sizes: &[u64]) -> Vec<Vec<usize>> {
     tiers.into_iter().map(|tier| tier.places).filter(|places| places.len() > 1).collect()
 }
 
-/// The merge that is worth it where somebody asks for one: all segments but those that are more than four times as large as all smaller
-/// ones together. Places of sizes, two or more, or none.
+/// The merge that is worth it where somebody asks for one. It leaves out segments that are more than four times as large as all smaller ones
+/// together. Places of sizes, two or more, or none.
 pub(super) fn worthwhile(sizes: &[u64]) -> Vec<usize> {
     let mut tiers = by_size(sizes);
     let smaller = smaller(&tiers);

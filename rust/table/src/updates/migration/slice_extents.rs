@@ -1,4 +1,4 @@
-//! What the slices of a migration are chosen by: where the keys lie of the files that it writes anew, and of the rows that it compacts.
+//! Where keys lie: those of the files that a migration writes anew, and those of the rows that it compacts. Its slices are chosen by that.
 //!
 //! The bounds of pages say so, in files and in runs, so that no key is read. Of files without them those of row groups do.
 

@@ -1,6 +1,6 @@
 //! What is known of where the keys of a run are in data files.
 //!
-//! Most files have none of the keys. Of these only the list is kept that they were in when it was resolved, which snapshots share.
+//! Most files have none of the keys. Of these a run keeps only the list of files in which it searched them. Snapshots share that list.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::snapshot::DataFile;
 /// So many lists of files are remembered: readers of a few versions in turn do not search the files of each other anew.
 const LISTS: usize = 4;
 
-/// Where the keys of a run are in a data file. Remembered are the positions of all keys of the run in all physical rows of the file, which
-/// hold for every version of the table and every manifest. Each snapshot takes out what its own state says.
+/// Where the keys of a run are in a data file: positions of all keys, in all physical rows. They hold for every version of the table and every
+/// manifest. Each snapshot takes out what its own state says.
 #[derive(Clone, Debug)]
 pub(crate) struct FilePositions {
     /// Rows of the file per row group.

@@ -66,7 +66,7 @@ async fn runs_stay_few_while_somebody_else_merges_and_is_slow() {
     assert_eq!(rows(&*open(folder.path()).await).await[&1], row(40, "up"));
 }
 
-/// What a merge has written has no name yet, and may be older than the age of a vacuum: a process can be stopped for hours.
+/// No manifest names what a merge has just written. It may be older than the age of a vacuum, as a process can be stopped for hours.
 #[tokio::test]
 async fn a_vacuum_leaves_the_run_of_a_merge_under_way() {
     let folder = folder();
