@@ -30,7 +30,8 @@ use crate::storage::disk::{self, on_a_thread};
 
 /// How long a claim in an object store lasts that nobody renews.
 const LEASE: Duration = Duration::from_secs(60);
-/// Nobody waits longer than this for a claim on a local disk: whoever has it may be stopped, and not be gone.
+/// Nobody waits longer than this for a claim on a local disk: whoever has it may be stopped, and not be gone. The same goes for an expired
+/// claim in an object store that cannot be taken.
 const LONGEST_WAIT: Duration = Duration::from_secs(5 * 60);
 /// How often it is tried to take what others have claimed,
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -80,9 +81,12 @@ impl Claims {
 
 impl Claims {
     /// Whether a builder that has waited since then for a claim does the work without it. Whoever renews a claim in an object store is at
-    /// work, and one that is not renewed expires.
-    pub(crate) fn is_overdue(&self, since: Moment) -> bool {
-        self.store.is_local() && !since.is_within(LONGEST_WAIT)
+    /// work. One that is not renewed expires, and is done without if the storage lets nobody take it.
+    pub(crate) fn is_overdue(&self, id: [u8; 16], since: Moment) -> bool {
+        if self.store.is_local() {
+            return !since.is_within(LONGEST_WAIT);
+        }
+        self.watched.get(&id).is_some_and(|watched| watched.is_expired_for(LONGEST_WAIT))
     }
 
     /// Waits a little before a claim of others is tried again, and no longer than so long.
@@ -182,11 +186,11 @@ mod tests {
         let place = StorePlace { text, prefix, local, object_store: Arc::new(LocalFileSystem::new()) };
         let claims = Claims::new(&Arc::new(Store::new(place, Arc::default())), [1; 16]);
         let since = Moment::now();
-        assert!(!claims.is_overdue(since));
+        assert!(!claims.is_overdue([7; 16], since));
         step(LONGEST_WAIT);
-        assert!(claims.is_overdue(since));
+        assert!(claims.is_overdue([7; 16], since));
         // Each is waited for by itself.
-        assert!(!claims.is_overdue(Moment::now()));
+        assert!(!claims.is_overdue([7; 16], Moment::now()));
     }
 
     #[test]

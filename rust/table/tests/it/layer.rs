@@ -13,7 +13,7 @@ use futures::stream::{BoxStream, StreamExt};
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
 #[derive(Debug)]
@@ -50,6 +50,10 @@ pub struct Log {
     pub unreadable: Mutex<Option<&'static str>>,
     /// Files whose path has this part cannot be deleted, as in a bucket that is written once.
     pub undeletable: Mutex<Option<&'static str>>,
+    /// No file is written in the place of the version that somebody has seen, as where a policy or the storage allows it to nobody.
+    pub fixed: AtomicBool,
+    /// Files whose path has this part are written once: no put takes the place of one.
+    pub written_once: Mutex<Option<&'static str>>,
     /// Reads of files whose path has this part wait until something is so.
     pub held: OnceLock<Hold>,
     /// Called before each operation.
@@ -102,6 +106,8 @@ impl Log {
             gaps: Mutex::default(),
             unreadable: Mutex::default(),
             undeletable: Mutex::default(),
+            fixed: AtomicBool::new(false),
+            written_once: Mutex::default(),
             held: OnceLock::new(),
             hook: OnceLock::new(),
         })
@@ -194,6 +200,19 @@ impl Layer {
     }
 }
 
+impl Layer {
+    /// Fails where a put takes the place of a file that nobody may replace.
+    async fn refuse(&self, path: &Path, options: &PutOptions) -> Result<()> {
+        let is_fixed = matches!(options.mode, PutMode::Update(_)) && self.log.fixed.load(Ordering::SeqCst);
+        let is_once = self.log.written_once.lock().unwrap().is_some_and(|part| path.as_ref().contains(part));
+        if is_fixed || (is_once && self.inner.head(path).await.is_ok()) {
+            let source = "nobody may write it again".into();
+            return Err(Error::PermissionDenied { path: path.to_string(), source });
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for Layer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "layer over {}", self.inner)
@@ -204,6 +223,7 @@ impl fmt::Display for Layer {
 impl ObjectStore for Layer {
     async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
         self.log.note("put", path.as_ref())?;
+        self.refuse(path, &options).await?;
         let Some(lost) = self.log.loses(path) else { return self.inner.put_opts(path, payload, options).await };
         if lost == Lost::Late {
             self.log.late.lock().unwrap().push((path.clone(), payload, options));

@@ -340,20 +340,8 @@ async fn a_build_does_what_others_have_not_claimed_and_then_waits_for_these() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_claim_of_a_build_that_is_gone_is_taken_once_it_has_expired() {
     let memory = in_memory().await;
-    let (dead, alive) = (Log::new(), Log::new());
-    let begun = Arc::new(AtomicBool::new(false));
-    let is_free = {
-        let begun = Arc::clone(&begun);
-        move || !begun.load(Ordering::SeqCst)
-    };
-    dead.held.set(Hold("f0000.parquet", Box::new(is_free))).unwrap();
-    let table = open_in(&memory, &dead).await;
-    table.snapshot().await.unwrap();
-    begun.store(true, Ordering::SeqCst);
-    let build = tokio::spawn(async move { table.build(BuildOptions::default()).await.map(drop) });
-    wait_until(|| claims(&dead) == 1).await;
-    build.abort();
-    assert!(build.await.unwrap_err().is_cancelled());
+    claimed_by_a_dead_build(&memory).await;
+    let alive = Log::new();
     *alive.aged.lock().unwrap() = Some((".claim", TimeDelta::seconds(60)));
     let table = open_in(&memory, &alive).await;
     let report = table.build(BuildOptions::default()).await.unwrap();
@@ -364,6 +352,38 @@ async fn the_claim_of_a_build_that_is_gone_is_taken_once_it_has_expired() {
     // All of them were released.
     let left = memory.list(Some(&StorePath::from("t/_lakemark/claims")));
     assert_eq!(futures::StreamExt::count(left).await, 0);
+}
+
+/// Whoever may not write it again would wait for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_work_of_a_build_that_is_gone_is_done_without_its_claim_where_nobody_can_take_it() {
+    let memory = in_memory().await;
+    claimed_by_a_dead_build(&memory).await;
+    let alive = Log::new();
+    *alive.aged.lock().unwrap() = Some((".claim", TimeDelta::seconds(60)));
+    alive.fixed.store(true, Ordering::SeqCst);
+    let table = open_in(&memory, &alive).await;
+    let build = tokio::time::timeout(Duration::from_secs(60), table.build(BuildOptions::default()));
+    assert_eq!(build.await.unwrap().unwrap().segments, FILES as u64);
+    assert_eq!(coverage(&table).await, 1.0);
+}
+
+/// Leaves the claim of a build that was killed while it read the first file.
+async fn claimed_by_a_dead_build(memory: &Arc<dyn ObjectStore>) {
+    let dead = Log::new();
+    let begun = Arc::new(AtomicBool::new(false));
+    let is_free = {
+        let begun = Arc::clone(&begun);
+        move || !begun.load(Ordering::SeqCst)
+    };
+    dead.held.set(Hold("f0000.parquet", Box::new(is_free))).unwrap();
+    let table = open_in(memory, &dead).await;
+    table.snapshot().await.unwrap();
+    begun.store(true, Ordering::SeqCst);
+    let build = tokio::spawn(async move { table.build(BuildOptions::default()).await.map(drop) });
+    wait_until(|| claims(&dead) == 1).await;
+    build.abort();
+    assert!(build.await.unwrap_err().is_cancelled());
 }
 
 /// On a local disk the operating system takes the claim away with the process.

@@ -31,7 +31,7 @@ pub(crate) async fn run_in_turn(table: &BaseTable, task: &BuildTask, options: &B
     let claim = loop {
         check_cancel(options.cancel.as_ref())?;
         let claim = claims.take(id).await;
-        if claim.is_some() || claims.is_overdue(since) {
+        if claim.is_some() || claims.is_overdue(id, since) {
             break claim;
         }
         claims.pause(id, Duration::MAX).await;
@@ -65,9 +65,10 @@ pub(super) async fn run_all(running: &mut RunningBuild<'_>, options: &BuildOptio
     }
     let mut since = Moment::now();
     while let Some(task) = claimed.pop_front() {
+        let id = planned(running, task)?.claim_id()?;
         match attempt(running, &mut claims, task, options).await? {
             Attempt::Run | Attempt::Committed => {}
-            Attempt::Claimed if claims.is_overdue(since) => run_and_commit(running, task, options).await?,
+            Attempt::Claimed if claims.is_overdue(id, since) => run_and_commit(running, task, options).await?,
             Attempt::Claimed => {
                 claimed.push_back(task);
                 wait(running, &claims, task, options).await?;

@@ -42,6 +42,19 @@ pub(crate) struct WatchedClaim {
     version: (Option<String>, DateTime<Utc>),
     /// When this version was seen first.
     since: Moment,
+    /// When it was first known that it has expired.
+    expired: Option<Moment>,
+}
+
+impl WatchedClaim {
+    fn begin(version: (Option<String>, DateTime<Utc>)) -> Self {
+        Self { version, since: Moment::now(), expired: None }
+    }
+
+    /// Whether it has expired for so long, and was never renewed.
+    pub(super) fn is_expired_for(&self, time: Duration) -> bool {
+        self.expired.is_some_and(|expired| !expired.is_within(time))
+    }
 }
 
 impl StorageTime {
@@ -82,32 +95,37 @@ impl Claims {
             return None;
         }
         tracing::info!(claim = relative, "a claim that nobody renews is taken");
-        let taken = match put(object_store.as_ref(), &path, &token, PutMode::Update(version_of(&meta))).await {
-            Err(object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. }) => {
-                object_store.delete(&path).await.ok()?;
-                put(object_store.as_ref(), &path, &token, PutMode::Create).await
+        match take_expired(object_store.as_ref(), &path, &token, version_of(&meta)).await {
+            Ok(put) => {
+                self.watched.remove(&id);
+                Some(Lease::begin(object_store, path, token, put))
             }
-            taken => taken,
-        };
-        self.watched.remove(&id);
-        taken.ok().map(|put| Lease::begin(object_store, path, token, put))
+            // Somebody else took it, or released it.
+            Err(
+                object_store::Error::AlreadyExists { .. }
+                | object_store::Error::Precondition { .. }
+                | object_store::Error::NotFound { .. },
+            ) => None,
+            Err(error) => Some(unclaimed(&error)),
+        }
     }
 
     /// Whether a claim was not renewed for so long that its builder is gone.
     async fn is_expired(&mut self, id: [u8; 16], meta: &ObjectMeta) -> bool {
         let version = (meta.e_tag.clone(), meta.last_modified);
-        let watched =
-            self.watched.entry(id).or_insert_with(|| WatchedClaim { version: version.clone(), since: Moment::now() });
+        let watched = self.watched.entry(id).or_insert_with(|| WatchedClaim::begin(version.clone()));
         if watched.version != version {
-            *watched = WatchedClaim { version, since: Moment::now() };
+            *watched = WatchedClaim::begin(version);
         }
-        if !watched.since.is_within(LEASE) {
-            return true;
-        }
-        if self.time.is_none() {
+        let is_watched_long = !watched.since.is_within(LEASE);
+        if !is_watched_long && self.time.is_none() {
             self.time = self.read_time().await;
         }
-        self.time.is_some_and(|time| time.is_past(meta.last_modified, LEASE))
+        let is_expired = is_watched_long || self.time.is_some_and(|time| time.is_past(meta.last_modified, LEASE));
+        if let Some(watched) = self.watched.get_mut(&id).filter(|_| is_expired) {
+            watched.expired.get_or_insert_with(Moment::now);
+        }
+        is_expired
     }
 
     /// The time at the storage, by a file that is written there.
@@ -142,6 +160,22 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         self.renewal.abort();
+    }
+}
+
+/// Puts our claim in the place of one that was of this version.
+async fn take_expired(
+    object_store: &dyn ObjectStore,
+    path: &Path,
+    token: &Bytes,
+    version: UpdateVersion,
+) -> object_store::Result<PutResult> {
+    match put(object_store, path, token, PutMode::Update(version)).await {
+        Err(object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. }) => {
+            object_store.delete(path).await?;
+            put(object_store, path, token, PutMode::Create).await
+        }
+        taken => taken,
     }
 }
 
@@ -228,6 +262,8 @@ mod tests {
     use crate::storage::clock::stepped::step;
     use crate::storage::location::StorePlace;
     use crate::store::Store;
+    use crate::store::claims::LONGEST_WAIT;
+    use crate::store::layout::claim_path;
 
     const ID: [u8; 16] = [7; 16];
 
@@ -285,7 +321,30 @@ mod tests {
         let (claims, _) = builders();
         let since = Moment::now();
         step(Duration::from_secs(24 * 60 * 60));
-        assert!(!claims.is_overdue(since));
+        assert!(!claims.is_overdue(ID, since));
+    }
+
+    /// A storage may refuse each takeover, as if somebody else were always first.
+    #[tokio::test]
+    async fn what_expired_and_cannot_be_taken_is_done_without_the_claim_after_a_while() {
+        let (mut one, mut other) = builders();
+        let since = Moment::now();
+        let held = one.take(ID).await.unwrap();
+        assert!(other.take(ID).await.is_none());
+        step(LEASE);
+        let path = other.store.object_path(&claim_path(ID));
+        let meta = other.store.object_store().head(&path).await.unwrap();
+        assert!(other.is_expired(ID, &meta).await);
+        assert!(!other.is_overdue(ID, since));
+        step(LONGEST_WAIT);
+        assert!(other.is_expired(ID, &meta).await);
+        assert!(other.is_overdue(ID, since));
+        // Each is waited for by itself, and whoever renews a claim is at work.
+        assert!(!other.is_overdue([8; 16], since));
+        let renewed = ObjectMeta { e_tag: Some("another".to_owned()), ..meta };
+        other.is_expired(ID, &renewed).await;
+        assert!(!other.is_overdue(ID, since));
+        held.release().await;
     }
 
     #[tokio::test]
