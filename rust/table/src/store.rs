@@ -340,10 +340,11 @@ impl Store {
                 .map_err(|error| Error::task(&error))?
                 .map_err(|error| self.unwritable(error));
         }
-        self.upload(&mut temp, relative).await
+        self.upload(&temp, relative).await
     }
 
-    async fn upload(&self, temp: &mut TempFile, relative: &str) -> Result<()> {
+    /// Writes a finished file to an object store, and keeps it here.
+    pub(crate) async fn upload(&self, temp: &TempFile, relative: &str) -> Result<()> {
         let path = self.object_path(relative);
         let bytes = tokio::fs::read(temp.path()).await.map_err(|error| self.unwritable(error))?;
         if bytes.len() <= PART_BYTES {

@@ -42,8 +42,10 @@ pub(crate) struct Published {
 /// What is under the name that a segment is to get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Occupant {
-    /// Nothing that can be opened.
+    /// Nothing.
     None,
+    /// A file that cannot be opened.
+    Damaged,
     /// A file with the same directory, which has hashes of the data.
     Same,
     /// Another one that is sound, as far as anybody knows.
@@ -61,9 +63,15 @@ impl Store {
                 tracing::warn!(segment = path, "a segment with other bytes has the name; this one gets another");
                 return self.publish_renamed(temp).await;
             }
-            Occupant::Same | Occupant::None => {}
+            // Object stores replace files, unless a policy says that each is written once.
+            Occupant::Same | Occupant::Damaged if !self.is_local() => {
+                if let Err(error) = self.upload(&temp, &path).await {
+                    tracing::warn!(segment = path, %error, "a segment cannot be written again; it gets another name");
+                    return self.publish_renamed(temp).await;
+                }
+            }
+            Occupant::Same | Occupant::Damaged | Occupant::None => self.publish(temp, &path).await?,
         }
-        self.publish(temp, &path).await?;
         Ok(Published { id, is_taken_over: false })
     }
 
@@ -80,7 +88,8 @@ impl Store {
         let Some(length) = self.length_of(relative).await? else { return Ok(Occupant::None) };
         let end = match self.read_end(relative, length).await {
             Ok(Some(end)) => end,
-            Ok(None) | Err(object_store::Error::NotFound { .. }) => return Ok(Occupant::None),
+            Ok(None) => return Ok(Occupant::Damaged),
+            Err(object_store::Error::NotFound { .. }) => return Ok(Occupant::None),
             // Nobody knows whether it is sound.
             Err(_) => return Ok(Occupant::Other),
         };

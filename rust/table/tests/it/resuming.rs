@@ -232,6 +232,30 @@ async fn in_an_object_store_an_old_segment_is_made_young_before_it_is_taken_over
     }
 }
 
+/// Such a bucket takes no file in the place of another one, so that old segments cannot be made young.
+#[tokio::test]
+async fn in_a_bucket_that_is_written_once_what_is_left_and_old_or_damaged_is_built_under_another_name() {
+    for is_damaged in [false, true] {
+        let log = Log::new();
+        let (memory, table) = in_memory(&log).await;
+        killed_after(&table, FILES).await;
+        if is_damaged {
+            use futures::TryStreamExt;
+            let left: Vec<_> = memory.list(Some(&StorePath::from("t/_lakemark/indexes"))).try_collect().await.unwrap();
+            for meta in left {
+                memory.put(&meta.location, PutPayload::from_static(b"cut off")).await.unwrap();
+            }
+        } else {
+            *log.aged.lock().unwrap() = Some(("/indexes/", TimeDelta::hours(5)));
+        }
+        *log.written_once.lock().unwrap() = Some("/indexes/");
+        let report = table.build(BuildOptions::default()).await.unwrap();
+        assert_eq!((report.taken_over, report.segments), (0, FILES as u64), "{is_damaged}");
+        check(&table).await;
+        assert_eq!(table.build(BuildOptions::default()).await.unwrap().segments, 0);
+    }
+}
+
 /// Whoever could write a file again unseen may have done so.
 #[tokio::test]
 async fn what_was_left_of_files_that_are_too_young_is_not_taken_over() {
