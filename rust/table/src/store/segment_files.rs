@@ -58,6 +58,11 @@ impl Store {
     pub(crate) async fn publish_segment(&self, temp: TempFile, id: [u8; 16]) -> Result<Published> {
         let path = Self::segment_path(id);
         match self.occupant(&temp, &path).await? {
+            // Its pages may be damaged. The same bytes in its place do no harm, and make it young.
+            Occupant::Same if self.is_local() => {
+                self.publish(temp, &path).await?;
+                return Ok(Published { id, is_taken_over: true });
+            }
             Occupant::Same if self.keep(&path).await.is_ok() => return Ok(Published { id, is_taken_over: true }),
             Occupant::Other => {
                 tracing::warn!(segment = path, "a segment with other bytes has the name; this one gets another");
@@ -222,6 +227,12 @@ mod tests {
                 let written = fs::read(folder.path().join(Store::segment_path(renamed.id))).unwrap();
                 assert!(written == content(renamed.id, 2, directory), "its id is in every checksum");
             }
+            // Of damaged pages the directory says nothing.
+            let mut rotten = first.clone();
+            rotten[HEADER_BYTES as usize + 10] ^= 1;
+            fs::write(&path, &rotten).unwrap();
+            assert_eq!(publish(&store, &first).await, Published { id: ID, is_taken_over: true });
+            assert!(fs::read(&path).unwrap() == first);
             // What cannot be opened is of no use to anybody.
             for damaged in [&first[..0], &first[..100], &first[1..], &[first.as_slice(), &[0]].concat()] {
                 fs::write(&path, damaged).unwrap();
