@@ -15,6 +15,7 @@ use bytes::Bytes;
 use lakemark_format::container::HEADER_BYTES;
 use lakemark_format::{ContainerWriter, Trailer, open_tail, physical_range, read_logical};
 use object_store::{ObjectStoreExt, PutPayload};
+use tokio::sync::Mutex;
 
 use super::Store;
 use crate::error::{Error, Result};
@@ -29,6 +30,9 @@ const TAIL_BYTES: u64 = 64 * 1024;
 const COPIED_BYTES: u64 = 1 << 20;
 /// A file of an object store that is younger is not written again to be young. It is well below the least age of a vacuum.
 const FRESH: Duration = Duration::from_secs(30 * 60);
+
+/// Held by whoever writes a segment again: one at a time is in memory as a whole.
+static REWRITING: Mutex<()> = Mutex::const_new(());
 
 /// What became of a file that was to be a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,10 +142,12 @@ impl Store {
         }
         let path = self.object_path(relative);
         let have = self.object_store().head(&path).await.map_err(|error| self.unreadable(error))?;
+        // By a clock that goes before ours its age is negative.
         let age = clock::utc().signed_duration_since(have.last_modified).to_std();
-        if age.is_ok_and(|age| age < FRESH) {
+        if age.map_or(true, |age| age < FRESH) {
             return Ok(());
         }
+        let _turn = REWRITING.lock().await;
         // Object stores do not copy a file onto itself.
         let read = self.object_store().get(&path).await.map_err(|error| self.unreadable(error))?;
         let bytes = read.bytes().await.map_err(|error| self.unreadable(error))?;
