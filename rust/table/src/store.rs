@@ -344,7 +344,7 @@ impl Store {
     }
 
     /// Writes a finished file to an object store, and keeps it here.
-    pub(crate) async fn upload(&self, temp: &TempFile, relative: &str) -> Result<()> {
+    async fn upload(&self, temp: &TempFile, relative: &str) -> Result<()> {
         let path = self.object_path(relative);
         let bytes = tokio::fs::read(temp.path()).await.map_err(|error| self.unwritable(error))?;
         if bytes.len() <= PART_BYTES {

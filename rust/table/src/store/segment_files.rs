@@ -144,7 +144,7 @@ impl Store {
         let have = self.object_store().head(&path).await.map_err(|error| self.unreadable(error))?;
         // By a clock that goes before ours its age is negative.
         let age = clock::utc().signed_duration_since(have.last_modified).to_std();
-        if age.map_or(true, |age| age < FRESH) {
+        if !age.is_ok_and(|age| age >= FRESH) {
             return Ok(());
         }
         let _turn = REWRITING.lock().await;
@@ -235,7 +235,7 @@ mod tests {
             }
             // Of damaged pages the directory says nothing.
             let mut rotten = first.clone();
-            rotten[HEADER_BYTES as usize + 10] ^= 1;
+            rotten[90] ^= 1;
             fs::write(&path, &rotten).unwrap();
             assert_eq!(publish(&store, &first).await, Published { id: ID, is_taken_over: true });
             assert!(fs::read(&path).unwrap() == first);

@@ -8,6 +8,7 @@ use lakemark_format::{FileNumbers, Manifest, ManifestFile};
 use super::manifest_slice::ManifestSlice;
 use crate::error::Result;
 use crate::files::file_version::FileVersion;
+use crate::storage::file_time::was_young;
 use crate::store::manifests::file_of;
 
 /// What a manifest covers.
@@ -48,12 +49,47 @@ impl Coverage {
     }
 }
 
-/// Whether a listed file is the version that a manifest knows, which keeps no tag of a file that was young then.
+/// Whether a listed file is the version that a manifest knows. One that was young then may have been written again unseen.
 fn is_same(known: &ManifestFile, listed: &ManifestFile) -> bool {
     let known = FileVersion::of_manifest(known);
     let same_time = match (&known.tag, &listed.etag) {
         (Some(known), Some(listed)) => known == listed,
+        (Some(known), None) if was_young(known) => false,
         _ => known.modified_ns == listed.modified_ns,
     };
     known.size == listed.size && same_time
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(modified_ns: i64, tag: Option<&str>) -> ManifestFile {
+        ManifestFile {
+            path: "a.parquet".to_owned(),
+            size: 1,
+            modified_ns,
+            etag: tag.map(str::to_owned),
+            footer_hash: 0,
+            schema: 0,
+            row_groups: vec![1],
+            false_statistics: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_young_is_not_taken_for_the_same() {
+        for (known, listed, same) in [
+            (Some("a"), Some("a"), true),
+            (Some("a"), Some("b"), false),
+            (Some("a"), None, true),
+            (None, Some("a"), true),
+            (None, None, true),
+            (Some("young:"), None, false),
+            (Some("young:a"), Some("a"), false),
+        ] {
+            assert_eq!(is_same(&file(5, known), &file(5, listed)), same, "{known:?} {listed:?}");
+        }
+        assert!(!is_same(&file(5, None), &file(6, None)));
+    }
 }
