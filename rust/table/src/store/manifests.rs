@@ -48,6 +48,16 @@ pub(super) struct CachedManifest {
     pub checkpoint: u64,
 }
 
+/// Indexes that nobody has dropped.
+pub(crate) struct DeclaredIndexes(Option<Arc<Manifest>>);
+
+impl DeclaredIndexes {
+    /// Whether the index of this id is among them. Where there is no manifest, nobody dropped it.
+    pub(crate) fn contains(&self, index: &[u8; 16]) -> bool {
+        self.0.as_ref().is_none_or(|manifest| manifest.indexes().any(|declared| declared.id == *index))
+    }
+}
+
 /// The segments that a manifest names.
 #[derive(Debug)]
 pub(crate) struct NamedSegments(Option<Arc<Manifest>>);
@@ -78,6 +88,11 @@ impl Store {
     /// removed their files, too.
     pub(crate) async fn named_segments(&self) -> Result<NamedSegments> {
         Ok(NamedSegments(self.newest().await?.manifest))
+    }
+
+    /// The indexes that the newest manifest declares. Whoever drops an index removes its segments after that: who misses one asks this then.
+    pub(crate) async fn declared_indexes(&self) -> Result<DeclaredIndexes> {
+        Ok(DeclaredIndexes(self.newest().await?.manifest))
     }
 
     /// The number of the newest manifest; 0 where there is none yet.

@@ -175,24 +175,32 @@ pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
     ))
 }
 
-/// Fails if a segment is not there: a vacuum may have removed it, or whoever wrote it had another disk under the same path.
+/// Fails if a segment is not there: a vacuum may have removed it, or whoever wrote it had another disk under the same path. Those of an index
+/// that was dropped are not missed.
 async fn look_for(store: &Store, segments: &[&ManifestSegment]) -> Result<()> {
     let segments: Vec<ManifestSegment> = segments.iter().copied().cloned().collect();
     let looks = stream::iter(segments).map(|segment| async move {
         match store.length_of(&segment.path).await? {
-            Some(length) if length == segment.length => Ok(()),
-            found => Err(Error::not_found(format!(
-                "{} bytes were written to {} of the store {}, where {}, so that nothing was committed. If the work took longer than a vacuum's \
-                 age, a vacuum has removed them: try again. Otherwise a process that builds sees another store: put the table, or its indexes with \
-                 the option `store`, on storage that all of them reach",
-                segment.length,
-                segment.path,
-                store.text(),
-                found.map_or_else(|| "nothing is".to_owned(), |length| format!("{length} are"))
-            ))),
+            Some(length) if length == segment.length => Ok(None),
+            found => Ok::<_, Error>(Some((segment, found))),
         }
     });
-    looks.buffer_unordered(CONCURRENT_LOOKS).try_collect().await
+    let missing = looks.buffer_unordered(CONCURRENT_LOOKS).try_filter_map(|missing| async move { Ok(missing) });
+    let mut missing: Vec<(ManifestSegment, Option<u64>)> = missing.try_collect().await?;
+    if !missing.is_empty() {
+        let declared = store.declared_indexes().await?;
+        missing.retain(|(segment, _)| declared.contains(&segment.index_id));
+    }
+    let Some((segment, found)) = missing.first() else { return Ok(()) };
+    Err(Error::not_found(format!(
+        "{} bytes were written to {} of the store {}, where {}, so that nothing was committed. If the work took longer than a vacuum's \
+         age, a vacuum has removed them: try again. Otherwise a process that builds sees another store: put the table, or its indexes with \
+         the option `store`, on storage that all of them reach",
+        segment.length,
+        segment.path,
+        store.text(),
+        found.map_or_else(|| "nothing is".to_owned(), |length| format!("{length} are"))
+    )))
 }
 
 async fn discard(store: &Store, paths: &[String]) {

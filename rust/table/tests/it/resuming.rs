@@ -311,6 +311,42 @@ async fn segments_that_a_vacuum_takes_meanwhile_are_an_error_and_cover_nothing_a
     }
 }
 
+/// Others commit the same segments and drop one of the indexes, so that its segments are gone when this build is about to commit them.
+#[tokio::test]
+async fn a_build_does_not_miss_segments_of_an_index_that_others_drop_meanwhile() {
+    for is_left in [false, true] {
+        let log = Log::new();
+        let (memory, table) = in_memory(&log).await;
+        table.create_index(spec_with("s", "files_per_segment", "1"), false).await.unwrap();
+        if is_left {
+            killed_after(&table, usize::MAX).await;
+        }
+        let (done, seen, others) = (AtomicBool::new(false), Arc::downgrade(&log), Arc::clone(&memory));
+        let drop_index = move || {
+            let seen = seen.upgrade().unwrap();
+            let last = seen.operations.lock().unwrap().last().cloned().unwrap_or_default();
+            let is_look = last.starts_with("head ") && last.contains("f0005.parquet") && puts(&seen) == 2 * FILES;
+            if !is_look || done.swap(true, Ordering::SeqCst) {
+                return;
+            }
+            let others = Arc::clone(&others);
+            let work = move || {
+                tokio::runtime::Runtime::new().unwrap().block_on(async {
+                    let table = open_in(&others, &Log::new()).await;
+                    table.build(BuildOptions::default()).await.unwrap();
+                    assert!(table.drop_index("s_bitmap", false).await.unwrap());
+                });
+            };
+            std::thread::spawn(work).join().unwrap();
+        };
+        log.hook.set(Hook(Box::new(drop_index))).unwrap();
+        table.build(BuildOptions::default()).await.unwrap();
+        let fresh = open_in(&memory, &Log::new()).await;
+        assert_eq!(fresh.snapshot().await.unwrap().indexes().len(), 1, "{is_left}");
+        check(&fresh).await;
+    }
+}
+
 /// A vacuum lists what an earlier build left as old. Before it removes that, another build has made it young, and may have named it.
 #[tokio::test]
 async fn a_vacuum_leaves_what_was_taken_over_since_it_listed_the_segments() {

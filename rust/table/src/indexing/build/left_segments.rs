@@ -66,7 +66,8 @@ pub(crate) async fn is_gone(store: &Store, segment: &ManifestSegment) -> Result<
     Ok(store.keep(&segment.path).await.is_err() && store.length_of(&segment.path).await? != Some(segment.length))
 }
 
-/// Takes segments that were taken over and are gone out of what is to be committed, so that the others are; gives their ids.
+/// Takes segments that were taken over and are gone out of what is to be committed, so that the others are; gives their ids, but for those
+/// of indexes that were dropped.
 pub(super) async fn leave_out_gone(
     store: &Store,
     built: &mut BuiltSegments,
@@ -75,10 +76,21 @@ pub(super) async fn leave_out_gone(
     let segments: Vec<ManifestSegment> =
         built.segments.iter().filter(|segment| taken_over.contains(&segment.id)).cloned().collect();
     let looks = stream::iter(segments)
-        .map(|segment| async move { Ok::<_, Error>(is_gone(store, &segment).await?.then_some(segment.id)) });
-    let gone = looks.buffer_unordered(CONCURRENT_LOOKS).try_filter_map(|id| async move { Ok(id) });
-    let gone: HashSet<[u8; 16]> = gone.try_collect().await?;
-    built.segments.retain(|segment| !gone.contains(&segment.id));
+        .map(|segment| async move { Ok::<_, Error>(is_gone(store, &segment).await?.then_some(segment)) });
+    let gone = looks.buffer_unordered(CONCURRENT_LOOKS).try_filter_map(|segment| async move { Ok(segment) });
+    let gone: Vec<ManifestSegment> = gone.try_collect().await?;
+    let ids: HashSet<[u8; 16]> = gone.iter().map(|segment| segment.id).collect();
+    built.segments.retain(|segment| !ids.contains(&segment.id));
+    let missed = without_dropped(store, gone.iter().collect()).await?;
+    Ok(missed.into_iter().map(|segment| segment.id).collect())
+}
+
+/// Those of segments that are gone whose index nobody dropped.
+async fn without_dropped<'a>(store: &Store, mut gone: Vec<&'a ManifestSegment>) -> Result<Vec<&'a ManifestSegment>> {
+    if !gone.is_empty() {
+        let declared = store.declared_indexes().await?;
+        gone.retain(|segment| declared.contains(&segment.index_id));
+    }
     Ok(gone)
 }
 
@@ -103,6 +115,7 @@ pub(crate) async fn check_kept(store: &Store, built: &BuiltSegments, taken_over:
             gone.push(segment);
         }
     }
+    let gone = without_dropped(store, gone).await?;
     let Some(first) = gone.first() else { return Ok(()) };
     let lost = gone.iter().map(|segment| segment.id).collect();
     commit(store, &Edit::AddSegments(BuiltSegments { lost, ..BuiltSegments::default() })).await?;
