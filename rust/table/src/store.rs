@@ -129,8 +129,13 @@ impl Store {
 
     /// The length of a file of the store; none if it is not there.
     pub(crate) async fn length_of(&self, relative: &str) -> Result<Option<u64>> {
+        Ok(self.meta_of(relative).await?.map(|meta| meta.size))
+    }
+
+    /// What the storage says of a file of the store; none if it is not there.
+    pub(crate) async fn meta_of(&self, relative: &str) -> Result<Option<ObjectMeta>> {
         match self.place.object_store.head(&self.object_path(relative)).await {
-            Ok(meta) => Ok(Some(meta.size)),
+            Ok(meta) => Ok(Some(meta)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(self.unreadable(error)),
         }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use lakemark_table::{BuildOptions, ErrorKind, IndexSpec, Merging, Table, TableOptions};
 use object_store::ObjectStore;
@@ -10,7 +11,7 @@ use object_store::ObjectStore;
 use crate::fixture::{
     batch, create_indexes, equals, exact_rows, folder, k_values, open, probe, rows_of, segments, spec, write,
 };
-use crate::layer::{Layer, Log};
+use crate::layer::{Hook, Layer, Log};
 
 /// A build that leaves each segment by itself.
 fn unmerged() -> BuildOptions {
@@ -94,6 +95,40 @@ async fn a_damaged_segment_is_built_again_by_a_build_that_verifies() {
     assert_eq!((report.repaired, report.files, report.segments), (1, 1, 1));
     check(&table, 2).await;
     assert_eq!(table.compact(BuildOptions::default()).await.unwrap().segments_written, 1);
+    check(&table, 2).await;
+}
+
+/// Two builds find the same damage, and one has mended it under its name before the other one removes it.
+#[tokio::test]
+async fn a_segment_that_another_build_has_mended_meanwhile_is_not_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, made) = one_by_one(folder.path(), 2).await;
+    let sound = fs::read(&made[0]).unwrap();
+    let mut damaged = sound.clone();
+    damaged[90] ^= 1;
+    fs::write(&made[0], &damaged).unwrap();
+    let log = Log::new();
+    let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
+    let table = Table::open_layered(folder.path().to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
+    let (done, seen, mended, bytes) = (AtomicBool::new(false), Arc::downgrade(&log), made[0].clone(), sound.clone());
+    let mend = move || {
+        let seen = seen.upgrade().unwrap();
+        let name = mended.file_name().unwrap().to_str().unwrap();
+        let has_read = seen.matching(name).iter().any(|operation| operation.starts_with("get"));
+        let last = seen.operations.lock().unwrap().last().cloned().unwrap_or_default();
+        // Whoever found damage looks whether the newest manifest names the segment.
+        if has_read && last.contains("manifest") && !done.swap(true, Ordering::SeqCst) {
+            let temp = mended.with_extension("mended");
+            fs::write(&temp, &bytes).unwrap();
+            fs::rename(&temp, &mended).unwrap();
+        }
+    };
+    log.hook.set(Hook(Box::new(mend))).unwrap();
+    let report = table.build(verified()).await.unwrap();
+    assert_eq!((report.verified, report.repaired, report.segments), (2, 0, 0));
+    let deletes = log.matching(".lmx").iter().filter(|operation| operation.starts_with("delete")).count();
+    assert_eq!(deletes, 0);
+    assert_eq!(fs::read(&made[0]).unwrap(), sound);
     check(&table, 2).await;
 }
 

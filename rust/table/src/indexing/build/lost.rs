@@ -17,6 +17,8 @@ use crate::store::manifests::file_of;
 use crate::store::segments::missing;
 
 const DAY_SECONDS: i64 = 24 * 60 * 60;
+/// How often a segment is compared that somebody writes again meanwhile.
+const COMPARISONS: u32 = 3;
 
 /// What became of the segments that there were.
 #[derive(Default)]
@@ -51,8 +53,9 @@ pub(super) async fn look_at(
     let day = clock::utc().timestamp().div_euclid(DAY_SECONDS);
     let named = manifest.segments().map(Arc::as_ref);
     for (index, segment) in sample(named, indexes, &lost, share, day) {
-        let mut verdict = IndexVerdict::default();
-        match (Verified { snapshot, store, manifest, index }).verify_segment(segment, &mut verdict).await {
+        let verified = Verified { snapshot, store, manifest, index };
+        let Compared { outcome, damaged, is_there } = compared(store, verified, segment).await?;
+        match outcome {
             Ok(()) => seen.verified += 1,
             Err(error) if error.kind() != ErrorKind::Io && is_about_the_file(error.kind()) => {
                 tracing::warn!(segment = segment.path, %error, "a segment cannot be compared with the data");
@@ -61,17 +64,40 @@ pub(super) async fn look_at(
             }
             Err(error) => return Err(error),
         }
-        for Finding { path, problem } in verdict.damaged {
+        for Finding { path, problem } in damaged {
             tracing::warn!(segment = path, problem, "a segment is damaged; its files are indexed again");
             lost.insert(segment.id);
         }
-        if lost.contains(&segment.id) && !is_removed(store, segment).await? {
+        if is_there && lost.contains(&segment.id) && !is_removed(store, segment).await? {
             let files = segment.files.iter().filter_map(|number| file_of(manifest, number));
             seen.held.extend(files.map(|file| file.path.clone()));
         }
     }
     seen.lost = lost.into_iter().collect();
     Ok(seen)
+}
+
+/// What a comparison with the data gave.
+struct Compared {
+    outcome: Result<()>,
+    damaged: Vec<Finding>,
+    /// Whether there is a file that is the one which was compared.
+    is_there: bool,
+}
+
+/// Compares a segment with the data, and once more if another file is in its place then: another build may have mended it meanwhile. One
+/// that others write again and again counts as sound.
+async fn compared(store: &Store, verified: Verified<'_>, segment: &ManifestSegment) -> Result<Compared> {
+    for _ in 0..COMPARISONS {
+        let before = store.meta_of(&segment.path).await?;
+        let mut verdict = IndexVerdict::default();
+        let outcome = verified.verify_segment(segment, &mut verdict).await;
+        if verdict.damaged.is_empty() || store.meta_of(&segment.path).await? == before {
+            return Ok(Compared { outcome, damaged: verdict.damaged, is_there: before.is_some() });
+        }
+        tracing::debug!(segment = segment.path, "the segment was written again while it was compared");
+    }
+    Ok(Compared { outcome: Ok(()), damaged: Vec::new(), is_there: false })
 }
 
 /// Removes a damaged segment; says whether it is gone. A build of the same files writes the same name, and would take it for one that
