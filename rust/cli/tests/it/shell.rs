@@ -108,7 +108,7 @@ fn help_teaches_and_is_no_error() {
         (vec!["--help"], "Exit codes: 0 done"),
         (vec!["sql", "--help"], "SHOW INDEXES FROM t"),
         (vec!["index", "create", "--help"], "--on <COL[,COL]>"),
-        (vec!["index", "build", "--help"], "the same command goes on with the rest"),
+        (vec!["index", "build", "--help"], "command takes over what was finished"),
         (vec!["--version"], "lakemark 0.1.0"),
     ] {
         assert!(ok(&arguments).contains(says), "{arguments:?}");
