@@ -20,6 +20,7 @@ mod folders;
 mod footers;
 mod futures;
 mod group_counts;
+mod in_memory;
 mod isolating;
 mod layer;
 mod listed;

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use chrono::{TimeDelta, Utc};
 use lakemark_table::{BuildOptions, ErrorKind, IndexKind, IndexSpec, Report, Table, TableOptions, VacuumOptions};
-use object_store::memory::InMemory;
 use object_store::path::Path as StorePath;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 
 use crate::fixture::{
     batch, equals, exact_rows, folder, k_values, open, probe, rows_of, segments, spec, spec_with, write,
 };
+use crate::in_memory::{in_memory, open_in, segment_puts};
 use crate::layer::{Hook, Layer, Log};
 
 const FILES: usize = 6;
@@ -193,26 +193,11 @@ async fn two_builds_of_the_same_files_write_the_same_bytes() {
 }
 
 /// The files in memory, with an index whose segments have one file each.
-async fn in_memory(log: &Arc<Log>) -> (Arc<dyn ObjectStore>, Arc<Table>) {
-    let folder = folder(FILES);
-    let memory: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
-    for file in 0..FILES {
-        let name = format!("f{file:04}.parquet");
-        let bytes = fs::read(folder.path().join(&name)).unwrap();
-        memory.put(&StorePath::from(format!("t/{name}")), PutPayload::from(bytes)).await.unwrap();
-    }
+async fn declared_in_memory(log: &Arc<Log>) -> (Arc<dyn ObjectStore>, Arc<Table>) {
+    let memory = in_memory(FILES).await;
     let table = open_in(&memory, log).await;
     table.create_index(spec_with("k", "files_per_segment", "1"), false).await.unwrap();
     (memory, table)
-}
-
-async fn open_in(memory: &Arc<dyn ObjectStore>, log: &Arc<Log>) -> Arc<Table> {
-    let layer = |_: Arc<dyn ObjectStore>| Layer::over(Arc::clone(memory), log);
-    Table::open_layered("memory:///t", TableOptions::default(), &layer).await.unwrap()
-}
-
-fn puts(log: &Log) -> usize {
-    log.matching("/indexes/").iter().filter(|operation| operation.starts_with("put ")).count()
 }
 
 /// There are no locks that keep a vacuum away: what is young is kept, and what is old is written again.
@@ -222,13 +207,13 @@ async fn in_an_object_store_an_old_segment_is_made_young_before_it_is_taken_over
     // By a clock that goes before ours they are from the future.
     for (hours, written) in [(0, 0), (-1, 0), (5, 2 * FILES)] {
         let log = Log::new();
-        let (_, table) = in_memory(&log).await;
+        let (_, table) = declared_in_memory(&log).await;
         killed_after(&table, FILES).await;
         *log.aged.lock().unwrap() = Some(("/indexes/", TimeDelta::hours(hours)));
         log.clear();
         let report = table.build(BuildOptions::default()).await.unwrap();
         assert_eq!((report.taken_over, report.segments), (FILES as u64, 0));
-        assert_eq!(puts(&log), written, "{hours} hours");
+        assert_eq!(segment_puts(&log), written, "{hours} hours");
         check(&table).await;
     }
 }
@@ -238,7 +223,7 @@ async fn in_an_object_store_an_old_segment_is_made_young_before_it_is_taken_over
 async fn in_a_bucket_that_is_written_once_what_is_left_and_old_or_damaged_is_built_under_another_name() {
     for is_damaged in [false, true] {
         let log = Log::new();
-        let (memory, table) = in_memory(&log).await;
+        let (memory, table) = declared_in_memory(&log).await;
         killed_after(&table, FILES).await;
         if is_damaged {
             use futures::TryStreamExt;
@@ -263,7 +248,7 @@ async fn what_was_left_of_files_that_are_too_young_is_not_taken_over() {
     for (is_young, taken_over) in [(true, 0), (false, FILES as u64)] {
         let log = Log::new();
         log.hide_tags.store(true, Ordering::SeqCst);
-        let (_, table) = in_memory(&log).await;
+        let (_, table) = declared_in_memory(&log).await;
         // By a clock that goes before ours files are young for longer than the test takes.
         let age = if is_young { TimeDelta::minutes(-10) } else { TimeDelta::hours(1) };
         *log.time.lock().unwrap() = Some(Utc::now() - age);
@@ -278,14 +263,14 @@ async fn what_was_left_of_files_that_are_too_young_is_not_taken_over() {
 async fn segments_that_a_vacuum_takes_meanwhile_are_an_error_and_cover_nothing_and_the_others_are_committed() {
     for (is_late, most) in [(false, FILES), (false, 1), (true, FILES), (true, 2)] {
         let log = Log::new();
-        let (memory, table) = in_memory(&log).await;
+        let (memory, table) = declared_in_memory(&log).await;
         killed_after(&table, FILES).await;
         let (done, seen, removing) = (AtomicBool::new(false), Arc::clone(&log), Arc::clone(&memory));
         let remove = move || {
             let last = seen.operations.lock().unwrap().last().cloned().unwrap_or_default();
             let is_commit = last.starts_with("put ") && last.contains("/manifest/");
             // The commit looks for every segment before its edit is put.
-            let is_look = last.starts_with("head ") && last.contains("f0005.parquet") && puts(&seen) == FILES;
+            let is_look = last.starts_with("head ") && last.contains("f0005.parquet") && segment_puts(&seen) == FILES;
             if (if is_late { is_commit } else { is_look }) && !done.swap(true, Ordering::SeqCst) {
                 futures::executor::block_on(async {
                     use futures::TryStreamExt;
@@ -316,7 +301,7 @@ async fn segments_that_a_vacuum_takes_meanwhile_are_an_error_and_cover_nothing_a
 async fn a_build_does_not_miss_segments_of_an_index_that_others_drop_meanwhile() {
     for is_left in [false, true] {
         let log = Log::new();
-        let (memory, table) = in_memory(&log).await;
+        let (memory, table) = declared_in_memory(&log).await;
         table.create_index(spec_with("s", "files_per_segment", "1"), false).await.unwrap();
         if is_left {
             killed_after(&table, usize::MAX).await;
@@ -325,7 +310,8 @@ async fn a_build_does_not_miss_segments_of_an_index_that_others_drop_meanwhile()
         let drop_index = move || {
             let seen = seen.upgrade().unwrap();
             let last = seen.operations.lock().unwrap().last().cloned().unwrap_or_default();
-            let is_look = last.starts_with("head ") && last.contains("f0005.parquet") && puts(&seen) == 2 * FILES;
+            let is_look =
+                last.starts_with("head ") && last.contains("f0005.parquet") && segment_puts(&seen) == 2 * FILES;
             if !is_look || done.swap(true, Ordering::SeqCst) {
                 return;
             }
@@ -352,7 +338,7 @@ async fn a_build_does_not_miss_segments_of_an_index_that_others_drop_meanwhile()
 async fn a_vacuum_leaves_what_was_taken_over_since_it_listed_the_segments() {
     for is_committed in [true, false] {
         let log = Log::new();
-        let (memory, table) = in_memory(&log).await;
+        let (memory, table) = declared_in_memory(&log).await;
         killed_after(&table, FILES).await;
         *log.aged.lock().unwrap() = Some(("/indexes/", TimeDelta::days(8)));
         let (done, seen, others) = (AtomicBool::new(false), Arc::downgrade(&log), Arc::clone(&memory));
@@ -390,7 +376,7 @@ async fn a_vacuum_leaves_what_was_taken_over_since_it_listed_the_segments() {
 #[tokio::test]
 async fn a_vacuum_removes_what_an_object_store_has_left() {
     let log = Log::new();
-    let (_, table) = in_memory(&log).await;
+    let (_, table) = declared_in_memory(&log).await;
     killed_after(&table, FILES).await;
     *log.aged.lock().unwrap() = Some(("/indexes/", TimeDelta::days(8)));
     let report = table.vacuum(VacuumOptions::default()).await.unwrap();

@@ -13,11 +13,11 @@ use lakemark_table::{
     BuildOptions, BuildPart, BuildPlan, BuildReport, BuildTask, CancelFlag, ErrorKind, FileProbe, Table, TableOptions,
     VacuumOptions,
 };
-use object_store::memory::InMemory;
 use object_store::path::Path as StorePath;
-use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
+use object_store::ObjectStore;
 
 use crate::fixture::{batch, equals, exact_rows, folder, k_values, open, probe, rows_of, spec, spec_with, write};
+use crate::in_memory::{in_memory, open_in, segment_puts};
 use crate::layer::{Hold, Layer, Log};
 
 const WORKERS: usize = 2;
@@ -247,26 +247,10 @@ async fn one_each(table: &Table) {
 }
 
 /// The files in memory, with an index that covers none of them.
-async fn in_memory() -> Arc<dyn ObjectStore> {
-    let folder = folder(FILES);
-    let memory: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
-    for file in 0..FILES {
-        let name = format!("f{file:04}.parquet");
-        let bytes = fs::read(folder.path().join(&name)).unwrap();
-        memory.put(&StorePath::from(format!("t/{name}")), PutPayload::from(bytes)).await.unwrap();
-    }
+async fn declared_in_memory() -> Arc<dyn ObjectStore> {
+    let memory = in_memory(FILES).await;
     one_each(&*open_in(&memory, &Log::new()).await).await;
     memory
-}
-
-async fn open_in(memory: &Arc<dyn ObjectStore>, log: &Arc<Log>) -> Arc<Table> {
-    let layer = |_: Arc<dyn ObjectStore>| Layer::over(Arc::clone(memory), log);
-    Table::open_layered("memory:///t", TableOptions::default(), &layer).await.unwrap()
-}
-
-/// Segments that were put.
-fn puts(log: &Log) -> usize {
-    log.matching("/indexes/").iter().filter(|operation| operation.starts_with("put ")).count()
 }
 
 /// Claims that were put, and put again.
@@ -310,12 +294,12 @@ async fn two_builds_at_once_write_no_segment_twice() {
 /// One build reads a file until the other one has nothing else left to do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_build_does_what_others_have_not_claimed_and_then_waits_for_these() {
-    let memory = in_memory().await;
+    let memory = declared_in_memory().await;
     let (slow, quick) = (Log::new(), Log::new());
     let (begun, seen) = (Arc::new(AtomicBool::new(false)), Arc::clone(&quick));
     let is_free = {
         let begun = Arc::clone(&begun);
-        move || !begun.load(Ordering::SeqCst) || puts(&seen) == FILES - 1
+        move || !begun.load(Ordering::SeqCst) || segment_puts(&seen) == FILES - 1
     };
     slow.held.set(Hold("f0000.parquet", Box::new(is_free))).unwrap();
     for log in [&slow, &quick] {
@@ -329,7 +313,7 @@ async fn a_build_does_what_others_have_not_claimed_and_then_waits_for_these() {
     wait_until(|| claims(&slow) == 1).await;
     let second = other.build(BuildOptions::default()).await.unwrap();
     let first = first.await.unwrap();
-    assert_eq!((puts(&slow), puts(&quick)), (1, FILES - 1), "{first:?} {second:?}");
+    assert_eq!((segment_puts(&slow), segment_puts(&quick)), (1, FILES - 1), "{first:?} {second:?}");
     assert_eq!((first.segments, second.segments), (1, FILES as u64 - 1));
     let table = open_in(&memory, &Log::new()).await;
     assert_eq!(coverage(&table).await, 1.0);
@@ -339,7 +323,7 @@ async fn a_build_does_what_others_have_not_claimed_and_then_waits_for_these() {
 /// Its claim is left, and nobody renews it. By the time at the storage it is old.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_claim_of_a_build_that_is_gone_is_taken_once_it_has_expired() {
-    let memory = in_memory().await;
+    let memory = declared_in_memory().await;
     claimed_by_a_dead_build(&memory).await;
     let alive = Log::new();
     *alive.aged.lock().unwrap() = Some((".claim", TimeDelta::seconds(60)));
@@ -357,7 +341,7 @@ async fn the_claim_of_a_build_that_is_gone_is_taken_once_it_has_expired() {
 /// Whoever may not write it again would wait for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_work_of_a_build_that_is_gone_is_done_without_its_claim_where_nobody_can_take_it() {
-    let memory = in_memory().await;
+    let memory = declared_in_memory().await;
     claimed_by_a_dead_build(&memory).await;
     let alive = Log::new();
     *alive.aged.lock().unwrap() = Some((".claim", TimeDelta::seconds(60)));

@@ -136,6 +136,23 @@ mod tests {
         Parameters::of(&options).unwrap()
     }
 
+    /// Adds a run of so many bytes, and merges while the policy says so.
+    fn flush(updates: &mut ManifestUpdates, length: u64, parameters: &Parameters) {
+        updates.runs.push(run(length, 1));
+        updates.written.flushed_bytes += length;
+        while let Some(chosen) = to_merge(updates, parameters, 0) {
+            let bytes = updates.runs[chosen.clone()].iter().map(|run| run.length).sum();
+            updates.runs.splice(chosen, [run(bytes, 2)]);
+            updates.written.merged_bytes += bytes;
+        }
+    }
+
+    /// How often a byte was written.
+    fn writes_per_byte(updates: &ManifestUpdates) -> f64 {
+        let WriteCounters { flushed_bytes, merged_bytes, .. } = updates.written;
+        1.0 + merged_bytes as f64 / flushed_bytes as f64
+    }
+
     /// Fills a cache with buffers; gives the most writes per byte that there ever were, those at the end, and the most runs.
     fn fill(parameters: &Parameters) -> (f64, f64, usize) {
         let mut updates = ManifestUpdates::default();
@@ -148,15 +165,8 @@ mod tests {
             if updates.run_bytes() + length > parameters.cache_bytes {
                 return (most, last, runs);
             }
-            updates.runs.push(run(length, 1));
-            updates.written.flushed_bytes += length;
-            while let Some(chosen) = to_merge(&updates, parameters, 0) {
-                let bytes = updates.runs[chosen.clone()].iter().map(|run| run.length).sum();
-                updates.runs.splice(chosen, [run(bytes, 2)]);
-                updates.written.merged_bytes += bytes;
-            }
-            let WriteCounters { flushed_bytes, merged_bytes, .. } = updates.written;
-            last = 1.0 + merged_bytes as f64 / flushed_bytes as f64;
+            flush(&mut updates, length, parameters);
+            last = writes_per_byte(&updates);
             (most, runs) = (most.max(last), runs.max(updates.runs.len()));
         }
     }
@@ -197,17 +207,10 @@ mod tests {
     fn flushed(parameters: &Parameters, sizes: impl Iterator<Item = u64>) -> (usize, f64) {
         let (mut updates, mut runs) = (ManifestUpdates::default(), 0);
         for length in sizes {
-            updates.runs.push(run(length, 1));
-            updates.written.flushed_bytes += length;
-            while let Some(chosen) = to_merge(&updates, parameters, 0) {
-                let bytes = updates.runs[chosen.clone()].iter().map(|run| run.length).sum();
-                updates.runs.splice(chosen, [run(bytes, 2)]);
-                updates.written.merged_bytes += bytes;
-            }
+            flush(&mut updates, length, parameters);
             runs = runs.max(updates.runs.len());
         }
-        let WriteCounters { flushed_bytes, merged_bytes, .. } = updates.written;
-        (runs, 1.0 + merged_bytes as f64 / flushed_bytes as f64)
+        (runs, writes_per_byte(&updates))
     }
 
     /// Somebody flushes every few changes: no cache is full for long.
