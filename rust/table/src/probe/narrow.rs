@@ -67,7 +67,7 @@ pub(super) async fn candidate_files(
     searched.iter().for_each(|(request, searched)| reads.keep(store, request, &searched.found));
     let mut covered = Vec::new();
     for (request, SegmentCandidates { segment, found: rows }) in &searched {
-        let agreed = snapshot.matched.verdicts.agreed(manifest, &request.segment, &segment.directory);
+        let agreed = snapshot.matched.verdicts.agreed(manifest, &request.segment, segment);
         covered.extend(agreed.ranges().iter().cloned());
         let files = &segment.directory.files;
         candidates.add_paths(rows.hits().filter_map(|hit| files.get(hit)).map(|file| file.path.as_str()))?;

@@ -45,6 +45,13 @@ struct MatchedFile {
     state: FileIndexState,
 }
 
+impl ChangedFile {
+    /// The change of a list that has something of each file.
+    fn edit<T>(&self, item: impl Fn(&MatchedFile) -> T) -> ListEdit<T> {
+        ListEdit { place: self.place, removes: self.was_there, item: self.now.as_ref().map(item) }
+    }
+}
+
 /// What differs between two manifests.
 struct ManifestDifference {
     /// Paths of files of which the manifests say different things.
@@ -105,9 +112,7 @@ impl Snapshot {
         read_unknown(table, &mut changed).await?;
         let advanced = self.with_changes(&changed, manifest, &matcher, &differs);
         let Some(advanced) = advanced.filter(|advanced| !advanced.files.is_empty()) else { return Ok(None) };
-        let is_shared = is_same_listing && differs.has_same_indexes && self.reads_alike(&advanced);
-        let attached = if is_shared { self.attached.clone() } else { ReaderCache::default() };
-        Ok(Some(Self { attached, ..advanced }))
+        Ok(Some(self.with_cache(advanced, is_same_listing && differs.has_same_indexes)))
     }
 
     /// The snapshot of the same version of a Delta table with another manifest. None if all files have to be matched.
@@ -127,9 +132,7 @@ impl Snapshot {
             matched.state.schema = matched.state.schema.take().map(shown);
         }
         let advanced = self.with_lists(&changed, manifest, &matcher, &differs);
-        let is_shared = differs.has_same_indexes && self.reads_alike(&advanced);
-        let attached = if is_shared { self.attached.clone() } else { ReaderCache::default() };
-        Ok(Some(Self { attached, lineage, ..advanced }))
+        Ok(Some(Self { lineage, ..self.with_cache(advanced, differs.has_same_indexes) }))
     }
 
     /// What matches files with the next manifest. None if its schemas cannot be read, or if those of the manifest before could not be.
@@ -152,11 +155,11 @@ impl Snapshot {
         matcher: &FileMatcher<'_>,
     ) -> Result<Option<Vec<ChangedFile>>> {
         let mut changed = Vec::with_capacity(changes.len() + paths.len());
-        let mut rematched: BTreeMap<usize, &DataFile> = BTreeMap::new();
-        for path in paths {
-            let place = self.files.partition_point(|file| file.path < *path);
-            rematched.extend(self.files.get(place).filter(|file| file.path == *path).map(|file| (place, file)));
-        }
+        let placed = paths.iter().filter_map(|path| {
+            let place = self.place_of(path)?;
+            Some((place, self.files.get(place)?))
+        });
+        let mut rematched: BTreeMap<usize, &DataFile> = placed.collect();
         for ListingChange { place, was_there, now } in changes {
             if was_there {
                 rematched.remove(&place);
@@ -216,15 +219,9 @@ impl Snapshot {
         matcher: &FileMatcher<'_>,
         differs: &ManifestDifference,
     ) -> Self {
-        let edit = |changed: &ChangedFile| (changed.place, changed.was_there);
-        let files = self.files.edited(changed.iter().map(|changed| {
-            let (place, removes) = edit(changed);
-            ListEdit { place, removes, item: changed.now.as_ref().map(|now| now.file.clone()) }
-        }));
-        let index_states = self.index_states.edited(changed.iter().map(|changed| {
-            let (place, removes) = edit(changed);
-            ListEdit { place, removes, item: changed.now.as_ref().map(|now| now.state.clone()) }
-        }));
+        let files = self.files.edited(changed.iter().map(|changed| changed.edit(|now| now.file.clone())));
+        let index_states =
+            self.index_states.edited(changed.iter().map(|changed| changed.edit(|now| now.state.clone())));
         let before = DigestedLists { files: &self.files, states: &self.index_states };
         let now = DigestedLists { files: &files, states: &index_states };
         let digest = Arc::new(FilesDigest::of(now, Some((before, &self.matched.digest))));
@@ -234,6 +231,13 @@ impl Snapshot {
         };
         let matched = MatchedFiles { schemas: Arc::clone(&matcher.schemas), digest, verdicts };
         Self { files, index_states, matched, manifest: manifest.cloned(), ..self.clone() }
+    }
+
+    /// The snapshot that followed, with the cache of this one if it may have it and its files are read alike.
+    fn with_cache(&self, advanced: Self, may_share: bool) -> Self {
+        let is_shared = may_share && self.reads_alike(&advanced);
+        let attached = if is_shared { self.attached.clone() } else { ReaderCache::default() };
+        Self { attached, ..advanced }
     }
 
     /// Whether readers find the same in the files of another snapshot, which has as many.

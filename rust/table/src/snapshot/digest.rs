@@ -38,7 +38,6 @@ struct PartDigest {
 /// How many row groups and rows settled files have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SettledRows {
-    pub files: u64,
     pub row_groups: u64,
     pub rows: u64,
 }
@@ -47,23 +46,18 @@ impl SettledRows {
     /// Of a file with these row groups.
     fn of(row_groups: &[u32]) -> Self {
         let rows = row_groups.iter().copied().map(u64::from).sum();
-        Self { files: 1, row_groups: row_groups.len() as u64, rows }
+        Self { row_groups: row_groups.len() as u64, rows }
     }
 
     fn minus(self, other: Self) -> Self {
         Self {
-            files: self.files.saturating_sub(other.files),
             row_groups: self.row_groups.saturating_sub(other.row_groups),
             rows: self.rows.saturating_sub(other.rows),
         }
     }
 
     fn plus(self, other: Self) -> Self {
-        Self {
-            files: self.files + other.files,
-            row_groups: self.row_groups + other.row_groups,
-            rows: self.rows + other.rows,
-        }
+        Self { row_groups: self.row_groups + other.row_groups, rows: self.rows + other.rows }
     }
 }
 

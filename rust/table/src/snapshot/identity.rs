@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use lakemark_format::{ManifestSegment, SegmentDirectory, SegmentFile};
+use lakemark_format::{ManifestFile, ManifestSegment, SegmentDirectory, SegmentFile};
 
 use crate::error::Result;
 use crate::files::columns::hash_column;
@@ -54,7 +54,7 @@ pub(crate) async fn is_same_data(
     };
     let known = state.number.and_then(|number| file_of(snapshot.manifest.as_ref()?, number));
     let Some(known) = known else { return false };
-    if known.footer_hash != entry.footer_hash || known.row_groups != entry.row_groups {
+    if !says_same(known, entry) {
         return false;
     }
     if !state.unverified {
@@ -82,6 +82,11 @@ pub(crate) async fn is_same_data(
     }
     verdicts.insert(key, verdict);
     verdict
+}
+
+/// Whether a segment says of a file's footer what the manifest says.
+pub(crate) fn says_same(known: &ManifestFile, entry: &SegmentFile) -> bool {
+    known.footer_hash == entry.footer_hash && known.row_groups == entry.row_groups
 }
 
 async fn compare(snapshot: &Snapshot, file: usize, entry: &SegmentFile, column: &str) -> Result<bool> {

@@ -6,9 +6,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lakemark_format::{FileNumbers, Manifest, ManifestSegment, SegmentDirectory, SegmentFile};
+use lakemark_format::{FileNumbers, Manifest, ManifestSegment};
 
+use super::identity::says_same;
 use crate::store::manifests::file_of;
+use crate::store::segments::Segment;
 
 /// Segments that are remembered though the manifest names them no more, at most.
 const MOST_GONE: usize = 256;
@@ -27,23 +29,15 @@ struct Verdict {
 
 impl SegmentVerdicts {
     /// The numbers of the files of which a segment says what the manifest says.
-    pub(crate) fn agreed(
-        &self,
-        manifest: &Manifest,
-        segment: &ManifestSegment,
-        directory: &SegmentDirectory,
-    ) -> Arc<FileNumbers> {
+    pub(crate) fn agreed(&self, manifest: &Manifest, segment: &ManifestSegment, opened: &Segment) -> Arc<FileNumbers> {
         if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&segment.id)
             && known.files == segment.files
         {
             return Arc::clone(&known.agreed);
         }
-        let entries: HashMap<&str, &SegmentFile> =
-            directory.files.iter().map(|entry| (entry.path.as_str(), entry)).collect();
         let is_agreed = |number: &u32| {
             let Some(file) = file_of(manifest, *number) else { return false };
-            let entry = entries.get(file.path.as_str());
-            entry.is_some_and(|entry| entry.footer_hash == file.footer_hash && entry.row_groups == file.row_groups)
+            opened.file(&file.path).is_some_and(|found| says_same(file, found.entry))
         };
         let agreed = Arc::new(FileNumbers::from_sorted(segment.files.iter().filter(is_agreed)));
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
