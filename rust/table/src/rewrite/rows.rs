@@ -131,7 +131,7 @@ impl NewRows {
         }
         let source = self.source.with(Arc::clone(part))?;
         let first = self.keys.num_rows();
-        self.key.converter.append(&mut self.keys, &of.key).map_err(incomparable)?;
+        added.iter().for_each(|key| self.keys.push(key));
         self.partitions.assign(&of.partition, of.rows, &mut self.partition_of)?;
         let count = self.keys.num_rows();
         self.source = Arc::new(source);

@@ -259,49 +259,56 @@ impl OpenFile {
 
     /// Bounds of the pages of a column, as values of a type. None if the file has no bounds, or if a bound is no value of that type.
     pub(crate) fn bounds(&self, column: &str, of: &DataType) -> Option<PageBounds> {
-        let stored = self.metadata.schema().field_with_name(column).ok()?;
-        if !keeps_order(stored.data_type(), of) {
-            return None;
-        }
-        let metadata = self.metadata.metadata();
-        let (columns, offsets) = (metadata.column_index()?, metadata.offset_index()?);
-        let converter =
-            StatisticsConverter::try_new(column, self.metadata.schema(), self.metadata.parquet_schema()).ok()?;
-        let leaf = converter.parquet_column_index()?;
-        let groups: Vec<usize> = (0..self.row_groups.len()).collect();
-        let low = converter.data_page_mins(columns, offsets, &groups).ok()?;
-        let high = converter.data_page_maxes(columns, offsets, &groups).ok()?;
-        let exact = CastOptions { safe: false, ..CastOptions::default() };
-        let (low, high) = (cast_with_options(&low, of, &exact).ok()?, cast_with_options(&high, of, &exact).ok()?);
-        let (mut rows, mut start) = (Vec::new(), 0u32);
-        for (group, length) in offsets.iter().zip(&self.row_groups) {
-            let locations = group.get(leaf)?.page_locations();
-            let firsts: Vec<u32> =
-                locations.iter().map(|page| u32::try_from(page.first_row_index).ok()).collect::<Option<_>>()?;
-            let ends = firsts.iter().skip(1).copied().chain(std::iter::once(*length));
-            rows.extend(firsts.iter().zip(ends).map(|(first, end)| start + first..start + end));
-            start += length;
-        }
-        (rows.len() == low.len() && rows.len() == high.len()).then_some(PageBounds { rows, low, high })
+        self.bounds_by(column, of, |converter| {
+            let metadata = self.metadata.metadata();
+            let (columns, offsets) = (metadata.column_index()?, metadata.offset_index()?);
+            let leaf = converter.parquet_column_index()?;
+            let groups: Vec<usize> = (0..self.row_groups.len()).collect();
+            let low = converter.data_page_mins(columns, offsets, &groups).ok()?;
+            let high = converter.data_page_maxes(columns, offsets, &groups).ok()?;
+            let (mut rows, mut start) = (Vec::new(), 0u32);
+            for (group, length) in offsets.iter().zip(&self.row_groups) {
+                let locations = group.get(leaf)?.page_locations();
+                let firsts: Vec<u32> =
+                    locations.iter().map(|page| u32::try_from(page.first_row_index).ok()).collect::<Option<_>>()?;
+                let ends = firsts.iter().skip(1).copied().chain(std::iter::once(*length));
+                rows.extend(firsts.iter().zip(ends).map(|(first, end)| start + first..start + end));
+                start += length;
+            }
+            Some(PageBounds { rows, low, high })
+        })
     }
 
     /// [`Self::bounds`] of row groups in the place of pages, for files that do not have those of pages.
     pub(crate) fn row_group_bounds(&self, column: &str, of: &DataType) -> Option<PageBounds> {
+        self.bounds_by(column, of, |converter| {
+            let groups = self.metadata.metadata().row_groups();
+            let (low, high) = (converter.row_group_mins(groups).ok()?, converter.row_group_maxes(groups).ok()?);
+            let ends = self.row_groups.iter().scan(0u32, |end, rows| {
+                *end += rows;
+                Some(*end)
+            });
+            let rows = ends.zip(&self.row_groups).map(|(end, rows)| end - rows..end).collect();
+            Some(PageBounds { rows, low, high })
+        })
+    }
+
+    /// Bounds that `read` finds in the footer, as values of a type.
+    fn bounds_by(
+        &self,
+        column: &str,
+        of: &DataType,
+        read: impl FnOnce(&StatisticsConverter<'_>) -> Option<PageBounds>,
+    ) -> Option<PageBounds> {
         let stored = self.metadata.schema().field_with_name(column).ok()?;
         if !keeps_order(stored.data_type(), of) {
             return None;
         }
         let converter =
             StatisticsConverter::try_new(column, self.metadata.schema(), self.metadata.parquet_schema()).ok()?;
-        let groups = self.metadata.metadata().row_groups();
-        let (low, high) = (converter.row_group_mins(groups).ok()?, converter.row_group_maxes(groups).ok()?);
+        let PageBounds { rows, low, high } = read(&converter)?;
         let exact = CastOptions { safe: false, ..CastOptions::default() };
         let (low, high) = (cast_with_options(&low, of, &exact).ok()?, cast_with_options(&high, of, &exact).ok()?);
-        let ends = self.row_groups.iter().scan(0u32, |end, rows| {
-            *end += rows;
-            Some(*end)
-        });
-        let rows: Vec<Range<u32>> = ends.zip(&self.row_groups).map(|(end, rows)| end - rows..end).collect();
         (rows.len() == low.len() && rows.len() == high.len()).then_some(PageBounds { rows, low, high })
     }
 }

@@ -22,7 +22,6 @@ use super::plan::{MigrationPlan, check_options, plan};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{BuildOptions, MigrateOptions};
 use crate::report::MigrateReport;
-use crate::snapshot::Snapshot;
 use crate::storage::clock::Stopwatch;
 use crate::storage::failpoint::reach;
 use crate::store::Store;
@@ -134,7 +133,8 @@ impl MigrationWork<'_> {
 
     /// Builds the indexes of the new files. The next slice asks them for keys.
     async fn index(&self, options: &MigrateOptions) -> Result<()> {
-        if Snapshot::pin_base(&self.table.base).await?.indexes().is_empty() {
+        let manifest = self.store.newest().await?.manifest;
+        if manifest.is_none_or(|manifest| manifest.indexes().len() == 0) {
             return Ok(());
         }
         let options = BuildOptions { progress: options.progress.clone(), ..BuildOptions::default() };

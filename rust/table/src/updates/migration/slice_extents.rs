@@ -42,7 +42,7 @@ async fn extent_of(now: &NewestRuns, file: &DataFile, rows: &RowSet) -> Result<K
     let bounds = opened.bounds(name, of).or_else(|| opened.row_group_bounds(name, of));
     let Some(bounds) = bounds else { return Ok(unknown) };
     let (lows, highs) = (encoded(&now.key, &bounds.low)?, encoded(&now.key, &bounds.high)?);
-    let mut extent = KeyExtent { low: None, high: None, bytes: file.meta.size };
+    let mut extent = unknown.clone();
     for ((page, low), high) in bounds.rows.iter().zip(lows).zip(highs) {
         if rows.count_in(page.start, page.end) == 0 {
             continue;

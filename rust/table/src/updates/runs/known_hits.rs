@@ -76,8 +76,7 @@ impl KnownHits {
     /// The hits of a file, if they are known.
     pub(super) fn hits(&self, file: &DataFile, run_rows: u32) -> Option<Arc<FilePositions>> {
         let version = file.version();
-        let known = self.some.get(&version).or_else(|| self.none.get(&version)).cloned();
-        known.or_else(|| {
+        self.looked_at(&version).cloned().or_else(|| {
             let row_groups = self.in_resolved(file)?.row_groups.clone()?;
             Some(Arc::new(FilePositions::none(row_groups, run_rows)))
         })
@@ -113,7 +112,7 @@ impl KnownHits {
             known.map(|(file, hits)| HitsOfFile { file: file.clone(), hits: Arc::clone(hits) }).collect();
         for file in self.resolved.front().into_iter().flatten() {
             let version = file.version();
-            let is_known = self.some.contains_key(&version) || self.none.contains_key(&version);
+            let is_known = self.looked_at(&version).is_some();
             if let Some(row_groups) = file.row_groups.clone().filter(|_| !is_known) {
                 all.push(HitsOfFile { file: version, hits: Arc::new(FilePositions::none(row_groups, run_rows)) });
             }
@@ -122,8 +121,12 @@ impl KnownHits {
     }
 
     fn is_known(&self, file: &DataFile) -> bool {
-        let version = file.version();
-        self.some.contains_key(&version) || self.none.contains_key(&version) || self.in_resolved(file).is_some()
+        self.looked_at(&file.version()).is_some() || self.in_resolved(file).is_some()
+    }
+
+    /// The hits of a version of a file that was looked at by itself.
+    fn looked_at(&self, version: &FileVersion) -> Option<&Arc<FilePositions>> {
+        self.some.get(version).or_else(|| self.none.get(version))
     }
 
     /// The same version of a file among those that were resolved together.
