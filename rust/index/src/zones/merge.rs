@@ -255,30 +255,56 @@ fn take_zones(all: &mut Zones, part: &ZonePart) {
     }
 }
 
+/// A part whose slices become pieces of the common ones.
+struct SlicedPart {
+    /// Where its slices begin in the segment.
+    offset: u64,
+    /// The shape of its own filters.
+    own: FilterShape,
+    /// How often each block and each bit of its own is repeated in the common shape.
+    repeats: Repeats,
+    /// Bytes of a slice of its own.
+    slice_bytes: u64,
+    kept: Vec<Range<usize>>,
+    filters: FilterReader,
+}
+
+impl SlicedPart {
+    /// None for a part that has nothing in the common shape.
+    fn of(part: ZonePart, shape: FilterShape) -> Option<Self> {
+        let zones = part.directory.zones.as_ref()?;
+        let Filters::Sliced(own) = zones.filters else { return None };
+        let (offset, slice_bytes) = (zones.offset, slice_bytes(zones.rows.len()));
+        let repeats = repeats(own, shape)?;
+        Some(Self { offset, own, repeats, slice_bytes, kept: part.kept, filters: part.filters })
+    }
+
+    /// Adds what the part has of one slice of the common shape.
+    fn add_to(&mut self, slice: &mut BitWriter, block: u32, bit: u32) -> io::Result<()> {
+        if self.own.blocks == 0 {
+            self.kept.iter().for_each(|kept| slice.push_zeros(kept.len()));
+            return Ok(());
+        }
+        let position = u64::from(block / self.repeats.blocks) * u64::from(self.own.block_bits)
+            + u64::from(bit / self.repeats.bits);
+        let start = self.offset + position * self.slice_bytes;
+        let read = self.filters.bytes(start..start + self.slice_bytes)?;
+        self.kept.iter().for_each(|kept| slice.push(read, kept.clone()));
+        Ok(())
+    }
+}
+
 /// Each slice of the common shape, put together from a slice of each part.
 fn write_slices(
-    mut parts: Vec<ZonePart>,
+    parts: Vec<ZonePart>,
     shape: FilterShape,
     push: &mut impl FnMut(&[u8]) -> io::Result<()>,
 ) -> io::Result<()> {
+    let mut parts: Vec<SlicedPart> = parts.into_iter().filter_map(|part| SlicedPart::of(part, shape)).collect();
     for block in 0..shape.blocks {
         for bit in 0..shape.block_bits {
             let mut slice = BitWriter::default();
-            for part in &mut parts {
-                let Some(zones) = &part.directory.zones else { continue };
-                let Filters::Sliced(own) = zones.filters else { continue };
-                let Some(repeats) = repeats(own, shape) else { continue };
-                if own.blocks == 0 {
-                    part.kept.iter().for_each(|kept| slice.push_zeros(kept.len()));
-                    continue;
-                }
-                let bytes = slice_bytes(zones.rows.len());
-                let position =
-                    u64::from(block / repeats.blocks) * u64::from(own.block_bits) + u64::from(bit / repeats.bits);
-                let start = zones.offset + position * bytes;
-                let read = part.filters.bytes(start..start + bytes)?;
-                part.kept.iter().for_each(|kept| slice.push(read, kept.clone()));
-            }
+            parts.iter_mut().try_for_each(|part| part.add_to(&mut slice, block, bit))?;
             push(&slice.bytes)?;
         }
     }

@@ -77,9 +77,7 @@ impl Claims {
             None => self.lease(id, &path).await,
         }
     }
-}
 
-impl Claims {
     /// Whether a builder that has waited since then for a claim does the work without it. Whoever renews a claim in an object store is at
     /// work. One that is not renewed expires, and is done without if the storage lets nobody take it.
     pub(crate) fn is_overdue(&self, id: [u8; 16], since: Moment) -> bool {

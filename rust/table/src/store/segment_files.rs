@@ -18,14 +18,13 @@ use object_store::{ObjectStoreExt, PutPayload};
 use tokio::sync::Mutex;
 
 use super::Store;
+use super::segments::TAIL_BYTES;
 use crate::error::{Error, Result};
 use crate::storage::clock;
 use crate::storage::disk::on_a_thread;
 use crate::storage::ids::new_id;
 use crate::storage::temp_file::TempFile;
 
-/// One read of so many bytes gives most directories.
-const TAIL_BYTES: u64 = 64 * 1024;
 /// So much is copied at a time where a segment gets another id.
 const COPIED_BYTES: u64 = 1 << 20;
 /// A file of an object store that is younger is not written again to be young. It is well below the least age of a vacuum.

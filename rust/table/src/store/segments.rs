@@ -20,7 +20,7 @@ use crate::storage::cache::Cache;
 use crate::store::Store;
 
 /// One read of this many bytes opens most segments.
-const TAIL_BYTES: u64 = 64 * 1024;
+pub(super) const TAIL_BYTES: u64 = 64 * 1024;
 /// Ranges that are this close are read at once: the bytes between them cost less than another request.
 const GAP_BYTES: u64 = 64 * 1024;
 /// The same on a local disk, where a read of a page costs little more than its bytes.

@@ -8,9 +8,8 @@ use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
 use futures::{StreamExt, TryStreamExt, stream};
-use object_store::ObjectStoreExt;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::store::layout::StoreFileKind;
 use crate::store::{ListedStoreFile, Store};
 
@@ -46,11 +45,8 @@ pub(super) async fn remove(
 async fn needed(store: &Store, files: &[&ListedStoreFile], before: DateTime<Utc>) -> Result<HashSet<String>> {
     let paths: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
     let looks = stream::iter(paths.clone()).map(|path| async move {
-        match store.object_store().head(&store.object_path(&path)).await {
-            Ok(meta) => Ok((meta.last_modified >= before).then_some(path)),
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(store.unreadable(error)),
-        }
+        let meta = store.meta_of(&path).await?;
+        Ok::<_, Error>(meta.filter(|meta| meta.last_modified >= before).map(|_| path))
     });
     let young = looks.buffer_unordered(CONCURRENT_LOOKS).try_filter_map(|path| async { Ok(path) });
     let mut needed: HashSet<String> = young.try_collect().await?;

@@ -13,8 +13,8 @@ use lakemark_table::{
     BuildOptions, BuildPart, BuildPlan, BuildReport, BuildTask, CancelFlag, ErrorKind, FileProbe, Table, TableOptions,
     VacuumOptions,
 };
-use object_store::path::Path as StorePath;
 use object_store::ObjectStore;
+use object_store::path::Path as StorePath;
 
 use crate::fixture::{batch, equals, exact_rows, folder, k_values, open, probe, rows_of, spec, spec_with, write};
 use crate::in_memory::{in_memory, open_in, segment_puts};

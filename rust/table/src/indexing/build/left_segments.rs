@@ -109,13 +109,14 @@ pub(super) fn vacuumed(store: &Store, count: usize, path: &str) -> Error {
 /// # Errors
 /// Some are gone (`NotFound`), or the store cannot be read or changed.
 pub(crate) async fn check_kept(store: &Store, built: &BuiltSegments, taken_over: &HashSet<[u8; 16]>) -> Result<()> {
-    let mut gone: Vec<&ManifestSegment> = Vec::new();
-    for segment in built.segments.iter().filter(|segment| taken_over.contains(&segment.id)) {
-        if store.length_of(&segment.path).await? != Some(segment.length) {
-            gone.push(segment);
-        }
-    }
-    let gone = without_dropped(store, gone).await?;
+    let segments: Vec<ManifestSegment> =
+        built.segments.iter().filter(|segment| taken_over.contains(&segment.id)).cloned().collect();
+    let looks = stream::iter(segments).map(|segment| async move {
+        Ok::<_, Error>((store.length_of(&segment.path).await? != Some(segment.length)).then_some(segment))
+    });
+    let gone = looks.buffered(CONCURRENT_LOOKS).try_filter_map(|segment| async move { Ok(segment) });
+    let gone: Vec<ManifestSegment> = gone.try_collect().await?;
+    let gone = without_dropped(store, gone.iter().collect()).await?;
     let Some(first) = gone.first() else { return Ok(()) };
     let lost = gone.iter().map(|segment| segment.id).collect();
     commit(store, &Edit::AddSegments(BuiltSegments { lost, ..BuiltSegments::default() })).await?;

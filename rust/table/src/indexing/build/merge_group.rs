@@ -3,18 +3,17 @@
 use std::io;
 
 use lakemark_format::segment::BASE_ALIGNMENT;
-use lakemark_format::{Encoding, ManifestIndex, SegmentFile, column};
+use lakemark_format::{Encoding, SegmentFile, column};
 use lakemark_index::bitmap::{SegmentMeta, SegmentSummary, coarse_memory_bytes};
 
 use super::BuildContext;
 use super::coarse::{Coarse, IndexedColumn};
 use super::read_group::{OpenGroupFile, SortedColumn, SortedColumns};
-use super::segment::{WrittenSegment, write};
+use super::segment::{WrittenSegment, meta_of, write};
 use super::spill::SpilledChunk;
 use crate::error::{Error, Result};
 use crate::files::columns::column_hash;
 use crate::storage::ids::new_id;
-use crate::store::kind::{precision_of, zones_of};
 use crate::store::segment_id::{SourceFile, segment_id};
 
 /// The column of a tree of Bloom filters is in no order if a search probes more filters than this, and this share of all.
@@ -95,21 +94,6 @@ pub(super) fn merge_jobs(
 struct SeenColumn {
     hashes: Vec<u64>,
     has_false_statistics: bool,
-}
-
-/// A segment without files, and without an id.
-fn meta_of(index: &ManifestIndex, encoding: Encoding, memory: u64) -> Result<SegmentMeta> {
-    Ok(SegmentMeta {
-        segment_id: [0; 16],
-        index_id: index.id,
-        column: index.column.clone(),
-        key_type: index.key_type.clone(),
-        files: Vec::new(),
-        encoding,
-        bins: None,
-        precision: precision_of(&index.options)?,
-        zones: zones_of(index, memory),
-    })
 }
 
 pub(super) async fn merge_one(context: &BuildContext, job: MergeJob, coarse: &Coarse) -> Result<WrittenSegment> {

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use lakemark_format::{FileNumbers, ManifestSegment};
+use lakemark_format::{Encoding, FileNumbers, ManifestIndex, ManifestSegment};
 use lakemark_index::bitmap::{BuildError, ChunkSource, SegmentMeta, SegmentSummary, merge};
 
 use super::BuildContext;
@@ -10,6 +10,7 @@ use super::spill::{Reservation, ReservedSource};
 use crate::error::{Error, Result};
 use crate::storage::disk::on_a_thread;
 use crate::store::Store;
+use crate::store::kind::{precision_of, zones_of};
 use crate::store::segment_files::Published;
 
 /// A segment that was written.
@@ -20,6 +21,21 @@ pub(crate) struct WrittenSegment {
     pub summary: SegmentSummary,
     /// Whether somebody else had written the very same meanwhile.
     pub is_taken_over: bool,
+}
+
+/// A segment of an index without files, and without an id; `memory` is what a build may use.
+pub(crate) fn meta_of(index: &ManifestIndex, encoding: Encoding, memory: u64) -> Result<SegmentMeta> {
+    Ok(SegmentMeta {
+        segment_id: [0; 16],
+        index_id: index.id,
+        column: index.column.clone(),
+        key_type: index.key_type.clone(),
+        files: Vec::new(),
+        encoding,
+        bins: None,
+        precision: precision_of(&index.options)?,
+        zones: zones_of(index, memory),
+    })
 }
 
 /// Merges chunks into a segment that is published under its path; `sources` gives them with the memory that they take until the end.

@@ -48,10 +48,11 @@ pub(crate) async fn run_in_turn(table: &BaseTable, task: &BuildTask, options: &B
 pub(super) async fn run_all(running: &mut RunningBuild<'_>, options: &BuildOptions) -> Result<()> {
     let Some(build) = running.tasks().first().map(BuildTask::build) else { return Ok(()) };
     let mut left: VecDeque<usize> = (0..running.tasks().len()).collect();
-    let mut claimed: VecDeque<usize> = VecDeque::new();
+    let mut claimed: VecDeque<ClaimedTask> = VecDeque::new();
     let mut claims = Claims::new(running.table().writable_store()?, build);
     let mut has_met_others = false;
     while let Some(task) = left.pop_front() {
+        let task = ClaimedTask { number: task, id: planned(running, task)?.claim_id()? };
         match attempt(running, &mut claims, task, options).await? {
             Attempt::Run => continue,
             Attempt::Committed => {}
@@ -65,13 +66,14 @@ pub(super) async fn run_all(running: &mut RunningBuild<'_>, options: &BuildOptio
     }
     let mut since = Moment::now();
     while let Some(task) = claimed.pop_front() {
-        let id = planned(running, task)?.claim_id()?;
         match attempt(running, &mut claims, task, options).await? {
             Attempt::Run | Attempt::Committed => {}
-            Attempt::Claimed if claims.is_overdue(id, since) => run_and_commit(running, task, options).await?,
+            Attempt::Claimed if claims.is_overdue(task.id, since) => {
+                run_and_commit(running, task.number, options).await?;
+            }
             Attempt::Claimed => {
                 claimed.push_back(task);
-                wait(running, &claims, task, options).await?;
+                wait(running, &claims, task.id, options).await?;
                 continue;
             }
         }
@@ -79,6 +81,13 @@ pub(super) async fn run_all(running: &mut RunningBuild<'_>, options: &BuildOptio
         since = Moment::now();
     }
     Ok(())
+}
+
+/// A task of the plan, and the id of its claim, which takes a hash of the whole task.
+#[derive(Clone, Copy)]
+struct ClaimedTask {
+    number: usize,
+    id: [u8; 16],
 }
 
 /// What became of a task.
@@ -93,15 +102,15 @@ enum Attempt {
 async fn attempt(
     running: &mut RunningBuild<'_>,
     claims: &mut Claims,
-    task: usize,
+    task: ClaimedTask,
     options: &BuildOptions,
 ) -> Result<Attempt> {
-    if running.is_done_by_others(task).await? {
-        running.leave_to_others(task);
+    if running.is_done_by_others(task.number).await? {
+        running.leave_to_others(task.number);
         return Ok(Attempt::Committed);
     }
-    let Some(claim) = claims.take(planned(running, task)?.claim_id()?).await else { return Ok(Attempt::Claimed) };
-    let outcome = run_and_commit(running, task, options).await;
+    let Some(claim) = claims.take(task.id).await else { return Ok(Attempt::Claimed) };
+    let outcome = run_and_commit(running, task.number, options).await;
     claim.release().await;
     outcome.map(|()| Attempt::Run)
 }
@@ -111,10 +120,9 @@ fn planned<'a>(running: &'a RunningBuild<'_>, task: usize) -> Result<&'a BuildTa
 }
 
 /// Waits a little for others. What is finished is committed in time.
-async fn wait(running: &mut RunningBuild<'_>, claims: &Claims, task: usize, options: &BuildOptions) -> Result<()> {
+async fn wait(running: &mut RunningBuild<'_>, claims: &Claims, claim: [u8; 16], options: &BuildOptions) -> Result<()> {
     check_cancel(options.cancel.as_ref())?;
-    let id = planned(running, task)?.claim_id()?;
-    claims.pause(id, running.due_in().unwrap_or(Duration::MAX)).await;
+    claims.pause(claim, running.due_in().unwrap_or(Duration::MAX)).await;
     match running.due_in() {
         Some(Duration::ZERO) => running.commit().await,
         _ => Ok(()),

@@ -13,10 +13,9 @@ use crate::error::{Error, Result};
 use crate::index_kind::IndexKind;
 use crate::indexing::build::BuildContext;
 use crate::indexing::build::coarse::encoding_of;
-use crate::indexing::build::segment::WrittenSegment;
+use crate::indexing::build::segment::{WrittenSegment, meta_of};
 use crate::indexing::build::spill::{Budget, Reservation};
 use crate::storage::fingerprint::fingerprint_of_name;
-use crate::store::kind::{precision_of, zones_of};
 use crate::store::manifests::file_of;
 use crate::store::segment_cursor::{LEAST_READ_AHEAD_BYTES, MovedRows, READ_AHEAD_BYTES};
 use crate::store::segment_id::merged_segment_id;
@@ -117,17 +116,8 @@ impl Merge<'_> {
         known: &[ManifestFile],
     ) -> Result<SegmentMeta> {
         let encoding = encoding_of(self.index)?;
-        Ok(SegmentMeta {
-            segment_id: merged_segment_id(self.index, encoding, known, &self.copied()),
-            index_id: self.index.id,
-            column: self.index.column.clone(),
-            key_type: self.index.key_type.clone(),
-            files,
-            encoding,
-            bins: None,
-            precision: precision_of(&self.index.options)?,
-            zones: zones_of(self.index, context.budget.limit()),
-        })
+        let segment_id = merged_segment_id(self.index, encoding, known, &self.copied());
+        Ok(SegmentMeta { segment_id, files, ..meta_of(self.index, encoding, context.budget.limit())? })
     }
 
     /// The segments whose bytes the merged one has. Values are the same whatever segments they come from.

@@ -72,7 +72,7 @@ impl Claims {
         let (object_store, path) = (Arc::clone(self.store.object_store()), self.store.object_path(relative));
         let token = Bytes::from([self.build.as_slice(), new_id().as_bytes()].concat());
         match put(object_store.as_ref(), &path, &token, PutMode::Create).await {
-            Ok(put) => return Some(Lease::begin(object_store, path, token, put)),
+            Ok(put) => return Some(Lease::begin(object_store, path, token, put.into())),
             Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {}
             Err(error) => return Some(unclaimed(&error)),
         }
@@ -86,7 +86,7 @@ impl Claims {
         let found = read.bytes().await.unwrap_or_default();
         if found == token {
             // The answer to the put was lost, and the client asked again.
-            return Some(Lease::begin(object_store, path, token, of_meta(&meta)));
+            return Some(Lease::begin(object_store, path, token, version_of(&meta)));
         }
         if found.starts_with(&self.build) {
             return Some(Claim::None);
@@ -98,7 +98,7 @@ impl Claims {
         match take_expired(object_store.as_ref(), &path, &token, version_of(&meta)).await {
             Ok(put) => {
                 self.watched.remove(&id);
-                Some(Lease::begin(object_store, path, token, put))
+                Some(Lease::begin(object_store, path, token, put.into()))
             }
             // Somebody else took it, or released it.
             Err(
@@ -141,8 +141,8 @@ impl Claims {
 }
 
 impl Lease {
-    fn begin(object_store: Arc<dyn ObjectStore>, path: Path, token: Bytes, put: PutResult) -> Claim {
-        let renewal = renew(Arc::clone(&object_store), path.clone(), token.clone(), put.into());
+    fn begin(object_store: Arc<dyn ObjectStore>, path: Path, token: Bytes, version: UpdateVersion) -> Claim {
+        let renewal = renew(Arc::clone(&object_store), path.clone(), token.clone(), version);
         Claim::Remote(Self { object_store, path, token, renewal: tokio::spawn(renewal) })
     }
 
@@ -241,11 +241,6 @@ async fn put(
 
 fn version_of(meta: &ObjectMeta) -> UpdateVersion {
     UpdateVersion { e_tag: meta.e_tag.clone(), version: meta.version.clone() }
-}
-
-/// The answer to a put as the file that it made says it.
-fn of_meta(meta: &ObjectMeta) -> PutResult {
-    PutResult { e_tag: meta.e_tag.clone(), version: meta.version.clone() }
 }
 
 /// What a builder goes on with where the storage takes no claims now.
