@@ -24,7 +24,7 @@ mod stored_files;
 mod stored_paths;
 mod updates;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ use path_page::PathPage;
 pub use piece::Piece;
 pub use piece_id::PieceId;
 pub use segment::ManifestSegment;
-use stored_paths::PagePlace;
+use stored_paths::{PagePlace, StoredPaths};
 pub use updates::{
     ManifestLog, ManifestMigration, ManifestPositionMap, ManifestRun, ManifestUpdates, ReplacedFile, RunRange,
     StoreFile, WriteCounters,
@@ -199,6 +199,9 @@ impl Manifest {
     pub fn number_of(&self, path: &str) -> Result<Option<u32>> {
         let hash = path_hash(path);
         let Some(page) = self.page(hash) else { return Ok(None) };
+        if let Some(number) = self.number_since(page, hash, path) {
+            return Ok(Some(number));
+        }
         for number in page.candidates(hash)? {
             if self.file(number)?.is_some_and(|file| file.path == path) {
                 return Ok(Some(number));
@@ -243,13 +246,32 @@ impl Manifest {
     /// other pieces once these were supplied: ask until there is none.
     pub fn missing_of_paths<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> Vec<Piece> {
         let mut missing: BTreeMap<PieceId, Piece> = BTreeMap::new();
-        for hash in paths.into_iter().map(path_hash) {
+        for (path, hash) in paths.into_iter().map(|path| (path, path_hash(path))) {
             let Some(page) = self.page(hash) else { continue };
+            if self.number_since(page, hash, path).is_some() {
+                continue;
+            }
             missing.extend(page.missing(Some(hash)).map(|piece| (piece.id(), piece)));
             let files = FileNumbers::from_iter(page.candidates(hash).unwrap_or_default());
             missing.extend(self.missing_of_files(&files).into_iter().map(|piece| (piece.id(), piece)));
         }
         missing.into_values().collect()
+    }
+
+    /// Takes over what another state has read of the pieces that both refer to: a state that was told from another root needs not read them
+    /// again.
+    pub fn share_pieces(&mut self, other: &Self) {
+        for (part, other) in self.parts.iter_mut().zip(&other.parts) {
+            if let Some(read) = part.read_by(other) {
+                Arc::make_mut(part).stored = Some(Arc::clone(read));
+            }
+        }
+        let read = other.pages.iter().flat_map(|page| page.stored()).filter(|stored| stored.is_loaded());
+        let read: HashMap<PieceId, &Arc<StoredPaths>> = read.map(|stored| (stored.id, stored)).collect();
+        for page in self.pages.iter_mut().filter(|page| page.missing(None).any(|piece| read.contains_key(&piece.id())))
+        {
+            Arc::make_mut(page).share(&read);
+        }
     }
 
     /// An older version of the table as the indexes of now see it: number, time and updates of `version`, and all else of this manifest.
@@ -264,6 +286,11 @@ impl Manifest {
         let files = self.parts.iter().filter_map(|part| part.stored.as_ref()).map(|stored| stored.id);
         let paths = self.pages.iter().flat_map(|page| page.stored()).map(|stored| stored.id);
         files.chain(paths).collect()
+    }
+
+    /// The number of a path whose file came since the last checkpoint. No other file has the path, and no piece is needed to tell.
+    fn number_since(&self, page: &PathPage, hash: u64, path: &str) -> Option<u32> {
+        page.added(hash).find(|number| matches!(self.file(*number), Ok(Some(file)) if file.path == path))
     }
 
     fn part(&self, number: u32) -> Option<&Arc<FilePart>> {

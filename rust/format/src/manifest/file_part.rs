@@ -73,6 +73,13 @@ impl FilePart {
         Some(Piece::of_files(stored))
     }
 
+    /// What another part has read of the stored piece, if that was not read here.
+    pub(super) fn read_by<'a>(&self, other: &'a Self) -> Option<&'a Arc<StoredFiles>> {
+        let (own, read) = (self.stored.as_ref()?, other.stored.as_ref()?);
+        let is_same = (own.id, own.part, own.live) == (read.id, read.part, read.live);
+        (is_same && !own.is_loaded() && read.is_loaded()).then_some(read)
+    }
+
     /// The stored files that left since then.
     pub(super) fn left(&self) -> Result<Vec<(u32, &Arc<ManifestFile>)>> {
         let Some(stored) = &self.stored else { return Ok(Vec::new()) };

@@ -3,11 +3,12 @@
 //! The hash of a path picks its page by its first bits, and a page has the hashes and numbers of its files. The number of pages is a matter
 //! of the number of files alone, so that pages divide as files come and join as files leave.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::piece::Piece;
-use super::piece_id::NamedPiece;
+use super::piece_id::{NamedPiece, PieceId};
 use super::stored_paths::{PagePlace, PathEntry, StoredPaths, equal};
 use crate::error::Result;
 
@@ -54,6 +55,16 @@ impl PathPage {
         let of_hash = move |stored: &&Arc<StoredPaths>| hash.is_none_or(|hash| stored.place.contains(hash));
         let missing = self.stored.iter().filter(of_hash).filter(|stored| !stored.is_loaded());
         missing.map(Piece::of_paths)
+    }
+
+    /// Takes stored pages that were read in the place of those that were not.
+    pub(super) fn share(&mut self, read: &HashMap<PieceId, &Arc<StoredPaths>>) {
+        for stored in self.stored.iter_mut().filter(|stored| !stored.is_loaded()) {
+            let same = read.get(&stored.id).filter(|read| (read.place, read.count) == (stored.place, stored.count));
+            if let Some(same) = same {
+                *stored = Arc::clone(same);
+            }
+        }
     }
 
     /// Whether it is what the last checkpoint stored at this place, as long as no stored file left.

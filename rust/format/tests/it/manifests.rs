@@ -192,6 +192,41 @@ fn a_piece_that_one_state_reads_is_read_for_all_that_share_it() {
     assert!(Arc::ptr_eq(manifest.file(5).unwrap().unwrap(), next.file(5).unwrap().unwrap()));
 }
 
+/// As after a vacuum, which leaves another root of the newest state.
+#[test]
+fn a_state_of_another_root_takes_over_what_was_read_of_the_same_pieces() {
+    let before = store_of(3000);
+    let (read, pieces) = reopened(&before);
+    read.missing_of_all().iter().for_each(|piece| piece.supply(&pieces[&piece.id()]).unwrap());
+    let after = before.apply(&edit(2, changed(1500, ManifestFile { modified_ns: 9, ..file("f1500") }))).unwrap();
+    let (mut opened, _) = reopened(&after);
+    assert_eq!(opened.missing_of_all().len(), 3 + 4);
+    opened.share_pieces(&read);
+    // The part of the file that changed is another piece.
+    assert_eq!(opened.missing_of_all().len(), 1);
+    assert!(Arc::ptr_eq(opened.file(5).unwrap().unwrap(), read.file(5).unwrap().unwrap()));
+    assert_eq!(opened.number_of("f7"), Ok(Some(7)));
+    assert!(matches!(opened.file(1500), Err(FormatError::NotLoaded { .. })));
+    // Of what was not read, nothing is taken over.
+    let (mut opened, _) = reopened(&after);
+    opened.share_pieces(&reopened(&before).0);
+    assert_eq!(opened.missing_of_all().len(), 3 + 4);
+}
+
+#[test]
+fn a_path_that_came_since_the_checkpoint_needs_no_piece() {
+    let (manifest, _) = reopened(&store_of(3000));
+    let manifest = manifest.apply(&edit(2, added(3000, vec![file("new")]))).unwrap();
+    assert!(manifest.missing_of_paths(["new"]).is_empty());
+    assert_eq!(manifest.number_of("new"), Ok(Some(3000)));
+    let missing = manifest.missing_of_paths(["new", "f7"]);
+    assert_eq!(missing.len(), 1, "the page of the other path");
+    // Once its file has left, nobody knows whether the checkpoint has the path.
+    let left = manifest.apply(&edit(3, removed([3000]))).unwrap();
+    assert_eq!(left.missing_of_paths(["new"]).len(), 1);
+    assert!(matches!(left.number_of("new"), Err(FormatError::NotLoaded { .. })));
+}
+
 #[test]
 fn a_piece_takes_no_bytes_but_its_own() {
     let (manifest, pieces) = reopened(&store_of(3000));

@@ -230,14 +230,9 @@ impl<P: FnMut(&[u8]) -> io::Result<()>> ZoneWriter<P> {
 
     /// How many zones have fences around a key, on average over the keys of some zones.
     fn overlap(&self) -> f64 {
-        let around = |key: &Key| match (&self.fences, key) {
-            (Fences::Fixed(fences), Key::Fixed(key)) => {
-                around(fences, &self.keys, |low, high| low <= key && key <= high)
-            }
-            (Fences::Bytes(fences), Key::Bytes(key)) => {
-                around(fences, &self.keys, |low, high| **low <= **key && **key <= **high)
-            }
-            _ => 0,
+        let around = |key: &Key| match key {
+            Key::Fixed(key) => around_number(&self.fences, &self.keys, *key),
+            Key::Bytes(key) => around_bytes(&self.fences, &self.keys, key),
         };
         self.sample.iter().map(around).sum::<usize>() as f64 / self.sample.len().max(1) as f64
     }
@@ -287,8 +282,24 @@ fn cut_fences(mut low: Vec<u8>, mut high: Vec<u8>) -> ByteFence {
     ByteFence { low: low.into(), high: high.into() }
 }
 
+/// How many zones with keys have fences around a number.
+pub(super) fn around_number(fences: &Fences, keys: &[u32], key: u64) -> usize {
+    match fences {
+        Fences::Fixed(fences) => around(fences, keys, |low, high| *low <= key && key <= *high),
+        Fences::Bytes(_) => 0,
+    }
+}
+
+/// How many zones with keys have fences around these bytes.
+pub(super) fn around_bytes(fences: &Fences, keys: &[u32], key: &[u8]) -> usize {
+    match fences {
+        Fences::Bytes(fences) => around(fences, keys, |low, high| **low <= *key && *key <= **high),
+        Fences::Fixed(_) => 0,
+    }
+}
+
 /// How many zones with keys have fences for which `wanted` is true.
-pub(super) fn around<T>(fences: &[FencePair<T>], keys: &[u32], wanted: impl Fn(&T, &T) -> bool) -> usize {
+fn around<T>(fences: &[FencePair<T>], keys: &[u32], wanted: impl Fn(&T, &T) -> bool) -> usize {
     fences.iter().zip(keys).filter(|(fence, keys)| **keys > 0 && wanted(&fence.low, &fence.high)).count()
 }
 

@@ -18,7 +18,10 @@ use lakemark_format::filter::FilterShape;
 use lakemark_format::segment::{SegmentDirectory, SegmentFile};
 use lakemark_format::zones::{Fences, Filters, MAX_ZONES, Zones, slice_bytes};
 
-use super::build::{FALSE_ZONES, OVERLAP_SAMPLE, ZoneOptions, around, false_share, fences_of_no_key, summary_density};
+use super::build::{
+    FALSE_ZONES, OVERLAP_SAMPLE, ZoneOptions, around_bytes, around_number, false_share, fences_of_no_key,
+    summary_density,
+};
 use crate::error::BuildError;
 
 /// A merge makes a filter larger by at most so much. Beyond that its zones are better made from the data, among zones that are like them.
@@ -152,32 +155,19 @@ fn overlap(all: &[&Zones]) -> f64 {
             continue;
         }
         sampled += 1;
+        let with_fences = all.iter().filter_map(|other| Some((other.fences.as_ref()?, other.keys.as_slice())));
         found += match &zones.fences {
             Some(Fences::Fixed(fences)) => fences.get(zone).map_or(0, |fence| {
                 let middle = fence.low + (fence.high - fence.low) / 2;
-                all.iter().map(|other| around_number(other, middle)).sum()
+                with_fences.map(|(fences, keys)| around_number(fences, keys, middle)).sum()
             }),
-            Some(Fences::Bytes(fences)) => {
-                fences.get(zone).map_or(0, |fence| all.iter().map(|other| around_bytes(other, &fence.low)).sum())
-            }
+            Some(Fences::Bytes(fences)) => fences
+                .get(zone)
+                .map_or(0, |fence| with_fences.map(|(fences, keys)| around_bytes(fences, keys, &fence.low)).sum()),
             None => 0,
         };
     }
     found as f64 / sampled.max(1) as f64
-}
-
-fn around_number(zones: &Zones, key: u64) -> usize {
-    match &zones.fences {
-        Some(Fences::Fixed(fences)) => around(fences, &zones.keys, |low, high| *low <= key && key <= *high),
-        _ => 0,
-    }
-}
-
-fn around_bytes(zones: &Zones, key: &[u8]) -> usize {
-    match &zones.fences {
-        Some(Fences::Bytes(fences)) => around(fences, &zones.keys, |low, high| **low <= *key && *key <= **high),
-        _ => 0,
-    }
 }
 
 /// How often blocks and bits of a block are repeated where a filter becomes one of another shape.

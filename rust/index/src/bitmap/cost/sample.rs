@@ -5,7 +5,8 @@
 //! rows of the same values and some that were not seen. How many were not seen follows from the number of values met once and
 //! twice (Chao 1984). Local values, as those of a sorted column, do not come again, so that more rows are more values like these.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::ops::Bound;
 
 use lakemark_format::key::Key;
@@ -243,9 +244,17 @@ fn key_shape(lists: &[ValueList<'_>], unread: usize) -> KeyShape {
             _ => 0,
         })
         .collect();
-    for _ in 0..unread.min(gaps.len() / 2) {
-        if let Some(widest) = gaps.iter_mut().max() {
-            *widest = 0;
+    let unread = unread.min(gaps.len() / 2);
+    let mut widest = BinaryHeap::with_capacity(unread + 1);
+    for (place, gap) in gaps.iter().enumerate() {
+        widest.push(Reverse((*gap, place)));
+        if widest.len() > unread {
+            widest.pop();
+        }
+    }
+    for Reverse((_, place)) in widest {
+        if let Some(gap) = gaps.get_mut(place) {
+            *gap = 0;
         }
     }
     let width = |gaps: &[u64]| {
