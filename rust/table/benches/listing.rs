@@ -33,7 +33,7 @@ fn main() {
     let parts = write(root.path(), files, folders);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let table = Table::open(root.path().to_str().unwrap(), TableOptions::default()).await.unwrap();
+        let table = Table::open_alone(root.path().to_str().unwrap(), TableOptions::default()).await.unwrap();
         let first = time(async || snapshot(&table, files).await).await;
         std::thread::sleep(SETTLED);
         snapshot(&table, files).await;

@@ -7,6 +7,7 @@
 
 mod allowed_values;
 mod alone;
+mod answered_files;
 mod cost;
 mod distinct;
 mod extremes;
@@ -17,7 +18,9 @@ mod selected_rows;
 mod sources;
 mod sums;
 mod value_counts;
+mod wanted_files;
 
+pub use answered_files::AnsweredFiles;
 pub use extremes::{ColumnMinMax, MinMax, MinMaxRequest};
 pub(crate) use segment_values::read_values;
 pub use value_counts::{GroupCountRequest, GroupCounts, ValueCounts};

@@ -13,6 +13,7 @@ pub(crate) mod footer;
 pub(crate) mod list_folders;
 pub(crate) mod listed_file;
 pub(crate) mod listing;
+pub(crate) mod migrated_files;
 pub(crate) mod parted_list;
 pub(crate) mod statistics_check;
 pub(crate) mod trust;

@@ -22,7 +22,7 @@ mod vacuum;
 mod values;
 pub mod watch;
 
-pub use aggregate::{ColumnMinMax, GroupCountRequest, GroupCounts, MinMax, MinMaxRequest, ValueCounts};
+pub use aggregate::{AnsweredFiles, ColumnMinMax, GroupCountRequest, GroupCounts, MinMax, MinMaxRequest, ValueCounts};
 pub use error::{Error, ErrorKind, Result, kind_of_parquet, kind_of_storage};
 pub use files::amended_reader::AmendedReader;
 pub use files::column_mapping::ColumnMapping;
@@ -37,7 +37,7 @@ pub use options::{
     BuildOptions, CancelFlag, ColumnReadCost, IndexOnlyCost, IndexSpec, Merging, MigrateOptions, ProbeOptions,
     Progress, ReadCost, TableOptions, VacuumOptions,
 };
-pub use probe::{SearchedColumn, TopKRequest};
+pub use probe::{RowsToRead, SearchedColumn, TopKRequest};
 pub use report::{
     AnsweredBy, BuildReport, ChangesBesideFiles, ChosenBy, ColumnInfo, CompactReport, Description, Finding, IndexInfo,
     IndexVerdict, LeafReport, MigrateReport, ProbeReport, PublishReport, Report, RunInfo, TableInfo, UpdatesInfo,
@@ -49,8 +49,10 @@ pub use storage::damage::{Guarded, damaged, guarded, guarded_wait};
 #[cfg(feature = "failpoints")]
 pub use storage::disk::{faults, gate};
 pub use storage::file_time::is_young;
+pub use storage::ids::new_id;
 pub use storage::local::of_listed;
 pub use storage::location::StoreLayer;
+pub use storage::machine::memory as machine_memory;
 pub use store::kind::IndexOption;
 pub use table::Table;
 pub use table_format::TableFormat;

@@ -22,7 +22,8 @@ pub struct TableOptions {
     pub version: Option<u64>,
     /// How long a snapshot may go by the data files that an earlier one found, without a look at the folder or the Delta log. Files that
     /// others added or removed meanwhile are seen that late at most. Changes and migrations by this table are seen at once, and buffered
-    /// changes of anybody. Zero, the default, looks each time.
+    /// changes of anybody. The earlier snapshot may be one of another handle of this process, before this one was opened. Zero, the default,
+    /// looks each time.
     pub max_staleness: Duration,
 }
 

@@ -22,6 +22,7 @@ mod directory_count;
 mod found_rows;
 mod gather;
 mod narrow;
+mod reading;
 mod recheck;
 mod segment_search;
 mod top_k;
@@ -48,6 +49,7 @@ use cost::SearchPlan;
 pub use cost::SearchedColumn;
 use gather::gather;
 use narrow::CandidateFiles;
+pub use reading::RowsToRead;
 use segment_search::ReadContext;
 pub use top_k::TopKRequest;
 
@@ -78,15 +80,18 @@ pub(crate) async fn probe(snapshot: &Snapshot, predicate: &Predicate, options: &
         _ => SearchPlan::default(),
     };
     let reads = ReadContext::new(Arc::clone(&counter), options.selection_cache);
-    let FoundInFiles { files, mut report } =
-        match narrow::candidate_files(snapshot, &predicate, options, &choice, &reads).await {
-            Some(candidates) => {
-                let few = snapshot.of_files(&candidates.places);
-                let found = probe_files(&few, &predicate, options, &choice, &reads).await?;
-                candidates.widened(snapshot, &few, found)
-            }
-            None => probe_files(snapshot, &predicate, options, &choice, &reads).await?,
-        };
+    let candidates = match narrow::candidate_files(snapshot, &predicate, options, &choice, &reads).await {
+        None => narrow::uncounted_files(snapshot, &predicate, options, &reads).await,
+        narrowed => narrowed,
+    };
+    let FoundInFiles { files, mut report } = match candidates {
+        Some(candidates) => {
+            let few = snapshot.of_files(&candidates.places);
+            let found = probe_files(&few, &predicate, options, &choice, &reads).await?;
+            candidates.widened(snapshot, &few, found)
+        }
+        None => probe_files(snapshot, &predicate, options, &choice, &reads).await?,
+    };
     let totals = counter.totals();
     (report.index_reads, report.index_bytes_read) = (totals.reads, totals.bytes);
     report.seconds = stopwatch.seconds();
@@ -128,13 +133,18 @@ impl CandidateFiles {
         report.coverage = (report.coverage * probed as f64 + ruled_out) / all.max(1) as f64;
         report.files_total = all as u64;
         add_ruled_out(&mut report, snapshot, self.places.iter().copied());
+        report.rows_exact += self.counted.iter().map(|(_, rows)| rows).sum::<u64>();
         // Of files that are ruled out it is known that no row passes.
         let mut leaves = report.leaves.iter_mut().filter(|leaf| leaf.column.is_some());
-        if let Some(leaf) = leaves.nth(self.leaf) {
-            leaf.rows.get_or_insert(0);
+        if let (Some(leaf), Some(rows)) = (leaves.nth(self.leaf), self.leaf_rows) {
+            *leaf.rows.get_or_insert(0) += rows;
         }
         let listed = self.places.into_iter().zip(files.into_listed());
-        let listed = listed.map(|(file, (_, probe))| ProbedFile { file, probe }).collect();
+        let listed = listed.map(|(file, (_, probe))| ProbedFile { file, probe });
+        let counted = self.counted.into_iter();
+        let counted = counted.map(|(file, rows)| ProbedFile { file, probe: FileProbe::Counted { rows } });
+        let mut listed: Vec<ProbedFile> = listed.chain(counted).collect();
+        listed.sort_unstable_by_key(|listed| listed.file);
         FoundInFiles { files: FileProbes::of(all, listed), report }
     }
 }

@@ -208,7 +208,7 @@ impl RewriteJob<'_> {
 
     /// Lets rows of small files go to new files together with the new rows that found no place.
     async fn refill(&mut self, small: &[SmallFile]) -> Result<()> {
-        for file in files_to_refill(self.snapshot, small, &self.rows, self.target.file_bytes)? {
+        for file in files_to_refill(self.snapshot, small, &self.rows)? {
             match self.rows.add(&file.rows).await {
                 Ok(true) => self.rewritten.replaced.push(file.number),
                 Ok(false) => {}

@@ -9,22 +9,27 @@ mod base;
 mod buffered_rows;
 mod column_cache;
 mod coverage;
+mod deletion_vectors;
 pub(crate) mod digest;
 mod file_probes;
 pub(crate) mod identity;
+mod laid_files;
 mod lineage;
 mod match_files;
 pub(crate) mod numbered_files;
+mod open_tables;
 mod partition_column;
 mod pin_base;
 mod pin_columns;
 mod reader_cache;
 mod recent;
 mod relocating_store;
+mod same_state;
 pub(crate) mod segment_verdicts;
 mod shapes;
 mod snapshot_cache;
 pub(crate) mod spark;
+mod table_cache;
 mod table_columns;
 
 use std::any::Any;
@@ -35,7 +40,7 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
-use lakemark_format::{Encoding, FileNumbers, Manifest, ManifestIndex, ManifestUpdates, column};
+use lakemark_format::{Encoding, FileNumbers, Manifest, ManifestIndex, ManifestSegment, ManifestUpdates, column};
 use lakemark_index::{Leaf, RowSet, Test};
 use object_store::{ObjectMeta, ObjectStore};
 use url::Url;
@@ -47,7 +52,6 @@ use crate::files::trust::FalseStatistics;
 use crate::index_kind::IndexKind;
 use crate::report::{ChosenBy, IndexInfo, ProbeReport};
 use crate::store::Store;
-use crate::store::manifests::file_of;
 use crate::store::recorded::{Recorded, is_chosen_by_auto, is_record};
 use crate::store::segments::missing;
 use crate::values::fields::{Presence, field_of, indexed_field, key_type_of_field};
@@ -55,13 +59,17 @@ use crate::values::fields::{Presence, field_of, indexed_field, key_type_of_field
 pub(crate) use self::base::BaseTable;
 pub use self::buffered_rows::{BufferedRows, BufferedRun};
 pub(crate) use self::buffered_rows::{KeyPages, OpenedRun};
+use self::coverage::CoveredFiles;
 pub(crate) use self::file_probes::ProbedFile;
 pub use self::file_probes::{FileProbes, FileProbesIter};
+pub(crate) use self::laid_files::{DeletedByFile, DeletedPositions, LaidFiles};
 pub(crate) use self::lineage::{Lineage, application, application_through};
 use self::match_files::MatchedFiles;
+pub(crate) use self::open_tables::TableKey;
 pub(crate) use self::pin_base::{
-    DeletedPositions, ManifestAndListing, ReadableSnapshot, listing_of, newest_listing, newest_manifest, retry_if_moved,
+    ManifestAndListing, ReadableSnapshot, listing_of, newest_listing, newest_manifest, retry_if_moved, with_files,
 };
+pub(crate) use self::pin_columns::PinnedColumns;
 use self::reader_cache::ReaderCache;
 pub(crate) use self::shapes::{ReadableShapes, SummaryOfFile, UnreadableFile, read_shapes, readable_shapes};
 
@@ -80,6 +88,18 @@ pub struct DataFile {
     pub row_groups: Option<Vec<u32>>,
     /// Columns whose statistics in the footer are false, as the manifest knows.
     pub false_statistics: FalseStatistics,
+}
+
+impl DataFile {
+    /// How many of its rows are deleted or replaced.
+    pub(crate) fn deleted_row_count(&self) -> u64 {
+        self.deleted.as_ref().map_or(0, |deleted| u64::from(deleted.len()))
+    }
+
+    /// Rows of the file, also deleted ones; none where nobody knows yet how many there are.
+    pub(crate) fn row_count(&self) -> Option<u64> {
+        Some(self.row_groups.as_ref()?.iter().copied().map(u64::from).sum())
+    }
 }
 
 /// What a probe found of every file of the snapshot, in the order of [`Snapshot::files`].
@@ -145,6 +165,16 @@ pub enum FileProbe {
     },
 }
 
+impl FileProbe {
+    /// The exact rows, if the probe has them.
+    pub(crate) fn exact_rows(&self) -> Option<&RowSet> {
+        match self {
+            Self::Known { exact, .. } => Some(exact),
+            Self::Counted { .. } | Self::Unknown => None,
+        }
+    }
+}
+
 /// What is known of a data file beyond the listing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FileIndexState {
@@ -172,6 +202,7 @@ pub struct Snapshot {
     delta_version: Option<u64>,
     /// The names that columns have in the files, where those differ from the table's.
     names: Option<Arc<ColumnMapping>>,
+    /// With all of its files, where the snapshot has files.
     pub(crate) manifest: Option<Arc<Manifest>>,
     pub(crate) store: Option<Arc<Store>>,
     /// One entry per file.
@@ -183,6 +214,10 @@ pub struct Snapshot {
     pub(crate) lineage: Lineage,
     /// Rows of the data files that are deleted or replaced.
     deleted_rows: u64,
+    /// The places of the data files of which a deletion vector deletes some, ascending.
+    deleted_in: Arc<[usize]>,
+    /// The rows that buffered changes delete or replace.
+    hidden: Arc<DeletedByFile>,
     buffered: Option<Arc<BufferedRows>>,
     sequence: Option<u64>,
 }
@@ -232,10 +267,12 @@ impl Snapshot {
     /// The same state with these files alone, by their places.
     pub(crate) fn of_files(&self, places: &[usize]) -> Self {
         let files: PartedList<DataFile> = places.iter().filter_map(|place| self.files.get(*place)).cloned().collect();
-        let deleted_rows = deleted_rows_of(&files);
+        let (deleted_rows, deleted_in) = deleted_of(&files);
         let index_states = places.iter().filter_map(|place| self.index_states.get(*place)).cloned().collect();
         let matched = self.matched.of_files(&files, &index_states);
-        Self { files, index_states, matched, deleted_rows, attached: ReaderCache::default(), ..self.clone() }
+        let attached = ReaderCache::default();
+        let hidden = Arc::default();
+        Self { files, index_states, matched, deleted_rows, deleted_in, hidden, attached, ..self.clone() }
     }
 
     /// The place of the data file of a path.
@@ -274,17 +311,29 @@ impl Snapshot {
         self.deleted_rows
     }
 
+    /// The numbers of the settled data files of which no row is deleted or replaced.
+    pub(crate) fn intact_numbers(&self) -> FileNumbers {
+        let number = |place: &usize| self.index_states.get(*place)?.number;
+        let deleted: FileNumbers = self.deleted_in.iter().chain(self.hidden.keys()).filter_map(number).collect();
+        self.matched.digest.numbers().difference(&deleted)
+    }
+
     /// Rows that a reader sees; none while the number of rows of a data file is unknown.
     #[must_use]
     pub fn rows(&self) -> Option<u64> {
-        let of_file = |place: usize| {
-            let row_groups = self.files.get(place)?.row_groups.as_ref()?;
-            Some(row_groups.iter().copied().map(u64::from).sum::<u64>())
-        };
+        let of_file = |place: usize| self.files.get(place)?.row_count();
         let digest = &self.matched.digest;
         let stored = digest.settled().rows + digest.unsettled().map(of_file).sum::<Option<u64>>()?;
         let buffered = self.buffered.as_ref().map_or(0, |buffered| buffered.row_count());
         Some(stored.saturating_sub(self.deleted_rows()).saturating_add(buffered))
+    }
+
+    /// Whether the rows per row group of every data file are known.
+    #[must_use]
+    pub fn has_all_row_groups(&self) -> bool {
+        let has_them = |place: usize| self.files.get(place).is_some_and(|file| file.row_groups.is_some());
+        // Those of a settled file are.
+        self.matched.digest.unsettled().all(has_them)
     }
 
     /// The data files of which some statistics in the footer are false, as the manifest knows.
@@ -445,18 +494,13 @@ impl Snapshot {
     }
 
     fn index_info(&self, manifest: &Manifest, index: &ManifestIndex, lost: &HashSet<[u8; 16]>) -> IndexInfo {
-        let of_index = manifest.segments().filter(|segment| segment.index_id == index.id);
-        let segments: Vec<_> = of_index.filter(|segment| !lost.contains(&segment.id)).collect();
-        let covered: FileNumbers = segments.iter().flat_map(|segment| segment.files.iter()).collect();
-        let usable = self.is_usable(index);
-        let known =
-            self.index_states.iter().filter(|state| usable && !state.unverified).filter_map(|state| state.number);
-        let fresh = known.filter(|number| covered.contains(*number));
-        let (mut files_covered, mut rows) = (0, 0);
-        for number in fresh {
-            files_covered += 1;
-            rows += file_of(manifest, number).map_or(0, |file| file.rows());
-        }
+        let of_index = manifest.segments().map(Arc::as_ref).filter(|segment| segment.index_id == index.id);
+        let segments: Vec<&ManifestSegment> = of_index.filter(|segment| !lost.contains(&segment.id)).collect();
+        let covered = match self.is_usable(index) {
+            true => self.covered_by(manifest, segments.iter().copied()),
+            false => CoveredFiles::default(),
+        };
+        let CoveredFiles { files: files_covered, rows } = covered;
         let files_total = self.files.len() as u64;
         let data_type = self.physical_field(&index.column).map(|field| field.data_type().to_string());
         let shown = self.logical_name(&index.column).unwrap_or(Cow::Borrowed(&index.column));
@@ -561,9 +605,11 @@ impl Snapshot {
     }
 }
 
-/// Rows of these files that are deleted or replaced.
-fn deleted_rows_of(files: &PartedList<DataFile>) -> u64 {
-    files.iter().filter_map(|file| file.deleted.as_ref()).map(|deleted| u64::from(deleted.len())).sum()
+/// How many rows of these files are deleted or replaced, and the places of the files that have some.
+fn deleted_of(files: &PartedList<DataFile>) -> (u64, Arc<[usize]>) {
+    let deleted = || files.iter().enumerate().filter_map(|(place, file)| Some((place, file.deleted.as_ref()?)));
+    let rows = deleted().map(|(_, deleted)| u64::from(deleted.len())).sum();
+    (rows, deleted().map(|(place, _)| place).collect())
 }
 
 /// Of these indexes those that know every row.

@@ -16,6 +16,7 @@ pub(crate) mod fingerprint;
 pub(crate) mod ids;
 pub(crate) mod local;
 pub(crate) mod location;
+pub(crate) mod machine;
 pub(crate) mod put_if_absent;
 pub(crate) mod retry_listing;
 pub(crate) mod temp_file;

@@ -15,6 +15,7 @@ pub(crate) mod layout;
 pub(crate) mod locks;
 pub(crate) mod manifests;
 pub(crate) mod parts;
+pub(crate) mod pieces;
 pub(crate) mod recorded;
 pub(crate) mod segment_cursor;
 pub(crate) mod segment_files;

@@ -20,11 +20,12 @@ use crate::report::{
     BuildReport, ChangesBesideFiles, CompactReport, MigrateReport, PublishReport, UpdatesInfo, VacuumReport,
     VerifyReport, VersionInfo,
 };
-use crate::snapshot::{BaseTable, Snapshot};
+use crate::snapshot::{BaseTable, Snapshot, TableKey, newest_manifest};
 use crate::storage::clock::{self, Stopwatch};
 use crate::storage::counting_store::counted;
 use crate::storage::location::{Location, StoreLayer};
 use crate::store::Store;
+use crate::store::pieces::ManifestNeeds;
 use crate::store::transaction::{Edit, commit};
 use crate::table_format::TableFormat;
 use crate::updates::{Change, RepairAction, StagedRows, Staging, UpdatableTable, WriteOptions, Written};
@@ -38,33 +39,68 @@ pub struct Table {
     pub(crate) updates: Arc<UpdatableTable>,
 }
 
+/// Which handles have a part in what one of them remembers.
+#[derive(Clone, Copy)]
+enum Sharing {
+    /// Those of the process that see the same.
+    Process,
+    None,
+}
+
 impl Table {
-    /// Opens the table at a path (folder, glob or file) or URL.
+    /// Opens the table at a path (folder, glob or file) or URL. Where other handles of this process have it open, or had until lately, with
+    /// the same storage options, the new one begins with what they remember: of files and commits it reads what changed since.
     pub fn open(location: &str, options: TableOptions) -> BoxFuture<'_, Result<Arc<Self>>> {
+        Box::pin(async move {
+            let plain = |store: Arc<dyn ObjectStore>| store;
+            Self::opened(location, options, &plain, Sharing::Process).await
+        })
+    }
+
+    /// Opens a table as the first handle of a process does, whatever others remember of it. For tests, which change what is there behind the
+    /// back of handles, or stand for other processes.
+    #[doc(hidden)]
+    pub fn open_alone(location: &str, options: TableOptions) -> BoxFuture<'_, Result<Arc<Self>>> {
         Box::pin(async move { Self::open_layered(location, options, &|store: Arc<dyn ObjectStore>| store).await })
     }
 
-    /// Opens a table with a layer around every object store that it uses, for counters, limits and faults.
+    /// Opens a table with a layer around every object store that it uses, for counters, limits and faults. Nothing is taken from other
+    /// handles, nor do they take anything from this one.
     pub fn open_layered<'a>(
         location: &'a str,
         options: TableOptions,
         layer: StoreLayer<'a>,
     ) -> BoxFuture<'a, Result<Arc<Self>>> {
-        Box::pin(async move {
-            let metrics = Arc::<Metrics>::default();
-            let layer = &|store| counted(layer(store), &metrics);
-            let location = Location::parse(location, &options.storage_options, layer).await?;
-            let format = if location.is_delta().await? { TableFormat::Delta } else { TableFormat::Parquet };
-            let place = location.locate_store(options.store.as_deref(), &options.storage_options, layer)?;
-            let store = place.map(|place| Arc::new(Store::new(place, Arc::clone(&metrics))));
-            let base = BaseTable::new(location, format, options.version, store, Arc::clone(&metrics));
-            let updates = UpdatableTable::new(BaseTable { max_staleness: options.max_staleness, ..base });
-            if options.version.is_some() {
-                // A caller that requests a version that is not there learns it now.
-                pin::pin(&updates).await?;
-            }
-            Ok(Arc::new(Self { updates }))
-        })
+        Box::pin(Self::opened(location, options, layer, Sharing::None))
+    }
+
+    async fn opened(
+        location: &str,
+        options: TableOptions,
+        layer: StoreLayer<'_>,
+        sharing: Sharing,
+    ) -> Result<Arc<Self>> {
+        let metrics = Arc::<Metrics>::default();
+        let layer = &|store| counted(layer(store), &metrics);
+        let location = Location::parse(location, &options.storage_options, layer).await?;
+        let format = if location.is_delta().await? { TableFormat::Delta } else { TableFormat::Parquet };
+        let place = location.locate_store(options.store.as_deref(), &options.storage_options, layer)?;
+        let key = match (sharing, options.version) {
+            (Sharing::Process, None) => TableKey::of(&location, format, place.as_ref(), &options.storage_options),
+            (Sharing::Process, Some(_)) | (Sharing::None, _) => None,
+        };
+        let store = place.map(|place| Arc::new(Store::new(place, Arc::clone(&metrics))));
+        let mut base = BaseTable::new(location, format, options.version, store, Arc::clone(&metrics));
+        base.max_staleness = options.max_staleness;
+        let updates = UpdatableTable::new(match key {
+            Some(key) => base.shared_as(key),
+            None => base,
+        });
+        if options.version.is_some() {
+            // A caller that requests a version that is not there learns it now.
+            pin::pin(&updates).await?;
+        }
+        Ok(Arc::new(Self { updates }))
     }
 
     /// The table without what is buffered.
@@ -203,7 +239,20 @@ impl Table {
     pub fn key(&self) -> BoxFuture<'_, Result<Vec<String>>> {
         Box::pin(async move {
             self.check_open_for_changes()?;
-            self.snapshot().await?.key_columns().ok_or_else(|| updates::no_key(self.base()))
+            self.key_columns().await?.ok_or_else(|| updates::no_key(self.base()))
+        })
+    }
+
+    /// The columns of the key, if one was declared. Of a folder the newest manifest names them, so that no data file is listed. The log of a
+    /// Delta table may have given them other names.
+    pub fn key_columns(&self) -> BoxFuture<'_, Result<Option<Vec<String>>>> {
+        Box::pin(async move {
+            let base = self.base();
+            if base.version.is_some() || base.format == TableFormat::Delta {
+                return Ok(self.snapshot().await?.key_columns());
+            }
+            let manifest = newest_manifest(base).await?;
+            Ok(manifest.and_then(|manifest| Some(manifest.updates()?.key.clone())))
         })
     }
 
@@ -397,7 +446,8 @@ impl Table {
         Box::pin(async move {
             let Some(store) = &self.base().store else { return Ok(VerifyReport::default()) };
             // Unlike a query, a verification fails if there is nothing to verify against.
-            let Some(manifest) = store.newest().await?.manifest else { return Ok(VerifyReport::default()) };
+            let newest = store.newest_with(&ManifestNeeds::Everything).await?;
+            let Some(manifest) = newest.manifest else { return Ok(VerifyReport::default()) };
             verify::verify(store, &manifest, &pin::pin_anew(&self.updates).await?).await
         })
     }
@@ -425,3 +475,7 @@ async fn recorded<T>(counters: &RunCounters, run: impl Future<Output = Result<T>
 fn record(files: u64, rows: u64, bytes: u64) {
     Span::current().record("files", files).record("rows", rows).record("bytes", bytes);
 }
+
+#[cfg(test)]
+#[path = "look_tests.rs"]
+mod tests;

@@ -33,6 +33,7 @@ use crate::storage::clock::{self, Stopwatch};
 use crate::storage::retry_listing::retry_if_gone;
 use crate::store::chain::Chain;
 use crate::store::layout::StoreFileKind;
+use crate::store::pieces::ManifestNeeds;
 use crate::store::{ListedStoreFile, Store};
 use crate::updates;
 
@@ -141,7 +142,9 @@ impl Kept {
             // Nothing leads to the newest, or others commit while it is listed.
             return store.manifest_of(&listed, newest).await.map(|_| None);
         };
-        let Some(manifest) = store.manifest_of(&listed, oldest).await? else { return Ok(None) };
+        // Older edits and checkpoints go: what stays must tell all that they told.
+        let manifest = store.manifest_with(&listed, oldest, &ManifestNeeds::Everything).await?;
+        let Some(manifest) = manifest else { return Ok(None) };
         let mut kept = Self { from: oldest, manifests: versions.len() as u64, ..Self::default() };
         let is_first = listed.edits.keys().chain(listed.checkpoints.keys()).all(|number| *number >= oldest);
         if manifest.checkpoint() != oldest && !is_first {

@@ -1,11 +1,17 @@
-//! A process that builds and compacts is killed at every step of its work, and the disk fails at every step: answers stay right, and the
-//! next build and compaction bring coverage and segments to where they would be.
+//! A process that builds and compacts is killed at every step of its work, a watch at any instant, and the disk fails at every step: answers
+//! stay right, and the next build and compaction bring coverage and segments to where they would be.
 //!
 //! `LAKEMARK_BUILD_STRIDE` is how many steps lie from one that fails to the next.
 #![cfg(test)]
 #![cfg(feature = "failpoints")]
 
-use std::fs::File;
+#[path = "builds/due.rs"]
+mod due;
+mod told;
+#[path = "builds/watches.rs"]
+mod watches;
+
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -47,7 +53,7 @@ const POINTS: [&str; 15] = [
 ];
 
 async fn open(folder: &Path) -> Arc<Table> {
-    Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap()
+    Table::open_alone(folder.to_str().unwrap(), TableOptions::default()).await.unwrap()
 }
 
 /// One thread builds, so that the steps are always the same; a little memory, so that there are temporary files, too.
@@ -55,15 +61,36 @@ fn options() -> BuildOptions {
     BuildOptions { threads: Some(1), memory_bytes: Some(1), ..BuildOptions::default() }
 }
 
-fn write(folder: &Path, file: usize) {
+/// The rows of the file of a number.
+fn rows(file: usize) -> RecordBatch {
     let first = file as i64 * ROWS;
     let k: ArrayRef = Arc::new(Int64Array::from_iter_values((first..first + ROWS).map(|row| row % 17)));
     let s: ArrayRef = Arc::new(StringArray::from_iter_values((first..first + ROWS).map(|row| format!("s{row}"))));
-    let batch = RecordBatch::try_from_iter([("k", k), ("s", s)]).unwrap();
-    let path = File::create(folder.join(format!("f{file}.parquet"))).unwrap();
-    let mut writer = ArrowWriter::try_new(path, batch.schema(), None).unwrap();
-    writer.write(&batch).unwrap();
+    RecordBatch::try_from_iter([("k", k), ("s", s)]).unwrap()
+}
+
+fn write_rows(path: &Path, rows: &RecordBatch) {
+    let mut writer = ArrowWriter::try_new(File::create(path).unwrap(), rows.schema(), None).unwrap();
+    writer.write(rows).unwrap();
     writer.close().unwrap();
+}
+
+fn write(folder: &Path, file: usize) {
+    write_rows(&folder.join(format!("f{file}.parquet")), &rows(file));
+}
+
+fn spec_of(column: &str, kind: &str) -> IndexSpec {
+    IndexSpec { columns: vec![column.to_owned()], kind: IndexKind::from_name(kind), ..IndexSpec::default() }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        match entry.path().is_dir() {
+            true => copy(&entry.path(), &to.join(entry.file_name())),
+            false => drop(fs::copy(entry.path(), to.join(entry.file_name())).unwrap()),
+        }
+    }
 }
 
 /// Two indexes over three files, each with a segment of its own, and a file that no index has.
@@ -72,16 +99,8 @@ async fn create(folder: &Path) {
         write(folder, file);
         let table = open(folder).await;
         if file == 0 {
-            for (column, kind) in [("k", "bitmap"), ("s", "key")] {
-                let columns = vec![column.to_owned()];
-                table
-                    .create_index(
-                        IndexSpec { columns, kind: IndexKind::from_name(kind), ..IndexSpec::default() },
-                        false,
-                    )
-                    .await
-                    .unwrap();
-            }
+            table.create_index(spec_of("k", "bitmap"), false).await.unwrap();
+            table.create_index(spec_of("s", "key"), false).await.unwrap();
         }
         if file + 1 < FILES {
             table.build(options()).await.unwrap();
@@ -101,8 +120,9 @@ async fn check_answers(snapshot: &Snapshot, at: &str) {
     let leaf = Predicate::Leaf(Leaf { column: "k".to_owned(), test, text: "k = 3".to_owned() });
     let found =
         snapshot.probe(&leaf, &ProbeOptions { selection_cache: false, ..ProbeOptions::default() }).await.unwrap();
-    for (file, found) in found.files.iter().enumerate() {
-        let first = file as i64 * ROWS;
+    for (file, found) in snapshot.files().iter().zip(&found.files) {
+        let file: i64 = file.path.trim_start_matches('f').trim_end_matches(".parquet").parse().unwrap();
+        let first = file * ROWS;
         let expected: Vec<u32> =
             (0..).zip(first..first + ROWS).filter(|(_, row)| row % 17 == 3).map(|(at, _)| at).collect();
         if let FileProbe::Known { exact, recheck, .. } = found {
@@ -173,8 +193,7 @@ async fn create_many(folder: &Path) {
         write(folder, file);
         let table = open(folder).await;
         if file == 0 {
-            let spec = IndexSpec { columns: vec!["k".to_owned()], ..IndexSpec::default() };
-            table.create_index(IndexSpec { kind: IndexKind::from_name("bitmap"), ..spec }, false).await.unwrap();
+            table.create_index(spec_of("k", "bitmap"), false).await.unwrap();
         }
         table.build(BuildOptions { merging: Merging::Never, ..options() }).await.unwrap();
     }
@@ -223,8 +242,7 @@ async fn declare(folder: &Path) -> Arc<Table> {
     (0..FILES).for_each(|file| write(folder, file));
     let table = open(folder).await;
     let options = [("files_per_segment".to_owned(), "1".to_owned())].into();
-    let spec = IndexSpec { columns: vec!["k".to_owned()], options, ..IndexSpec::default() };
-    table.create_index(IndexSpec { kind: IndexKind::from_name("bitmap"), ..spec }, false).await.unwrap();
+    table.create_index(IndexSpec { options, ..spec_of("k", "bitmap") }, false).await.unwrap();
     table
 }
 

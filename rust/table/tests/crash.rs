@@ -122,7 +122,7 @@ fn apply(rows: &mut Rows, step: &Step) {
 }
 
 async fn open(folder: &Path) -> Arc<Table> {
-    Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap()
+    Table::open_alone(folder.to_str().unwrap(), TableOptions::default()).await.unwrap()
 }
 
 async fn make(table: &Arc<Table>, step: &Step) {

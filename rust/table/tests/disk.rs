@@ -71,7 +71,7 @@ const CALLS: [Call; 25] = [
 ];
 
 async fn open(folder: &Path) -> Arc<Table> {
-    Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap()
+    Table::open_alone(folder.to_str().unwrap(), TableOptions::default()).await.unwrap()
 }
 
 /// One thread builds, so that the steps are always the same.

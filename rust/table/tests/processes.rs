@@ -5,8 +5,10 @@
 //!                1 reader     the sum of a snapshot is always the same; nothing that was seen or acknowledged is ever gone;
 //!                             what an index says of a file is what the file has
 //!                1 keeper     flushes and migrates (every other process)
-//!                1 builder    builds the indexes of what migrations wrote, and compacts them (every process but the first)
+//!                1 builder    builds the indexes of what migrations wrote, and compacts them
+//!                1 committer  declares and drops an index, so that checkpoints are due all the time (the first process)
 //! at the end     every transfer that was acknowledged is counted in both of its accounts: none is lost, none was made twice
+//!                every checkpoint says what the edits up to it say, and the segments of the newest manifest are there
 //! ```
 //!
 //! The test starts this program again for each process. `LAKEMARK_PROCESSES_SECONDS` is how long it takes.
@@ -15,6 +17,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests read the clock")]
 
 mod counted;
+mod told;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -30,7 +33,7 @@ use lakemark_format::Key;
 use lakemark_format::key::key_of_i64;
 use lakemark_index::{KeyRanges, Leaf, Predicate, Test};
 use lakemark_table::{
-    BuildOptions, Change, ErrorKind, FileProbe, IndexKind, IndexSpec, MigrateOptions, Operation, ProbeOptions,
+    BuildOptions, Change, Error, ErrorKind, FileProbe, IndexKind, IndexSpec, MigrateOptions, Operation, ProbeOptions,
     Snapshot, Table, TableOptions, WriteOptions,
 };
 use parquet::arrow::ArrowWriter;
@@ -39,6 +42,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use self::counted::for_each_row;
+use self::told::{compare_checkpoints, manifests};
 
 const FOLDER: &str = "LAKEMARK_PROCESSES_FOLDER";
 const NUMBER: &str = "LAKEMARK_PROCESSES_NUMBER";
@@ -50,6 +54,8 @@ const AMOUNT: i64 = 1000;
 /// The owner of an account that nobody changed.
 const NOBODY: i64 = -1;
 const WRITERS: u64 = 2;
+/// Edits at first: the 64th is not far.
+const EDITS: u64 = 60;
 
 /// Amount, transfers, the process that wrote the row last.
 type Account = (i64, i64, i64);
@@ -71,7 +77,7 @@ struct Process {
 #[derive(Default)]
 struct Counts([AtomicU64; COUNTED.len()]);
 
-const COUNTED: [&str; 9] = [
+const COUNTED: [&str; 11] = [
     "transfers",
     "conflicts",
     "snapshots",
@@ -81,6 +87,8 @@ const COUNTED: [&str; 9] = [
     "segments",
     "compactions",
     "files from an index",
+    "declarations",
+    "checkpoints",
 ];
 const TRANSFERS: usize = 0;
 const CONFLICTS: usize = 1;
@@ -91,6 +99,9 @@ const FULL: usize = 5;
 const SEGMENTS: usize = 6;
 const COMPACTIONS: usize = 7;
 const FROM_INDEX: usize = 8;
+const DECLARATIONS: usize = 9;
+/// Counted at the end, by nobody of them.
+const CHECKPOINTS: usize = 10;
 
 impl Counts {
     fn count(&self, what: usize) {
@@ -107,7 +118,7 @@ impl Counts {
 }
 
 async fn open(folder: &Path) -> Arc<Table> {
-    Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap()
+    Table::open_alone(folder.to_str().unwrap(), TableOptions::default()).await.unwrap()
 }
 
 impl Process {
@@ -219,6 +230,19 @@ impl Process {
         }
     }
 
+    /// Declares and drops an index at any time, also while others build it.
+    async fn declare(&self, seed: u64) {
+        let mut random = StdRng::seed_from_u64(seed);
+        while !self.is_over() {
+            tokio::time::sleep(Duration::from_millis(random.random_range(0..10))).await;
+            match spare(&self.table).await {
+                Ok(()) => self.counts.count(DECLARATIONS),
+                Err(error) if error.kind() == ErrorKind::Conflict => self.counts.count(CONFLICTS),
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    }
+
     /// The accounts of one owner: what the index says of the rows of a file is what the file has.
     async fn ask_index(&self, snapshot: &Snapshot, owner: i64) {
         let test = Test::Ranges(KeyRanges::point(Key::Fixed(key_of_i64(owner))));
@@ -246,6 +270,16 @@ impl Process {
             Err(error) => panic!("{error:?}"),
         }
     }
+}
+
+/// Drops an index, or declares it if it is not there.
+async fn spare(table: &Table) -> Result<(), Error> {
+    if !table.drop_index("spare", true).await? {
+        let (name, columns) = (Some("spare".to_owned()), vec!["counter".to_owned()]);
+        let spec = IndexSpec { name, columns, kind: IndexKind::from_name("bitmap"), ..IndexSpec::default() };
+        table.create_index(spec, false).await?;
+    }
+    Ok(())
 }
 
 fn check_sum(accounts: &Accounts, at: &str) {
@@ -323,6 +357,9 @@ async fn create(folder: &Path, is_delta: bool) {
         let spec = IndexSpec { columns, kind: IndexKind::from_name(kind), ..IndexSpec::default() };
         table.create_index(spec, false).await.unwrap();
     }
+    while table.snapshot().await.unwrap().manifest_number() < Some(EDITS) {
+        spare(&table).await.unwrap();
+    }
 }
 
 /// One of the processes: works until its time is over, then tells what it did.
@@ -349,10 +386,12 @@ async fn process(folder: &Path) {
         let keeper = Arc::clone(&process);
         tasks.spawn(async move { keeper.keep(seed + WRITERS).await });
     }
-    if number > 0 {
-        let builder = Arc::clone(&process);
-        tasks.spawn(async move { builder.build(seed + WRITERS + 1).await });
+    if number == 0 {
+        let committer = Arc::clone(&process);
+        tasks.spawn(async move { committer.declare(seed + WRITERS + 2).await });
     }
+    let builder = Arc::clone(&process);
+    tasks.spawn(async move { builder.build(seed + WRITERS + 1).await });
     while let Some(done) = tasks.join_next().await {
         done.unwrap();
     }
@@ -386,6 +425,11 @@ async fn run(processes: u64, is_delta: bool, seconds: f64) -> [u64; COUNTED.len(
     check_sum(&accounts, "at the end");
     let counters: i64 = accounts.values().map(|(_, counter, _)| counter).sum();
     assert_eq!(counters as u64, 2 * sums[TRANSFERS], "transfers were lost or made twice");
+    let store = folder.path().join("_lakemark");
+    let (number, newest) = manifests(&store).unwrap().pop_last().unwrap();
+    let missing = newest.segments().find(|segment| !store.join(&segment.path).exists());
+    assert_eq!(missing.map(|segment| &segment.path), None, "the manifest {number} names a segment that is not there");
+    sums[CHECKPOINTS] = compare_checkpoints(&store).unwrap() as u64;
     sums
 }
 
@@ -406,6 +450,9 @@ async fn processes_that_write_at_once_lose_nothing_and_see_whole_changes_only() 
             totals.collect::<Vec<_>>().join(", "),
             rates.collect::<Vec<_>>().join(", ")
         );
-        assert!([TRANSFERS, SNAPSHOTS, SEGMENTS, FROM_INDEX].iter().all(|&what| sums[what] > 0), "{sums:?}");
+        assert!(
+            [TRANSFERS, SNAPSHOTS, SEGMENTS, FROM_INDEX, CHECKPOINTS].iter().all(|&what| sums[what] > 0),
+            "{sums:?}"
+        );
     }
 }

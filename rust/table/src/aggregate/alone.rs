@@ -11,13 +11,15 @@ use lakemark_format::{Encoding, column};
 use lakemark_index::bitmap::ValueGroups;
 use lakemark_index::{KeyRanges, Leaf, LiteralKey, Test, decode_keys, is_ambiguous};
 
+use super::answered_files::AnsweredFiles;
 use super::segment_values::{CHEAP_VALUES, ROWS_PER_VALUE, read_values};
 use super::sources::{CoveringSegment, ValueSources};
-use super::value_counts::{CONCURRENT_COUNTS, GroupCounts, SegmentCounts, ValueCounts};
+use super::value_counts::{CONCURRENT_COUNTS, GroupCounts, ValueCounts, unless_damaged};
+use super::wanted_files::WantedFiles;
 use crate::error::{Error, Result};
 use crate::snapshot::Snapshot;
 use crate::store::parts::{CORES, at_once};
-use crate::store::segments::{Damage, ReadCounter};
+use crate::store::segments::{Damage, ReadCounter, Segment};
 
 /// More values are not kept in memory for a join: they take about 100 bytes each while they are read. Of texts each may have 4,096 bytes.
 const MOST_VALUES: u64 = 1 << 22;
@@ -50,15 +52,15 @@ impl Snapshot {
 
 async fn group_counts_alone(snapshot: &Snapshot, leaf: &Leaf, most_bytes: u64) -> Result<Option<GroupCounts>> {
     let Test::Ranges(ranges) = &leaf.test else { return Ok(None) };
-    if snapshot.files().iter().any(|file| file.deleted.is_some()) {
+    if snapshot.deleted_rows() > 0 {
         return Ok(None);
     }
     let counter = Arc::new(ReadCounter::default());
-    let wanted = vec![true; snapshot.files().len()];
+    let wanted = WantedFiles::all_of(snapshot);
     let Some(sources) = ValueSources::find(snapshot, &leaf.column, &wanted, &counter).await else { return Ok(None) };
     let ValueSources { data_type, constants, covers } = sources;
-    let covered: usize = covers.iter().map(|cover| cover.files.len()).sum();
-    if !constants.is_empty() || covered != wanted.len() || !covers.iter().all(is_whole) {
+    let (covered, files): (u64, _) = (covers.iter().map(CoveringSegment::file_count).sum(), snapshot.files().len());
+    if !constants.is_empty() || covered != files as u64 || !covers.iter().all(is_whole) {
         return Ok(None);
     }
     let is_text = !data_type.is_primitive();
@@ -66,19 +68,25 @@ async fn group_counts_alone(snapshot: &Snapshot, leaf: &Leaf, most_bytes: u64) -
     let Some(planned) = planned(covers, ranges, most_values).await? else { return Ok(None) };
     let jobs = planned.into_iter().map(|PlannedCount { cover, groups }| {
         let (data_type, counter) = (data_type.clone(), Arc::clone(&counter));
-        async move { count(cover, groups, &data_type, &counter).await }
+        async move { count(&cover.segment, groups, &data_type, &counter).await }
     });
-    let mut counts = GroupCounts { answered: vec![false; wanted.len()], ..GroupCounts::default() };
-    counts.gather(jobs.collect(), &column::display(&leaf.column)).await?;
+    let jobs: Vec<_> = jobs.collect();
+    let counted = at_once(jobs.into_iter(), CONCURRENT_COUNTS).await.map_err(|error| Error::task(&error))?;
+    let columns = column::display(&leaf.column);
+    let parts = counted.into_iter().map(|counted| unless_damaged(counted, &columns)).collect::<Option<Vec<_>>>();
     let totals = counter.totals();
-    (counts.index_reads, counts.index_bytes_read) = (totals.reads, totals.bytes);
-    Ok(Some(counts).filter(|counts| !counts.answered.contains(&false)))
+    Ok(parts.map(|parts| GroupCounts {
+        answered: AnsweredFiles::all_of(files),
+        parts: parts.into_iter().filter(|part| !part.rows.is_empty()).collect(),
+        index_reads: totals.reads,
+        index_bytes_read: totals.bytes,
+    }))
 }
 
 /// Whether a segment is about just these files, and knows all values in them.
 fn is_whole(cover: &CoveringSegment) -> bool {
     let directory = &cover.segment.directory;
-    cover.files.len() == directory.files.len() && directory.opaque.rows == 0
+    cover.file_count() == directory.files.len() as u64 && directory.opaque.rows == 0
 }
 
 /// What is to be read of a segment.
@@ -120,13 +128,13 @@ fn is_worth_reading(cover: &CoveringSegment, groups: &ValueGroups) -> bool {
 }
 
 async fn count(
-    cover: CoveringSegment,
+    segment: &Segment,
     groups: ValueGroups,
     data_type: &DataType,
     counter: &Arc<ReadCounter>,
-) -> std::result::Result<Option<SegmentCounts>, Damage> {
-    let values = read_values(&cover.segment, groups, counter).await?;
-    let directory = &cover.segment.directory;
+) -> std::result::Result<Option<ValueCounts>, Damage> {
+    let values = read_values(segment, groups, counter).await?;
+    let directory = &segment.directory;
     if values.iter().any(|value| is_ambiguous(&value.key, &directory.key_type)) {
         return Ok(None);
     }
@@ -137,6 +145,5 @@ async fn count(
     }
     let keys: Vec<LiteralKey> = values.into_iter().map(|value| LiteralKey::Key(value.key)).collect();
     let values = decode_keys(&keys, data_type).map_err(Damage::corrupt)?;
-    let files = cover.files.iter().map(|covered| covered.file).collect();
-    Ok(Some(SegmentCounts { files, part: ValueCounts { values: vec![values], rows } }))
+    Ok(Some(ValueCounts { values: vec![values], rows }))
 }

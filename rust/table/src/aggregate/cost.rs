@@ -11,6 +11,7 @@ use super::pair_counts::{CHEAP_PAIRS, ROWS_PER_PAIR};
 use super::segment_values::{CHEAP_VALUES, CONCURRENT_BATCHES, POSTING_BYTES, rows_per_value};
 use super::sources::{CoveringSegment, ValueSources, shared_files};
 use super::sums::SLICES_OF_ALL_GROUPS;
+use super::wanted_files::WantedFiles;
 use crate::options::IndexOnlyCost;
 use crate::snapshot::Snapshot;
 use crate::store::parts::CORES;
@@ -28,7 +29,7 @@ const READ_SLICE_BYTE: f64 = 2.0;
 /// What a segment of a column, or two over the same rows, could give.
 #[derive(Clone, Copy)]
 struct SegmentCost {
-    files: usize,
+    files: u64,
     /// The least share of its rows that must be selected.
     least_share: f64,
     /// Nanoseconds of one core.
@@ -47,7 +48,8 @@ impl Snapshot {
         predicate: &Predicate,
     ) -> Option<IndexOnlyCost> {
         let counter = Arc::new(ReadCounter::default());
-        let all = vec![true; self.files().len()];
+        // Pairs are of files that two segments have at the same place.
+        let all = if columns.len() == 1 { WantedFiles::all_of(self) } else { WantedFiles::each_of(self) };
         let predicate = predicate.clone().simplify();
         let mut sides = Vec::with_capacity(columns.len());
         for column in columns {
@@ -57,18 +59,18 @@ impl Snapshot {
             sides.push(sources.covers.iter().map(|cover| (cover.clone(), limits(cover))).collect::<Vec<_>>());
         }
         let parts: Vec<SegmentCost> = match sides.as_slice() {
-            [one] => one.iter().filter_map(|(cover, limits)| limits.alone(cover.files.len())).collect(),
+            [one] => one.iter().filter_map(|(cover, limits)| limits.alone(cover.file_count())).collect(),
             [first, second] => first
                 .iter()
                 .flat_map(|(one, limits)| second.iter().map(move |(other, others)| (one, limits, other, others)))
                 .filter_map(|(one, limits, other, others)| match shared_files(one, other).count() {
                     0 => None,
-                    files => limits.beside(*others, files),
+                    files => limits.beside(*others, files as u64),
                 })
                 .collect(),
             _ => return None,
         };
-        if parts.iter().map(|part| part.files).sum::<usize>() * 2 < all.len() {
+        if parts.iter().map(|part| part.files).sum::<u64>() * 2 < self.files().len() as u64 {
             return None;
         }
         let cores = parts.iter().map(|part| part.cores).sum::<f64>().min(*CORES as f64);
@@ -121,7 +123,7 @@ impl Limits {
     }
 
     /// The cost of the values of so many files.
-    fn alone(self, files: usize) -> Option<SegmentCost> {
+    fn alone(self, files: u64) -> Option<SegmentCost> {
         if let Some(slices) = self.slices {
             return Some(SegmentCost {
                 files,
@@ -138,7 +140,7 @@ impl Limits {
     }
 
     /// The cost of pairs of these values and others.
-    fn beside(self, other: Self, files: usize) -> Option<SegmentCost> {
+    fn beside(self, other: Self, files: u64) -> Option<SegmentCost> {
         let by_slices = |slices: Option<SliceLimits>, groups: Self| {
             let SliceLimits { count, bytes } = slices.filter(|_| groups.has_postings)?;
             let few = (groups.values + 1.0) * count as f64 <= SLICES_OF_ALL_GROUPS as f64;

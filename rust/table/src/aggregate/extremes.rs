@@ -1,5 +1,6 @@
 //! The least and the greatest value of columns and the number of their NULLs, from segment directories and lists of NULLs.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, new_null_array};
@@ -9,11 +10,13 @@ use lakemark_format::key::Key;
 use lakemark_index::bitmap::Mask;
 use lakemark_index::{LiteralKey, decode_keys, is_ambiguous};
 
+use super::answered_files::AnsweredFiles;
 use super::segment_values::list_range;
-use super::selected_rows::{exact_rows, has_nothing};
+use super::selected_rows::has_nothing;
 use super::sources::{ConstantFile, CoveringSegment, ValueSources};
+use super::wanted_files::WantedFiles;
 use crate::error::Result;
-use crate::snapshot::{FileProbes, Snapshot};
+use crate::snapshot::{FileProbe, FileProbes, Snapshot};
 use crate::store::segments::{Damage, ReadCounter};
 
 /// A request about a column.
@@ -28,8 +31,8 @@ pub struct MinMaxRequest {
 /// What is known of columns in the exact rows of a probe.
 #[derive(Clone, Debug, Default)]
 pub struct MinMax {
-    /// One entry per file: whether all of its exact rows are counted, for every column.
-    pub answered: Vec<bool>,
+    /// The files of which all exact rows are counted, for every column.
+    pub answered: AnsweredFiles,
     /// By column in the order of the requests; the parts of a column share no row.
     pub columns: Vec<Vec<ColumnMinMax>>,
     /// Reads of the store.
@@ -57,7 +60,7 @@ impl Snapshot {
     /// missing, stale or damaged never fail it.
     pub async fn min_max(&self, columns: &[MinMaxRequest], files: &FileProbes) -> Result<MinMax> {
         let counter = Arc::new(ReadCounter::default());
-        let known: Vec<bool> = files.iter().map(|file| exact_rows(file).is_some()).collect();
+        let known = WantedFiles::known_to(files, self);
         let mut parts: Vec<Vec<ColumnMinMax>> = Vec::with_capacity(columns.len());
         for request in columns {
             let mut found = Vec::new();
@@ -75,7 +78,8 @@ impl Snapshot {
             }
             parts.push(found);
         }
-        let mut answered: Vec<bool> = vec![true; files.len()];
+        let mut answered =
+            if files.are_counts() { AnsweredFiles::none_of(files) } else { AnsweredFiles::all_of(files.len()) };
         while keep_common(&mut parts, files, &mut answered) {}
         let totals = counter.totals();
         Ok(MinMax { answered, columns: parts, index_reads: totals.reads, index_bytes_read: totals.bytes })
@@ -84,20 +88,16 @@ impl Snapshot {
 
 /// A row counts only if all columns know the row. Parts that reach into other files are dropped, until none is left that does. Says whether
 /// anything was dropped.
-fn keep_common(parts: &mut [Vec<ColumnMinMax>], files: &FileProbes, answered: &mut [bool]) -> bool {
+fn keep_common(parts: &mut [Vec<ColumnMinMax>], files: &FileProbes, answered: &mut AnsweredFiles) -> bool {
     for column in parts.iter() {
-        let mut known: Vec<bool> = files.iter().map(has_nothing).collect();
-        for &file in column.iter().flat_map(|part| &part.files) {
-            if let Some(known) = known.get_mut(file) {
-                *known = true;
-            }
-        }
-        answered.iter_mut().zip(known).for_each(|(answered, known)| *answered &= known);
+        let known: HashSet<usize> = column.iter().flat_map(|part| &part.files).copied().collect();
+        let is_open = |(place, file): &(usize, &FileProbe)| !has_nothing(file) && !known.contains(place);
+        answered.leave(files.listed().filter(is_open).map(|(place, _)| place));
     }
     let mut dropped = false;
     for column in parts {
         let before = column.len();
-        column.retain(|part| part.files.iter().all(|file| answered.get(*file).copied().unwrap_or(false)));
+        column.retain(|part| part.files.iter().all(|file| answered.contains(*file)));
         dropped |= column.len() < before;
     }
     dropped
@@ -105,7 +105,7 @@ fn keep_common(parts: &mut [Vec<ColumnMinMax>], files: &FileProbes, answered: &m
 
 fn of_constant(files: &FileProbes, constant: &ConstantFile) -> Option<ColumnMinMax> {
     let ConstantFile { file, value } = constant;
-    let rows = u64::from(files.get(*file).and_then(exact_rows)?.len());
+    let rows = u64::from(files.get(*file).and_then(FileProbe::exact_rows)?.len());
     let nulls = if value.is_null(0) { rows } else { 0 };
     (rows > 0).then(|| ColumnMinMax {
         files: vec![*file],
@@ -126,7 +126,7 @@ async fn of_cover(
 ) -> Result<Option<ColumnMinMax>, Damage> {
     let directory = &cover.segment.directory;
     let chosen = cover.files.iter().filter_map(|covered| {
-        let rows = files.get(covered.file).and_then(exact_rows)?;
+        let rows = files.get(covered.file).and_then(FileProbe::exact_rows)?;
         (rows.universe() == covered.rows).then_some((covered, rows))
     });
     let chosen: Vec<_> = chosen.collect();

@@ -18,14 +18,16 @@ use lakemark_index::bitmap::{GroupValue, Mask, bitmap_ranges, posting_ranges};
 use lakemark_index::{LiteralKey, decode_keys, is_ambiguous};
 
 use super::allowed_values::AllowedValues;
+use super::answered_files::AnsweredFiles;
 use super::pair_counts::add_pairs;
 use super::segment_values::{
     BITMAP_BYTES, CHEAP_ROWS, CONCURRENT_BATCHES, batches, list_range, rows_per_value, values_of,
 };
-use super::selected_rows::{ChosenRows, drop_opaque, exact_rows, has_nothing, total_of, touched_rows};
+use super::selected_rows::{ChosenRows, drop_opaque, total_of, touched_rows};
 use super::sources::{CoveringSegment, IndexedFile, ValueSources};
 use super::sums::add_sums;
 use super::value_counts::{GroupCountRequest, GroupCounts, SegmentCounts, ValueCounts};
+use super::wanted_files::WantedFiles;
 use crate::error::Result;
 use crate::snapshot::{FileProbes, Snapshot};
 use crate::store::parts::all_at_once;
@@ -36,10 +38,9 @@ impl Snapshot {
     /// Index files that are missing, stale or damaged never fail it.
     pub async fn group_counts(&self, request: &GroupCountRequest<'_>) -> Result<GroupCounts> {
         let counter = Arc::new(ReadCounter::default());
-        let mut counts =
-            GroupCounts { answered: request.files.iter().map(has_nothing).collect(), ..GroupCounts::default() };
+        let mut counts = GroupCounts { answered: AnsweredFiles::none_of(request.files), ..GroupCounts::default() };
         let summed = request.sum_column.filter(|summed| request.columns.iter().any(|column| column == summed));
-        let mut left: Vec<bool> = request.files.iter().map(|file| exact_rows(file).is_some()).collect();
+        let mut left = WantedFiles::known_to(request.files, self);
         if let (Some(summed), [_] | [_, _]) = (summed, request.columns) {
             add_sums(self, request, summed, &counter, &mut left, &mut counts).await?;
         }
@@ -59,7 +60,7 @@ async fn add_values(
     snapshot: &Snapshot,
     request: &GroupCountRequest<'_>,
     column: &str,
-    left: &[bool],
+    left: &WantedFiles,
     counter: &Arc<ReadCounter>,
     counts: &mut GroupCounts,
 ) -> Result<()> {
@@ -104,13 +105,15 @@ impl CountJob {
         data_type: &DataType,
         rows_per_value: u64,
     ) -> Option<Self> {
-        let CoveringSegment { segment, files: covered } = cover;
+        let CoveringSegment { segment, files: covered, rest } = cover;
         let of_file = |covered| ChosenRows::even_if_none(covered, files);
         let chosen: Vec<ChosenRows> = covered.into_iter().filter_map(of_file).collect();
         let directory = &segment.directory;
         let total = total_of(&chosen);
         let whole = total == directory.rows();
-        let alone = allowed.sole_condition && chosen.len() == directory.files.len();
+        // Files that were ruled out have none of these values.
+        let known = chosen.len() as u64 + rest.len();
+        let alone = allowed.sole_condition && known == directory.files.len() as u64;
         let by_value = directory.opaque.rows == 0 && (whole || alone);
         let data_type = data_type.clone();
         (total > 0).then_some(Self { segment, data_type, allowed, by_value, chosen, rows_per_value })

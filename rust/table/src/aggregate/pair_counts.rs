@@ -20,6 +20,7 @@ use super::segment_values::{CHEAP_ROWS, ROWS_PER_VALUE, batches, list_range, val
 use super::selected_rows::{ChosenRows, drop_opaque, total_of, touched_rows};
 use super::sources::{CoveringSegment, IndexedFile, ValueSources, shared_files};
 use super::value_counts::{GroupCountRequest, GroupCounts, SegmentCounts, ValueCounts};
+use super::wanted_files::WantedFiles;
 use crate::error::Result;
 use crate::snapshot::Snapshot;
 use crate::store::segments::{Damage, ReadCounter, Segment};
@@ -34,7 +35,7 @@ pub(super) async fn add_pairs(
     snapshot: &Snapshot,
     request: &GroupCountRequest<'_>,
     [first, second]: [&str; 2],
-    left: &[bool],
+    left: &WantedFiles,
     counter: &Arc<ReadCounter>,
     counts: &mut GroupCounts,
 ) -> Result<()> {

@@ -11,17 +11,9 @@ use crate::store::segments::Damage;
 /// Rows that a scan decodes to get at one: about a page.
 const PAGE_ROWS: u32 = 8192;
 
-/// The exact rows of a file, if the probe has them.
-pub(super) fn exact_rows(file: &FileProbe) -> Option<&RowSet> {
-    match file {
-        FileProbe::Known { exact, .. } => Some(exact),
-        FileProbe::Counted { .. } | FileProbe::Unknown => None,
-    }
-}
-
 /// Whether no row of a file is exact, so that nothing is to be counted there.
 pub(super) fn has_nothing(file: &FileProbe) -> bool {
-    exact_rows(file).is_some_and(RowSet::is_empty)
+    file.exact_rows().is_some_and(RowSet::is_empty)
 }
 
 /// The selected rows of a data file in an open segment.
@@ -34,14 +26,14 @@ pub(super) struct ChosenRows {
 impl ChosenRows {
     /// Those of a file that a probe found some in, if the segment has as many rows of it.
     pub(super) fn of(covered: &IndexedFile, files: &FileProbes) -> Option<Self> {
-        let rows = files.get(covered.file).and_then(exact_rows)?;
+        let rows = files.get(covered.file).and_then(FileProbe::exact_rows)?;
         let is_chosen = rows.universe() == covered.rows && !rows.is_empty();
         is_chosen.then(|| Self { covered: covered.clone(), rows: rows.clone() })
     }
 
     /// Those of a file that the probe knows, also where it found none. It does not know how many rows a file has that is ruled out.
     pub(super) fn even_if_none(covered: IndexedFile, files: &FileProbes) -> Option<Self> {
-        let rows = files.get(covered.file).and_then(exact_rows)?;
+        let rows = files.get(covered.file).and_then(FileProbe::exact_rows)?;
         if rows.is_empty() {
             let rows = RowSet::empty(covered.rows);
             return Some(Self { covered, rows });

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, new_null_array};
 use arrow::datatypes::DataType;
 use futures::{StreamExt, stream};
-use lakemark_format::{ManifestIndex, ManifestSegment, SegmentFile, column};
+use lakemark_format::{FileNumbers, ManifestIndex, ManifestSegment, column};
 
+use super::wanted_files::WantedFiles;
 use crate::index_kind::IndexKind;
 use crate::snapshot::Snapshot;
 use crate::snapshot::identity::is_same_data;
 use crate::snapshot::numbered_files::NumberedFiles;
-use crate::store::segments::{ReadCounter, Segment};
+use crate::store::segments::{FileOfSegment, ReadCounter, Segment};
 use crate::values::fields::Presence;
 
 /// Segments that are opened at a time.
@@ -55,7 +56,17 @@ pub(crate) struct IndexedFile {
 #[derive(Clone, Debug)]
 pub(crate) struct CoveringSegment {
     pub segment: Segment,
+    /// Those that were looked at one by one.
     pub files: Vec<IndexedFile>,
+    /// Those of the others that the segment has as they are, by their numbers.
+    pub rest: FileNumbers,
+}
+
+impl CoveringSegment {
+    /// How many files of the table it covers.
+    pub(crate) fn file_count(&self) -> u64 {
+        self.files.len() as u64 + self.rest.len()
+    }
 }
 
 /// A file in which a column has one value for all rows.
@@ -82,77 +93,98 @@ struct OpenFiles {
     by_number: NumberedFiles,
     /// Files that lack the column. They are NULL throughout, whether or not a segment says so.
     lacking: Vec<usize>,
+    /// The numbers of the others.
+    rest: FileNumbers,
+}
+
+/// What is wanted of a segment.
+struct SegmentFiles<'a> {
+    segment: &'a ManifestSegment,
+    /// Files that are looked at one by one.
+    places: Vec<usize>,
+}
+
+/// Files that have a source.
+#[derive(Default)]
+struct TakenFiles {
+    places: HashSet<usize>,
+    numbers: FileNumbers,
 }
 
 impl ValueSources {
-    /// Finds the sources of a column for the selected files; none if the table has no such column.
-    pub(crate) async fn find(
+    /// Finds the sources of a column for the wanted files; none if the table has no such column.
+    pub(super) async fn find(
         snapshot: &Snapshot,
         column: &str,
-        wanted: &[bool],
+        wanted: &WantedFiles,
         counter: &Arc<ReadCounter>,
     ) -> Option<Self> {
         let data_type = snapshot.field(column)?.data_type().clone();
         let mut sources = Self { data_type, constants: Vec::new(), covers: Vec::new() };
-        let OpenFiles { by_number: open, lacking } = sources.take_constants(snapshot, column, wanted);
-        let mut taken = HashSet::new();
+        let open = sources.take_constants(snapshot, column, wanted);
+        let mut taken = TakenFiles::default();
         let mut indexes = snapshot.exact_indexes_of(column);
         // The directory of a packed tree does not list its values.
         indexes.sort_by_key(|index| index.kind.known() == Some(IndexKind::Key));
         for index in indexes {
             let all = snapshot.manifest.iter().flat_map(|manifest| manifest.segments().map(Arc::as_ref));
             let segments = all.filter(|segment| segment.index_id == index.id);
-            let requests: Vec<(&ManifestSegment, Vec<usize>)> = segments
-                .map(|segment| (segment, open.within(&segment.files).filter(|file| !taken.contains(file)).collect()))
-                .filter(|(_, files): &(_, Vec<usize>)| !files.is_empty())
+            let rest =
+                if wanted.is_rest_wanted { open.rest.difference(&taken.numbers) } else { FileNumbers::default() };
+            let requests: Vec<SegmentFiles<'_>> = segments
+                .filter_map(|segment| {
+                    let places = open.by_number.within(&segment.files);
+                    let places: Vec<usize> = places.filter(|file| !taken.places.contains(file)).collect();
+                    let is_wanted = !places.is_empty() || rest.intersects(&segment.files);
+                    is_wanted.then_some(SegmentFiles { segment, places })
+                })
                 .collect();
             // By number, since a closure over borrowed items would make the future one that cannot change threads.
-            let requests = requests.as_slice();
+            let (requests, rest) = (requests.as_slice(), &open.rest);
             let covers: Vec<CoveringSegment> = stream::iter(0..requests.len())
-                .map(|number| async move {
-                    let (segment, files) = requests.get(number)?;
-                    cover(snapshot, index, segment, files, counter).await
-                })
+                .map(|number| async move { cover(snapshot, index, requests.get(number)?, rest, counter).await })
                 .buffer_unordered(CONCURRENT_SEGMENTS)
                 .filter_map(|cover| async { cover })
                 .collect()
                 .await;
             for cover in covers {
-                sources.add(cover, &mut taken);
+                sources.add(cover, wanted.is_rest_wanted, &mut taken);
             }
         }
         let null = new_null_array(&sources.data_type, 1);
-        let uncovered = lacking.into_iter().filter(|file| !taken.contains(file));
+        let uncovered = open.lacking.into_iter().filter(|file| !taken.places.contains(file));
         sources.constants.extend(uncovered.map(|file| ConstantFile { file, value: Arc::clone(&null) }));
         Some(sources)
     }
 
-    /// Enters what is constant, and gives the other files.
-    fn take_constants(&mut self, snapshot: &Snapshot, column: &str, wanted: &[bool]) -> OpenFiles {
+    /// Enters what is constant in files that are looked at one by one, and gives the other files.
+    fn take_constants(&mut self, snapshot: &Snapshot, column: &str, wanted: &WantedFiles) -> OpenFiles {
         let partition = snapshot.partition_columns().iter().position(|field| field.name() == column);
-        let (mut lacking, table) = (Vec::new(), snapshot.file_schema());
-        for (file, state) in snapshot.index_states.iter().enumerate() {
-            if !wanted.get(file).copied().unwrap_or(false) {
-                continue;
-            }
-            if let Some(place) = partition {
-                let value = snapshot.files().get(file).and_then(|file| file.partition_values.get(place));
-                self.constants.extend(value.map(|value| ConstantFile { file, value: Arc::clone(value) }));
-                continue;
-            }
-            let presence = state.schema.as_ref().map(|schema| Presence::of(schema, &table, column));
-            if presence == Some(Presence::Lacking) {
-                lacking.push(file);
-            }
+        if let Some(partition) = partition {
+            self.constants.extend(wanted.places.iter().filter_map(|&file| {
+                let value = snapshot.files().get(file)?.partition_values.get(partition)?;
+                Some(ConstantFile { file, value: Arc::clone(value) })
+            }));
+            let by_number = NumberedFiles::at(snapshot, &[]);
+            return OpenFiles { by_number, lacking: Vec::new(), rest: FileNumbers::default() };
         }
-        let is_open = |file: usize| partition.is_none() && wanted.get(file).copied().unwrap_or(false);
-        OpenFiles { by_number: NumberedFiles::of(snapshot, |file, _| is_open(file)), lacking }
+        let table = snapshot.file_schema();
+        let is_lacking = |file: &usize| {
+            let schema = snapshot.index_states.get(*file).and_then(|state| state.schema.as_ref());
+            schema.is_some_and(|schema| Presence::of(schema, &table, column) == Presence::Lacking)
+        };
+        let lacking = wanted.places.iter().copied().filter(is_lacking).collect();
+        OpenFiles { by_number: NumberedFiles::at(snapshot, &wanted.places), lacking, rest: wanted.rest.clone() }
     }
 
-    /// Enters a cover, for the files that no other cover has taken.
-    fn add(&mut self, mut cover: CoveringSegment, taken: &mut HashSet<usize>) {
-        cover.files.retain(|covered| taken.insert(covered.file));
-        if !cover.files.is_empty() {
+    /// Enters a cover, for the files that no other cover has taken. Files of which no row counts may be in several.
+    fn add(&mut self, mut cover: CoveringSegment, is_rest_wanted: bool, taken: &mut TakenFiles) {
+        cover.files.retain(|covered| taken.places.insert(covered.file));
+        if is_rest_wanted {
+            cover.rest = cover.rest.difference(&taken.numbers);
+            taken.numbers = taken.numbers.union(&cover.rest);
+        }
+        if !cover.files.is_empty() || is_rest_wanted && !cover.rest.is_empty() {
             self.covers.push(cover);
         }
     }
@@ -172,11 +204,12 @@ pub(crate) fn shared_files<'a>(
 async fn cover(
     snapshot: &Snapshot,
     index: &ManifestIndex,
-    segment: &ManifestSegment,
-    files: &[usize],
+    wanted: &SegmentFiles<'_>,
+    rest: &FileNumbers,
     counter: &Arc<ReadCounter>,
 ) -> Option<CoveringSegment> {
-    let store = snapshot.store.as_ref()?;
+    let (store, manifest) = (snapshot.store.as_ref()?, snapshot.manifest.as_ref()?);
+    let SegmentFiles { segment, places } = wanted;
     let opened = match Segment::open(store, segment, index, counter).await {
         Ok(opened) => opened,
         Err(damage) => {
@@ -185,16 +218,18 @@ async fn cover(
             return None;
         }
     };
-    let directory = Arc::clone(&opened.directory);
-    let entries: HashMap<&str, &SegmentFile> =
-        directory.files.iter().map(|entry| (entry.path.as_str(), entry)).collect();
-    let mut covered = Vec::new();
-    for &file in files {
-        let Some(entry) = snapshot.files().get(file).and_then(|file| entries.get(file.path.as_str())) else { continue };
+    let mut files = Vec::with_capacity(places.len());
+    for &file in places {
+        let found = snapshot.files().get(file).and_then(|file| opened.file(&file.path));
+        let Some(FileOfSegment { entry, .. }) = found else { continue };
         let Ok(rows) = u32::try_from(entry.rows()) else { continue };
-        if is_same_data(snapshot, file, entry, segment, &directory).await {
-            covered.push(IndexedFile { file, base: entry.base, rows });
+        if is_same_data(snapshot, file, entry, segment, &opened.directory).await {
+            files.push(IndexedFile { file, base: entry.base, rows });
         }
     }
-    (!covered.is_empty()).then_some(CoveringSegment { segment: opened, files: covered })
+    let rest = match rest.is_empty() {
+        true => FileNumbers::default(),
+        false => snapshot.matched.verdicts.agreed(manifest, segment, &opened).intersection(rest),
+    };
+    Some(CoveringSegment { segment: opened, files, rest })
 }

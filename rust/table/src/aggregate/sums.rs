@@ -9,7 +9,7 @@
 //!
 //! A sum is given as all counts are: some values with rows. They are other values than the rows have, as many, with the same sum.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, UInt32Array};
@@ -26,6 +26,7 @@ use super::segment_values::{BITMAP_BYTES, CHEAP_ROWS, ROWS_PER_VALUE, batches, l
 use super::selected_rows::{ChosenRows, drop_opaque, total_of, touched_rows};
 use super::sources::{IndexedFile, ValueSources, shared_files};
 use super::value_counts::{GroupCountRequest, GroupCounts, SegmentCounts, ValueCounts};
+use super::wanted_files::WantedFiles;
 use crate::error::Result;
 use crate::snapshot::Snapshot;
 use crate::store::segments::{Damage, ReadCounter, Segment};
@@ -39,7 +40,7 @@ pub(super) async fn add_sums(
     request: &GroupCountRequest<'_>,
     summed: &str,
     counter: &Arc<ReadCounter>,
-    left: &mut [bool],
+    left: &mut WantedFiles,
     counts: &mut GroupCounts,
 ) -> Result<()> {
     let Some(sources) = ValueSources::find(snapshot, summed, left, counter).await else { return Ok(()) };
@@ -68,11 +69,8 @@ pub(super) async fn add_sums(
             Ok(counted)
         }
     });
-    for file in counts.gather(jobs.collect(), &column::display(summed)).await? {
-        if let Some(left) = left.get_mut(file) {
-            *left = false;
-        }
-    }
+    let entered: HashSet<usize> = counts.gather(jobs.collect(), &column::display(summed)).await?.into_iter().collect();
+    left.places.retain(|file| !entered.contains(file));
     Ok(())
 }
 

@@ -6,10 +6,10 @@ use arrow::array::{Array, ArrayRef};
 use arrow::compute::concat;
 use lakemark_index::Predicate;
 
-use super::selected_rows::exact_rows;
+use super::answered_files::AnsweredFiles;
 use super::sources::{ConstantFile, ValueSources};
 use crate::error::{Error, Result};
-use crate::snapshot::FileProbes;
+use crate::snapshot::{FileProbe, FileProbes};
 use crate::store::parts::at_once;
 use crate::store::segments::Damage;
 
@@ -36,8 +36,8 @@ pub struct GroupCountRequest<'a> {
 /// How many rows have each value.
 #[derive(Clone, Debug, Default)]
 pub struct GroupCounts {
-    /// One entry per file: whether all of its exact rows are in the parts.
-    pub answered: Vec<bool>,
+    /// The files of which all exact rows are in the parts.
+    pub answered: AnsweredFiles,
     /// Values with their rows; parts may share values.
     pub parts: Vec<ValueCounts>,
     /// Reads of the store.
@@ -70,16 +70,9 @@ impl GroupCounts {
     {
         let mut files = Vec::new();
         for counted in at_once(jobs.into_iter(), CONCURRENT_COUNTS).await.map_err(|error| Error::task(&error))? {
-            match counted {
-                Ok(Some(counted)) => {
-                    files.extend_from_slice(&counted.files);
-                    self.add(counted);
-                }
-                Ok(None) => {}
-                Err(Damage { reason, problem, .. }) => {
-                    let reason = reason.code();
-                    tracing::warn!(column = %columns, reason, problem, "an index file cannot be used; its files are scanned");
-                }
+            if let Some(counted) = unless_damaged(counted, columns) {
+                files.extend_from_slice(&counted.files);
+                self.add(counted);
             }
         }
         Ok(files)
@@ -88,9 +81,7 @@ impl GroupCounts {
     /// Enters the counts of a segment.
     fn add(&mut self, counted: SegmentCounts) {
         for file in counted.files {
-            if let Some(answered) = self.answered.get_mut(file) {
-                *answered = true;
-            }
+            self.answered.answer(file);
         }
         if !counted.part.rows.is_empty() {
             self.parts.push(counted.part);
@@ -115,11 +106,8 @@ impl GroupCounts {
                     other => other,
                 },
             };
-            let (Some(chosen), Some(answered)) = (files.get(*file).and_then(exact_rows), self.answered.get_mut(*file))
-            else {
-                continue;
-            };
-            *answered = true;
+            let Some(chosen) = files.get(*file).and_then(FileProbe::exact_rows) else { continue };
+            self.answered.answer(*file);
             if !chosen.is_empty() {
                 let [firsts, seconds] = &mut values;
                 firsts.push(value.as_ref());
@@ -137,4 +125,13 @@ impl GroupCounts {
         self.parts.push(ValueCounts { values, rows });
         Ok(())
     }
+}
+
+/// What was counted in a segment of `columns`, if anything was. Damage is logged.
+pub(super) fn unless_damaged<T>(counted: std::result::Result<Option<T>, Damage>, columns: &str) -> Option<T> {
+    counted.unwrap_or_else(|Damage { reason, problem, .. }| {
+        let reason = reason.code();
+        tracing::warn!(column = %columns, reason, problem, "an index file cannot be used; its files are scanned");
+        None
+    })
 }

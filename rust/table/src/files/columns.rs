@@ -8,6 +8,7 @@ use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, FieldRef};
 use arrow::error::ArrowError;
 use bytes::{Buf, Bytes};
+use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::{KeyType, column};
 use lakemark_index::bitmap::{Chunk, ChunkBuilder};
 use lakemark_index::{RowSet, element_of};
@@ -17,6 +18,7 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
 };
 use parquet::errors::ParquetError;
+use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::reader::{ChunkReader, Length};
 
 use crate::error::{Error, Result};
@@ -29,6 +31,11 @@ use crate::values::fields::{columns_of, field_of, key_type_in, key_type_of_field
 
 /// Rows that are decoded at a time.
 const BATCH_ROWS: usize = 16 * 1024;
+
+/// Chunks of a sample that are read at a time,
+const CONCURRENT_READS: u64 = 32;
+/// and the bytes that these may have, unless one chunk has more.
+const CONCURRENT_BYTES: u64 = 64 << 20;
 
 /// Bytes of the offset index for a page, about: three numbers, their tags and an end.
 const OFFSET_BYTES: f64 = 12.0;
@@ -192,8 +199,14 @@ pub(crate) async fn read_sample(
     field: &FieldRef,
 ) -> Result<Chunk> {
     let mut builder = ChunkBuilder::new(&key_type(field)?);
+    // Collected first, so that the futures do not borrow the iterator.
+    let reads = parts.iter().map(|SampledChunk { meta, name, footer, row_group, .. }| {
+        fetch_each(store, meta, name, footer, *row_group, field.name())
+    });
+    let reads: Vec<_> = reads.collect();
+    let mut fetched = stream::iter(reads).buffered(at_once(parts, field.name()));
     for part in parts {
-        let bytes = fetch_each(store, part.meta, part.name, &part.footer, part.row_group, field.name()).await?;
+        let Some(bytes) = fetched.try_next().await? else { break };
         let (footer, field, name, size) =
             (Arc::clone(&part.footer), field.clone(), part.name.to_owned(), part.meta.size);
         let (row_group, rows) = (part.row_group, part.rows);
@@ -206,12 +219,25 @@ pub(crate) async fn read_sample(
     on_a_thread(move || builder.finish()).await.map_err(|error| Error::task(&error))
 }
 
+/// How many parts of a sample are read at a time: fewer where they are large, as they wait in memory.
+fn at_once(parts: &[SampledChunk<'_>], name: &str) -> usize {
+    let bytes = |part: &SampledChunk<'_>| {
+        let group = part.footer.metadata.row_groups().get(part.row_group);
+        group.map_or(0, |group| bytes_of_column(group.columns(), name))
+    };
+    let largest = parts.iter().map(bytes).max().unwrap_or_default().max(1);
+    (CONCURRENT_BYTES / largest).clamp(1, CONCURRENT_READS) as usize
+}
+
 /// Bytes of a column, nested or not, or of a field, in the row groups of a footer, compressed.
 pub(crate) fn column_bytes(footer: &Footer, name: &str) -> u64 {
-    let chunks = footer.metadata.row_groups().iter().flat_map(|group| group.columns());
+    footer.metadata.row_groups().iter().map(|group| bytes_of_column(group.columns(), name)).sum()
+}
+
+fn bytes_of_column(chunks: &[ColumnChunkMetaData], name: &str) -> u64 {
     let names: Vec<&str> = column::names(name).collect();
     let is_inside = |way: &[String]| way.len() >= names.len() && names.iter().zip(way).all(|(name, part)| name == part);
-    let of_column = chunks.filter(|chunk| is_inside(chunk.column_path().parts()));
+    let of_column = chunks.iter().filter(|chunk| is_inside(chunk.column_path().parts()));
     of_column.map(|chunk| chunk.byte_range().1).sum()
 }
 

@@ -1,35 +1,41 @@
 //! Delta tables: the files of the current version, their partition values and deletion vectors.
 
+mod after;
+mod commits;
 mod log;
+mod logged_file;
 mod newest;
+mod scanned_files;
+mod short_log;
 mod writer_feature;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use buoyant_kernel::actions::deletion_vector::DeletionVectorDescriptor;
 use chrono::{DateTime, Utc};
-use deltalake_core::kernel::{LogicalFileView, Remove};
+use deltalake_core::kernel::{Remove, Snapshot as LogSnapshot};
 use deltalake_core::logstore::{
     LogStoreFactory, LogStoreRef, ObjectStoreRef, StorageConfig, default_logstore, logstore_factories,
 };
-use deltalake_core::table::state::DeltaTableState;
 use deltalake_core::{DeltaResult, DeltaTableBuilder, DeltaTableError};
-use futures::TryStreamExt;
 use lakemark_index::RowSet;
 use object_store::ObjectMeta;
-use percent_encoding::percent_decode_str;
 use url::Url;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::column_mapping::{ColumnMapping, plain_schema};
+use crate::files::parted_list::PartedList;
 use crate::storage::location::Location;
 
+use self::commits::FileKey;
 pub(crate) use self::log::DeltaLog;
+use self::logged_file::{LoggedFile, malformed_vector, unescaped};
 pub(crate) use self::newest::NewestState;
+use self::scanned_files::{check_readable, scan_files};
 pub(crate) use self::writer_feature::WriterFeature;
 
 /// Deletion vectors that a table remembers.
@@ -50,18 +56,23 @@ pub(crate) struct DeltaState {
     /// The names that columns have in the files, where these differ from the shown ones.
     pub names: Option<Arc<ColumnMapping>>,
     pub partition_columns: Vec<Field>,
-    pub files: Vec<DeltaFile>,
+    /// The data files, by path. Shared with the states that follow, as far as these have the same files.
+    pub files: PartedList<Arc<DeltaFile>>,
     location: Location,
-    state: DeltaTableState,
+    /// What the library read: this version, or an earlier one with the same metadata and protocol.
+    logged: Arc<LogSnapshot>,
     log_store: LogStoreRef,
-    /// Transactions that were requested: the log is searched once for each.
-    transactions: tokio::sync::Mutex<HashMap<String, Option<i64>>>,
+    /// Transactions that were requested: the log is searched once for each. Nobody has the lock while a log is read, as others would wait.
+    transactions: Mutex<HashMap<String, Option<i64>>>,
 }
 
 /// A data file of a version.
+#[derive(Debug)]
 pub(crate) struct DeltaFile {
     pub meta: ObjectMeta,
     pub path: String,
+    /// The text that the log has for the path, where that is another one.
+    logged_path: Option<Box<str>>,
     pub partition_values: Vec<ArrayRef>,
     pub vector: Option<DeletionVectorDescriptor>,
 }
@@ -103,7 +114,60 @@ fn know_scheme(url: &Url) {
     }
 }
 
+/// What the library reads the log of a table with.
+fn log_store_of(location: &Location) -> Result<LogStoreRef> {
+    know_scheme(&location.root);
+    DeltaTableBuilder::from_url(location.root.clone())
+        .map(|builder| builder.with_storage_backend(Arc::clone(&location.object_store), location.root.clone()))
+        .and_then(|builder| builder.build_storage())
+        .map_err(|error| delta_error(location, error))
+}
+
+/// What is made of the files of a version, in no order.
+async fn made_of_files<T>(
+    location: &Location,
+    logged: &LogSnapshot,
+    log_store: &LogStoreRef,
+    made: impl Fn(LoggedFile) -> Result<T>,
+) -> Result<Vec<T>> {
+    let unreadable = |error| delta_error(location, error);
+    check_readable(logged).map_err(unreadable)?;
+    if let Some(files) = short_log::files(location, logged.version(), logged.metadata().id()).await {
+        return files.into_iter().map(made).collect();
+    }
+    let mut files = Vec::new();
+    let take = |file: LoggedFile| -> Result<()> {
+        files.push(made(file)?);
+        Ok(())
+    };
+    scan_files(logged, log_store, unreadable, take).await?;
+    Ok(files)
+}
+
 impl DeltaState {
+    /// The same state, as another handle of the table reads it.
+    ///
+    /// # Errors
+    /// The library does not take the place of the log.
+    pub(crate) fn read_through(&self, location: &Location) -> Result<Self> {
+        Ok(Self { location: location.clone(), log_store: log_store_of(location)?, ..self.copied() })
+    }
+
+    fn copied(&self) -> Self {
+        Self {
+            version: self.version,
+            schema: Arc::clone(&self.schema),
+            logged_schema: Arc::clone(&self.logged_schema),
+            names: self.names.clone(),
+            partition_columns: self.partition_columns.clone(),
+            files: self.files.clone(),
+            location: self.location.clone(),
+            logged: Arc::clone(&self.logged),
+            log_store: Arc::clone(&self.log_store),
+            transactions: Mutex::new(self.known_transactions().clone()),
+        }
+    }
+
     /// Reads the log.
     pub(crate) async fn read(location: &Location) -> Result<Self> {
         Self::read_version(location, None).await
@@ -124,18 +188,10 @@ impl DeltaState {
     }
 
     async fn load(location: &Location, version: Option<u64>) -> Result<Self> {
-        know_scheme(&location.root);
-        let mut builder = DeltaTableBuilder::from_url(location.root.clone())
-            .map_err(|error| delta_error(location, error))?
-            .with_storage_backend(Arc::clone(&location.object_store), location.root.clone());
-        if let Some(version) = version {
-            builder = builder.with_version(version);
-        }
-        let table = builder.load().await.map_err(|error| delta_error(location, error))?;
-        let log_store = table.log_store();
-        let table_state = table.snapshot().map_err(|error| delta_error(location, error))?.clone();
-        let state = table_state.snapshot();
-        let (metadata, logged_schema) = (state.metadata(), state.arrow_schema());
+        let unreadable = |error| delta_error(location, error);
+        let log_store = log_store_of(location)?;
+        let logged = Arc::new(LogSnapshot::try_new(log_store.as_ref(), version).await.map_err(unreadable)?);
+        let (metadata, logged_schema) = (logged.metadata(), logged.arrow_schema());
         let (schema, names) = match metadata.configuration().get("delta.columnMapping.mode").map(String::as_str) {
             None | Some("none") => (Arc::clone(&logged_schema), None),
             Some("name") => {
@@ -157,45 +213,37 @@ impl DeltaState {
             .map_err(|error| {
                 Error::corrupt("the Delta log names a partition column that it lacks").with_source(error)
             })?;
-        let views: Vec<LogicalFileView> = state
-            .file_views(log_store.as_ref(), None)
-            .try_collect()
-            .await
-            .map_err(|error| delta_error(location, error))?;
-        let files = views.iter().map(|view| data_file(location, view, &partition_columns, names.as_deref()));
-        let mut files = files.collect::<Result<Vec<_>>>()?;
-        files.sort_by(|a, b| a.path.cmp(&b.path));
-        let version = state.version();
-        let transactions = tokio::sync::Mutex::default();
-        let state = table_state;
-        let location = location.clone();
+        let made = |file| data_file(location, file, &partition_columns, names.as_deref()).map(Arc::new);
+        let mut files = made_of_files(location, &logged, &log_store, made).await?;
+        // A path that a log gives two files has them in one order, whoever reads it.
+        files.sort_by(|a, b| a.path.cmp(&b.path).then_with(|| a.key().cmp(&b.key())));
         Ok(Self {
-            version,
+            version: logged.version(),
             schema,
             logged_schema,
             names,
             partition_columns,
-            files,
-            location,
-            state,
+            files: files.into(),
+            location: location.clone(),
+            logged,
             log_store,
-            transactions,
+            transactions: Mutex::default(),
         })
     }
 
     /// The id of the table. A table that is made anew in the same place has another.
     pub(crate) fn table_id(&self) -> &str {
-        self.state.metadata().id()
+        self.logged.metadata().id()
     }
 
     /// The version of the protocol that writers need.
     pub(crate) fn writer_version(&self) -> i32 {
-        self.state.protocol().min_writer_version()
+        self.logged.protocol().min_writer_version()
     }
 
     /// The features that writers need; older versions of the protocol do not list them.
     pub(crate) fn writer_features(&self) -> Vec<WriterFeature> {
-        let features = self.state.protocol().writer_features().unwrap_or_default();
+        let features = self.logged.protocol().writer_features().unwrap_or_default();
         // Not by `as_ref`, which has one name for all that the kernel does not know.
         let names = features.iter().map(ToString::to_string);
         names.map(|name| WriterFeature::of(&name)).collect()
@@ -208,60 +256,108 @@ impl DeltaState {
 
     /// The table's properties.
     pub(crate) fn properties(&self) -> &HashMap<String, String> {
-        self.state.metadata().configuration()
+        self.logged.metadata().configuration()
     }
 
     /// The last transaction that an application committed. The log is read for that. Where it was cleaned up since the state was read, it
     /// is read from the checkpoint that has what is gone.
     pub(crate) async fn application_version(&self, application: &str) -> Result<Option<i64>> {
-        let mut known = self.transactions.lock().await;
-        if let Some(version) = known.get(application) {
+        if let Some(version) = self.known_transactions().get(application) {
             return Ok(*version);
         }
         let version = match self.read_application_version(application).await {
             Ok(version) => version,
-            Err(_) => {
-                let anew = Self::read_version(&self.location, Some(self.version)).await?;
-                anew.read_application_version(application).await.map_err(|error| delta_error(&self.location, error))?
-            }
+            Err(_) => self.read_again().await?.read_application_version(application).await?,
         };
-        known.insert(application.to_owned(), version);
+        self.known_transactions().insert(application.to_owned(), version);
         Ok(version)
     }
 
-    async fn read_application_version(&self, application: &str) -> DeltaResult<Option<i64>> {
-        self.state.snapshot().transaction_version(self.log_store.as_ref(), application).await
+    fn known_transactions(&self) -> MutexGuard<'_, HashMap<String, Option<i64>>> {
+        self.transactions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The actions that remove files, in the order of `paths`.
+    async fn read_application_version(&self, application: &str) -> Result<Option<i64>> {
+        let logged = self.logged_here().await?;
+        let version = self.search_application(&logged, application).await;
+        version.map_err(|error| delta_error(&self.location, error))
+    }
+
+    async fn search_application(&self, logged: &LogSnapshot, application: &str) -> DeltaResult<Option<i64>> {
+        let logged = Arc::clone(logged.scan_builder().build()?.snapshot());
+        let (engine, application) = (self.log_store.engine(None), application.to_owned());
+        // The kernel's storage handler blocks.
+        let version = tokio::task::spawn_blocking(move || logged.get_app_id_version(&application, engine.as_ref()));
+        Ok(version.await.map_err(|error| DeltaTableError::GenericError { source: error.into() })??)
+    }
+
+    /// What the library reads of the log at this version.
+    ///
+    /// # Errors
+    /// The log cannot be read (`Io`), or is the log of another table by now (`Conflict`).
+    async fn logged_here(&self) -> Result<Arc<LogSnapshot>> {
+        if self.logged.version() == self.version {
+            return Ok(Arc::clone(&self.logged));
+        }
+        let logged = LogSnapshot::try_new(self.log_store.as_ref(), Some(self.version)).await;
+        let logged = logged.map_err(|error| delta_error(&self.location, error))?;
+        self.check_same_table(logged.metadata().id())?;
+        Ok(Arc::new(logged))
+    }
+
+    /// The state of this version, read of the log as it is now.
+    ///
+    /// # Errors
+    /// Those of [`Self::logged_here`].
+    async fn read_again(&self) -> Result<Self> {
+        let again = Self::read_version(&self.location, Some(self.version)).await?;
+        self.check_same_table(again.table_id())?;
+        Ok(again)
+    }
+
+    /// Fails if a log is not the one of this table. A table that was made anew in the same place may have as many versions.
+    fn check_same_table(&self, id: &str) -> Result<()> {
+        if id == self.table_id() {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Conflict,
+            format!("the Delta table {} was replaced while it was read; read it again", self.location.text),
+        ))
+    }
+
+    /// The actions that remove files, in the order of `paths`. The log is read for that, as [`Self::application_version`] reads it.
     pub(crate) async fn removals(&self, paths: &[&str], time: i64) -> Result<Vec<Removal>> {
-        let unreadable = |error: DeltaTableError| {
-            Error::io(format!("the Delta log at version {} cannot be read", self.version)).with_source(error)
-        };
         if paths.is_empty() {
             return Ok(Vec::new());
         }
-        let views: Vec<LogicalFileView> =
-            self.state.snapshot().file_views(self.log_store.as_ref(), None).try_collect().await.map_err(unreadable)?;
-        let views: HashMap<String, &LogicalFileView> =
-            views.iter().map(|view| (view.path().into_owned(), view)).collect();
-        let mut logged = HashMap::new();
-        for batch in self.state.add_actions_batches(true).map_err(unreadable)? {
-            let Some(column) = batch.column_by_name("path") else { continue };
-            let column = cast(column, &DataType::Utf8)
-                .map_err(|error| Error::internal("the paths of the log are no text").with_source(error))?;
-            let texts = column.as_string::<i32>().iter().flatten();
-            logged
-                .extend(texts.map(|text| (percent_decode_str(text).decode_utf8_lossy().into_owned(), text.to_owned())));
-        }
+        let mut logged = match self.read_files(paths).await {
+            Ok(logged) => logged,
+            Err(_) => self.read_again().await?.read_files(paths).await?,
+        };
         let removal = |path: &&str| {
-            let view = views.get(*path)?;
-            let mut remove = view.remove_action(true);
-            remove.deletion_timestamp = Some(time);
-            Some(Removal { action: remove, path: logged.get(*path)?.clone() })
+            let file = logged.remove(*path)?;
+            Some(Removal { path: file.path.clone(), action: file.removal(time) })
         };
         let removals: Option<Vec<_>> = paths.iter().map(removal).collect();
         removals.ok_or_else(|| Error::internal("the Delta log lacks a file of the snapshot"))
+    }
+
+    /// What the log says of files, by path.
+    async fn read_files(&self, paths: &[&str]) -> Result<HashMap<String, LoggedFile>> {
+        let unreadable = |error| delta_error(&self.location, error);
+        let wanted: HashSet<&str> = paths.iter().copied().collect();
+        let logged = self.logged_here().await?;
+        let mut found = HashMap::with_capacity(paths.len());
+        let take = |file: LoggedFile| -> Result<()> {
+            let path = unescaped(&file.path);
+            if wanted.contains(path.as_str()) {
+                found.insert(path, file);
+            }
+            Ok(())
+        };
+        scan_files(&logged, &self.log_store, unreadable, take).await?;
+        Ok(found)
     }
 
     /// The rows that a vector deletes, of a file with `rows` rows.
@@ -317,37 +413,42 @@ fn is_elsewhere(path: &str) -> bool {
     path.starts_with('/') || scheme.is_some_and(is_scheme)
 }
 
+impl DeltaFile {
+    /// How the log knows the file.
+    fn key(&self) -> FileKey {
+        FileKey::new(self.logged_path.as_deref().unwrap_or(&self.path), self.vector.as_ref())
+    }
+}
+
 fn data_file(
     location: &Location,
-    view: &LogicalFileView,
+    file: LoggedFile,
     partition_columns: &[Field],
     names: Option<&ColumnMapping>,
 ) -> Result<DeltaFile> {
-    let path = view.path().into_owned();
+    let path = unescaped(&file.path);
     if is_elsewhere(&path) {
         return Err(Error::unsupported(format!(
             "the Delta table {} has files outside its folder (a shallow clone?), which this release does not read: {path}",
             location.text
         )));
     }
-    let size = u64::try_from(view.size())
-        .map_err(|_| Error::corrupt(format!("the Delta log gives {path} a negative size")))?;
-    let last_modified = DateTime::<Utc>::from_timestamp_millis(view.modification_time()).unwrap_or_default();
-    let raw = view.partition_values_map();
+    let size =
+        u64::try_from(file.size).map_err(|_| Error::corrupt(format!("the Delta log gives {path} a negative size")))?;
+    let last_modified = DateTime::<Utc>::from_timestamp_millis(file.modification_time).unwrap_or_default();
     let partition_values = partition_columns
         .iter()
         .map(|field| {
             let stored = names.and_then(|names| names.physical(field.name()));
-            let value = raw.get(stored.as_ref().unwrap_or(field.name()));
+            let value = file.partition_values.get(stored.as_ref().unwrap_or(field.name()));
             partition_value(field, value.and_then(Option::as_deref), &path)
         })
         .collect::<Result<_>>()?;
-    let vector =
-        view.deletion_vector_descriptor().map(DeletionVectorDescriptor::try_from).transpose().map_err(|error| {
-            Error::corrupt(format!("the deletion vector of {path} is malformed")).with_source(error)
-        })?;
+    let vector = file.deletion_vector.map(DeletionVectorDescriptor::try_from).transpose();
+    let vector = vector.map_err(|error| malformed_vector(&path).with_source(error))?;
     let meta = ObjectMeta { location: location.data_file_path(&path), last_modified, size, e_tag: None, version: None };
-    Ok(DeltaFile { meta, path, partition_values, vector })
+    let logged_path = (file.path != path).then(|| file.path.into_boxed_str());
+    Ok(DeltaFile { meta, path, logged_path, partition_values, vector })
 }
 
 /// The protocol writes partition values as text; an empty text is NULL.

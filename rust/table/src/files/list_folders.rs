@@ -31,7 +31,7 @@ const REMOTE_FOLDERS: usize = 32;
 /// with fewer requests, a thousand with each.
 const MOST_REMOTE_FOLDERS: usize = 128;
 /// Files of a listing that is remembered at most; some 500 bytes are kept of each.
-const MOST_REMEMBERED: usize = 1 << 18;
+pub(crate) const MOST_REMEMBERED: usize = if cfg!(test) { 4000 } else { 1 << 18 };
 
 /// The last listing of a table.
 #[derive(Debug, Default)]
@@ -39,7 +39,11 @@ pub(crate) struct ListingCache(Mutex<Option<LastListing>>);
 
 #[derive(Clone, Debug)]
 struct LastListing {
-    listing: Arc<CachedListing>,
+    files: Arc<FileList>,
+    /// The table's own folder, without anything in it.
+    root: Arc<ListedFolder>,
+    /// What the next listing is compared with; none of more files than are remembered.
+    listing: Option<Arc<CachedListing>>,
     /// When the listing that found it began, in nanoseconds since 1970-01-01 UTC.
     at_ns: i128,
 }
@@ -88,32 +92,48 @@ impl ListingCache {
             return Ok(Arc::new(FileList(vec![Arc::new(ListedFile::in_folders_of(name, name.clone(), meta))])));
         }
         let at_ns = now_ns();
-        let last = self.last().map(|last| last.listing);
+        let last = self.last().and_then(|last| last.listing);
         let found = list_all(location, last.as_deref()).await?;
         let listing = match last {
             Some(last) if last.has_found(&found) => last,
             last => Arc::new(CachedListing::of(found, last.as_deref())),
         };
         let files = Arc::clone(&listing.files);
-        let remembered = (files.0.len() <= MOST_REMEMBERED).then_some(LastListing { listing, at_ns });
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = remembered;
+        let root = Arc::new(listing.folders.get(&location.prefix).map(|root| root.itself()).unwrap_or_default());
+        let listing = (files.0.len() <= MOST_REMEMBERED).then_some(listing);
+        let last = LastListing { files: Arc::clone(&files), root, listing, at_ns };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
         Ok(files)
+    }
+
+    /// The same for another handle.
+    pub(crate) fn copied(&self) -> Self {
+        Self(Mutex::new(self.last()))
     }
 
     fn last(&self) -> Option<LastListing> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Whether no name came to the table's own folder since this listing, and none left it, as far as the folder itself says. That is one
+    /// look, however many partitions there are. False where nobody can tell.
+    pub(crate) async fn has_same_root(&self, files: &Arc<FileList>) -> Result<bool> {
+        let Some(LastListing { root, at_ns, .. }) = self.last_of(files) else { return Ok(false) };
+        on_a_thread(move || root.has_same_names(at_ns)).await.map_err(|error| Error::task(&error))
+    }
+
     /// Whether no file came to the folders of this listing since, and none left them, as far as the folders themselves say: a look at each
     /// of them, and none at a file. False where nobody can tell. Who writes into a file that is there leaves no trace in its folder.
     pub(crate) async fn has_same_names(&self, files: &Arc<FileList>) -> Result<bool> {
-        let Some(LastListing { listing, at_ns }) = self.last() else { return Ok(false) };
-        if !Arc::ptr_eq(&listing.files, files) {
-            return Ok(false);
-        }
+        let Some(LastListing { listing: Some(listing), at_ns, .. }) = self.last_of(files) else { return Ok(false) };
         on_a_thread(move || listing.folders.values().all(|folder| folder.has_same_names(at_ns)))
             .await
             .map_err(|error| Error::task(&error))
+    }
+
+    /// The last listing, if it is the one that found these files.
+    fn last_of(&self, files: &Arc<FileList>) -> Option<LastListing> {
+        self.last().filter(|last| Arc::ptr_eq(&last.files, files))
     }
 }
 
@@ -121,8 +141,10 @@ impl CachedListing {
     /// The files of these folders; those of the last listing if they are the same.
     fn of(found: Vec<Found>, last: Option<&Self>) -> Self {
         let mut files: Vec<Arc<ListedFile>> = found.iter().flat_map(|found| &found.folder.files).cloned().collect();
-        // Folder by folder they are in order, which a stable sort finds.
-        files.sort_by(|a, b| a.path.cmp(&b.path));
+        // Folder by folder they are in order, which a stable sort finds. Those of one folder are not compared.
+        if found.iter().filter(|found| !found.folder.files.is_empty()).nth(1).is_some() {
+            files.sort_by(|a, b| a.path.cmp(&b.path));
+        }
         let files = FileList(files);
         let same = last.filter(|last| last.files.is_same(&files)).map(|last| Arc::clone(&last.files));
         let folders = found.into_iter().map(|found| (found.path, found.folder)).collect();
@@ -137,6 +159,11 @@ impl CachedListing {
 }
 
 impl ListedFolder {
+    /// The folder without anything in it.
+    fn itself(&self) -> Self {
+        Self { known: self.known.as_ref().map(|known| Arc::new(known.itself())), ..Self::default() }
+    }
+
     fn has_same_names(&self, listed_ns: i128) -> bool {
         self.known.as_ref().is_some_and(|known| {
             let was_settled = known.stamp.is_some_and(|stamp| !may_change_unseen(stamp.changed_ns, listed_ns));

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use object_store::ObjectMeta;
+use object_store::path::Path;
 use percent_encoding::percent_decode_str;
 
 use crate::storage::location::{FileSet, Location};
@@ -34,6 +35,11 @@ pub(crate) struct HiveFolder {
 pub(crate) struct FileList(pub Vec<Arc<ListedFile>>);
 
 impl FileList {
+    /// The place of the file of a path; where it would be, if it is not among them.
+    pub(super) fn place_of(&self, path: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|file| file.path.as_str().cmp(path))
+    }
+
     /// Whether another listing found the same versions of the same files.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let is_same = |(a, b): (&Arc<ListedFile>, &Arc<ListedFile>)| Arc::ptr_eq(a, b) || a.meta == b.meta;
@@ -95,8 +101,12 @@ pub(super) fn files_among(
     let mut before = before.iter().peekable();
     let mut files: Vec<Arc<ListedFile>> = Vec::with_capacity(before.len());
     for meta in objects {
-        while before.next_if(|file| file.meta.location < meta.location).is_some() {}
-        match before.next_if(|file| file.meta == meta) {
+        // Most objects are those of last time, which takes no look at their paths.
+        let same = before.next_if(|file| Arc::ptr_eq(&file.meta, &meta)).or_else(|| {
+            while before.next_if(|file| file.meta.location < meta.location).is_some() {}
+            before.next_if(|file| file.meta == meta)
+        });
+        match same {
             Some(same) => files.push(Arc::clone(same)),
             None => files.extend(data_file(location, meta, files.last().map(Arc::as_ref)).map(Arc::new)),
         }
@@ -106,17 +116,11 @@ pub(super) fn files_among(
 
 /// The data file that an object is, if it is one. Files of a folder share what its name says.
 fn data_file(location: &Location, meta: Arc<ObjectMeta>, neighbour: Option<&ListedFile>) -> Option<ListedFile> {
-    // Object store paths are percent-encoded where a file's name has unusual characters.
-    let parts: Vec<String> =
-        meta.location.prefix_match(&location.prefix)?.map(|part| part.as_ref().to_owned()).collect();
-    if parts.is_empty() || parts.iter().any(|part| is_hidden(part)) {
-        return None;
-    }
-    let path = parts.join("/");
+    let path = path_below(&location.prefix, &meta.location)?;
     let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
     let is_wanted = match &location.shape {
         FileSet::Glob(pattern) => pattern.matches_with(&path, options),
-        FileSet::Folder | FileSet::File(_) => path.to_ascii_lowercase().ends_with(".parquet"),
+        FileSet::Folder | FileSet::File(_) => is_parquet(&path),
     };
     if !is_wanted {
         return None;
@@ -124,6 +128,29 @@ fn data_file(location: &Location, meta: Arc<ObjectMeta>, neighbour: Option<&List
     let is_beside = |file: &&ListedFile| folder_of(&file.path) == folder_of(&path);
     let folders = neighbour.filter(is_beside).map_or_else(|| folders_of(&path), |file| Arc::clone(&file.folders));
     Some(ListedFile { meta, path, folders })
+}
+
+/// The path of an object below a root; none for the root itself and for what is hidden. There may be millions, so that each is one allocation.
+fn path_below(root: &Path, object: &Path) -> Option<String> {
+    let mut path = String::with_capacity(object.as_ref().len().saturating_sub(root.as_ref().len()));
+    // Object store paths are percent-encoded where a file's name has unusual characters.
+    for part in object.prefix_match(root)? {
+        let part = part.as_ref();
+        if is_hidden(part) {
+            return None;
+        }
+        if !path.is_empty() {
+            path.push('/');
+        }
+        path.push_str(part);
+    }
+    (!path.is_empty()).then_some(path)
+}
+
+/// Whether a file is called as Parquet files are, in letters of any case.
+fn is_parquet(path: &str) -> bool {
+    const ENDING: &[u8] = b".parquet";
+    path.as_bytes().last_chunk::<{ ENDING.len() }>().is_some_and(|end| end.eq_ignore_ascii_case(ENDING))
 }
 
 /// Folders with a leading underscore or dot are hidden, as in Spark, but for those of partition columns.
@@ -153,7 +180,6 @@ fn hive_folder(part: &str) -> Option<HiveFolder> {
 #[cfg(test)]
 mod tests {
     use chrono::{TimeZone, Utc};
-    use object_store::path::Path;
 
     use super::*;
 
@@ -161,6 +187,26 @@ mod tests {
         let last_modified = Utc.timestamp_opt(1, 0).unwrap();
         let meta = ObjectMeta { location: Path::from(path), last_modified, size, e_tag: None, version: None };
         Arc::new(ListedFile::in_folders_of(path, path.to_owned(), meta))
+    }
+
+    #[test]
+    fn a_path_is_that_below_the_root_and_nothing_hidden_has_one() {
+        let below = |root: &str, object: &str| path_below(&Path::from(root), &Path::from(object));
+        for (root, object, path) in [
+            ("a/b", "a/b/c.parquet", Some("c.parquet")),
+            ("a/b", "a/b/k=1/c.parquet", Some("k=1/c.parquet")),
+            ("", "c.parquet", Some("c.parquet")),
+            ("a", "a/_k=1/c", Some("_k=1/c")),
+            ("a/b", "a/b", None),
+            ("a/b", "a/bc/d", None),
+            ("a", "a/_hidden/c", None),
+            ("a", "a/k=1/.c", None),
+        ] {
+            assert_eq!(below(root, object).as_deref(), path, "{object}");
+        }
+        let called = |name: &&str| is_parquet(name);
+        assert!(["c.parquet", "c.PARQUET", ".parquet", "ä.Parquet"].iter().all(called));
+        assert!(!["parquet", "c.parquet2", "c.parque", ""].iter().any(called));
     }
 
     #[test]

@@ -1,19 +1,15 @@
 //! The data files of a folder, glob or single file, with the values of Hive-style folders (`k=v`).
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, Date32Array, Int64Array, StringArray, new_null_array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field};
-use lakemark_format::{ManifestPublication, ManifestUpdates, MovedFile, ReplacedFile, StoreFile};
-use object_store::ObjectStoreExt;
+use lakemark_format::{ManifestPublication, ManifestUpdates};
 
 use super::listed_file::{FileList, HIVE_NULL, ListedFile};
-use crate::error::{Error, ErrorKind, Result, kind_of_storage};
-use crate::storage::file_time::modified_ns;
-use crate::storage::location::{FileSet, Location, STORE_FOLDER};
-use crate::store::Store;
+use crate::error::{Error, ErrorKind, Result};
+use crate::storage::location::{FileSet, Location};
 
 /// What a listing found, by path.
 #[derive(Debug)]
@@ -34,109 +30,23 @@ impl Listing {
                 _ => format!("the folder {text} has no .parquet file; write data first, or give a glob or a file"),
             }));
         }
-        Self::sorted(files.0.clone())
+        Self::of_files(files)
     }
 
-    fn sorted(mut files: Vec<Arc<ListedFile>>) -> Result<Self> {
-        files.sort_by(|a, b| a.path.cmp(&b.path));
+    /// These data files, of which there may be none.
+    ///
+    /// # Errors
+    /// They are not all in folders of the same columns.
+    pub(crate) fn of_files(files: &FileList) -> Result<Self> {
+        let files = files.0.clone();
         let partitions = partitions(&files)?;
         Ok(Self { files, partition_columns: partitions.fields, columns: partitions.values })
-    }
-
-    /// The data files that were listed. Data files of the store take the place of those that migrations replaced. The files count as they
-    /// were before these publications.
-    pub(crate) async fn migrated(
-        files: &FileList,
-        store: &Store,
-        updates: &ManifestUpdates,
-        later: &[&ManifestPublication],
-    ) -> Result<Self> {
-        let mut files = files.0.clone();
-        let published: HashSet<&str> =
-            later.iter().flat_map(|later| &later.files).map(|file| file.path.as_str()).collect();
-        files.retain(|file| !published.contains(file.path.as_str()));
-        let replaced: HashMap<&str, &ReplacedFile> =
-            updates.replaced.iter().map(|file| (file.path.as_str(), file)).collect();
-        let mut changed = None;
-        files.retain(|file| match replaced.get(file.path.as_str()) {
-            None => true,
-            Some(was) => {
-                if (was.size, was.modified_ns) != (file.meta.size, modified_ns(&file.meta)) {
-                    changed = Some(file.path.clone());
-                }
-                false
-            }
-        });
-        if let Some(path) = changed {
-            return Err(Error::new(
-                ErrorKind::Conflict,
-                format!(
-                    "the data file {path} was changed after its rows were migrated into the store, so that nobody can tell which of \
-                     both counts: give the changed rows another file name, or restore the file"
-                ),
-            ));
-        }
-        for file in &updates.data {
-            files.push(Arc::new(store_file(store, file).await?));
-        }
-        for file in moved_of(updates, later) {
-            // The file is still there while it is being moved.
-            if !files.iter().any(|have| have.path == file.path) {
-                files.push(Arc::new(moved_file(store, file).await?));
-            }
-        }
-        Self::sorted(files)
     }
 
     /// The partition values of a file, each an array of length 1.
     pub(crate) fn partition_values(&self, file: usize) -> Vec<ArrayRef> {
         self.columns.iter().map(|column| column.slice(file, 1)).collect()
     }
-}
-
-/// A data file of the store. Its top folder is the migration's, those below are of partitions.
-async fn store_file(store: &Store, file: &StoreFile) -> Result<ListedFile> {
-    let lost = || {
-        let path = &file.path;
-        Error::corrupt(format!(
-            "the data file {path} of the store {} is not what was written: restore it",
-            store.text()
-        ))
-    };
-    let meta =
-        store.object_store().head(&store.data_path(&file.path)).await.map_err(|error| {
-            match kind_of_storage(&error) {
-                ErrorKind::NotFound | ErrorKind::Corrupt => lost().with_source(error),
-                _ => store.unreadable(error),
-            }
-        })?;
-    if meta.size != file.size {
-        return Err(lost());
-    }
-    Ok(ListedFile::in_folders_of(&file.path, format!("{STORE_FOLDER}/{}", file.path), meta))
-}
-
-/// The files that counted before these publications and that they moved into the store.
-pub(crate) fn moved_of<'a>(updates: &'a ManifestUpdates, later: &'a [&ManifestPublication]) -> Vec<&'a MovedFile> {
-    let came: HashSet<&str> = later.iter().flat_map(|later| &later.files).map(|file| file.path.as_str()).collect();
-    let replaced: HashSet<&str> = updates.replaced.iter().map(|file| file.path.as_str()).collect();
-    let moved = later.iter().flat_map(|later| &later.originals);
-    moved.filter(|file| !came.contains(file.path.as_str()) && !replaced.contains(file.path.as_str())).collect()
-}
-
-/// A file of the folder that is in the store now, under the path that it had.
-async fn moved_file(store: &Store, file: &MovedFile) -> Result<ListedFile> {
-    let meta = store.object_store().head(&store.data_path(&file.stored)).await?;
-    // A store that was put back from a copy may have other times.
-    if meta.size != file.size {
-        return Err(Error::corrupt(format!(
-            "the data file {}, which a publication moved to {} of the store {}, is not what was moved: restore it",
-            file.path,
-            file.stored,
-            store.text()
-        )));
-    }
-    Ok(ListedFile::in_folders_of(&file.path, file.path.clone(), meta))
 }
 
 /// The name of the folder that a partition has: what listings read.

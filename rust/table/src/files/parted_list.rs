@@ -7,6 +7,8 @@
 //!
 //! A change costs a part, and a pointer for each of the others. An item is found by its place in as many steps as there are halves.
 
+use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::fmt;
 use std::slice;
 use std::sync::Arc;
@@ -55,6 +57,7 @@ impl<T> PartedList<T> {
     /// The item at a place.
     #[must_use]
     pub fn get(&self, place: usize) -> Option<&T> {
+        look_at(1);
         let part = self.parts.get(self.part_of(place)?)?;
         part.items.get(place - part.first)
     }
@@ -96,7 +99,10 @@ impl<T> PartedList<T> {
             return self.iter().zip(other).all(|(one, other)| is_same(one, other));
         }
         self.parts().zip(other.parts()).all(|(one, other)| {
-            Arc::ptr_eq(one, other) || one.iter().zip(&**other).all(|(one, other)| is_same(one, other))
+            Arc::ptr_eq(one, other) || {
+                look_at(one.len());
+                one.iter().zip(&**other).all(|(one, other)| is_same(one, other))
+            }
         })
     }
 
@@ -119,6 +125,7 @@ impl<T> PartedList<T> {
 impl<T: Clone> PartedList<T> {
     /// The item at a place, to be changed. Its part is copied if another list shares it.
     pub(crate) fn get_mut(&mut self, place: usize) -> Option<&mut T> {
+        look_at(1);
         let number = self.part_of(place)?;
         let part = Arc::make_mut(&mut self.parts).get_mut(number)?;
         Arc::make_mut(&mut part.items).get_mut(place - part.first)
@@ -145,8 +152,54 @@ impl<T: Clone> PartedList<T> {
     }
 }
 
+impl<T: Clone> PartedList<T> {
+    /// The changes that lead from another list to this one. Both are in this order. Parts that both share are not looked at.
+    pub(crate) fn edits_since(
+        &self,
+        before: &Self,
+        order: impl Fn(&T, &T) -> Ordering,
+        is_same: impl Fn(&T, &T) -> bool,
+    ) -> Vec<ListEdit<T>> {
+        let shared: HashMap<*const Vec<T>, usize> = before.parts().map(Arc::as_ptr).zip(0..).collect();
+        let (mut edits, mut was, mut now) = (Vec::new(), 0, 0);
+        let mut compare = |was: &[ListPart<T>], now: &[ListPart<T>], place: usize| {
+            let (mut was, mut now, mut place) = (items_of(was).peekable(), items_of(now).peekable(), place);
+            loop {
+                let order = match (was.peek(), now.peek()) {
+                    (None, None) => return,
+                    (Some(_), None) => Ordering::Less,
+                    (None, Some(_)) => Ordering::Greater,
+                    (Some(was), Some(now)) => order(was, now),
+                };
+                let (was, now) = (was.next_if(|_| order.is_le()), now.next_if(|_| order.is_ge()));
+                if !was.zip(now).is_some_and(|(was, now)| is_same(was, now)) {
+                    edits.push(ListEdit { place, removes: was.is_some(), item: now.cloned() });
+                }
+                place += usize::from(was.is_some());
+            }
+        };
+        // Between two parts that both share there may be others of either list.
+        let place_of = |part: usize| before.parts.get(part).map_or(before.len(), |part| part.first);
+        for (number, part) in self.parts.iter().enumerate() {
+            let Some(&same) = shared.get(&Arc::as_ptr(&part.items)).filter(|same| **same >= was) else { continue };
+            let between = (before.parts.get(was..same), self.parts.get(now..number));
+            compare(between.0.unwrap_or_default(), between.1.unwrap_or_default(), place_of(was));
+            (was, now) = (same + 1, number + 1);
+        }
+        let rest = (before.parts.get(was..), self.parts.get(now..));
+        compare(rest.0.unwrap_or_default(), rest.1.unwrap_or_default(), place_of(was));
+        edits
+    }
+}
+
+/// The items of parts in a row.
+fn items_of<T>(parts: &[ListPart<T>]) -> impl Iterator<Item = &T> {
+    parts.iter().flat_map(|part| part.items.iter())
+}
+
 impl<T: Clone> ListPart<T> {
     fn edited(&self, edits: Vec<ListEdit<T>>) -> Vec<T> {
+        look_at(self.items.len());
         let mut items = Vec::with_capacity(self.items.len() + edits.len());
         let mut next = 0;
         for ListEdit { place, removes, item } in edits {
@@ -237,6 +290,7 @@ impl<'a, T> Iterator for PartedIter<'a, T> {
     fn next(&mut self) -> Option<&'a T> {
         loop {
             if let Some(item) = self.items.next() {
+                look_at(1);
                 self.left -= 1;
                 return Some(item);
             }
@@ -260,6 +314,33 @@ impl<T> Clone for PartedIter<'_, T> {
 impl<T> fmt::Debug for PartedIter<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PartedIter").field("left", &self.left).finish_non_exhaustive()
+    }
+}
+
+/// Items are looked at, or copied: tests count them.
+#[inline]
+fn look_at(items: usize) {
+    #[cfg(test)]
+    looks::add(items);
+    let _ = items;
+}
+
+/// How many items of lists are looked at.
+#[cfg(test)]
+pub(crate) mod looks {
+    use std::cell::Cell;
+
+    thread_local! {
+        static LOOKS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    pub(super) fn add(items: usize) {
+        LOOKS.set(LOOKS.get() + items as u64);
+    }
+
+    /// How many items this thread has looked at since it asked last.
+    pub(crate) fn take() -> u64 {
+        LOOKS.replace(0)
     }
 }
 
@@ -322,7 +403,44 @@ mod tests {
         assert_eq!(after.iter().len(), 400);
     }
 
+    #[test]
+    fn shared_parts_are_not_looked_at_for_what_differs() {
+        let before: PartedList<u32> = (0..6000).map(|item| 2 * item).collect();
+        let after =
+            before.edited([edit(1000, true, None), edit(1001, false, Some(2001)), edit(6000, false, Some(12_000))]);
+        let looks = std::cell::Cell::new(0);
+        let order = |one: &u32, other: &u32| {
+            looks.set(looks.get() + 1);
+            one.cmp(other)
+        };
+        let edits = after.edits_since(&before, order, u32::eq);
+        assert_eq!(edits, [edit(1000, true, None), edit(1001, false, Some(2001)), edit(6000, false, Some(12_000))]);
+        assert!(looks.get() <= 2 * 2 * PART_ITEMS, "{}", looks.get());
+        assert_eq!(before.edits_since(&before, order, u32::eq), []);
+    }
+
     proptest! {
+        #[test]
+        fn what_differs_leads_from_one_list_to_the_other(
+            before in proptest::collection::btree_set(0..4000_u32, 0..2000),
+            steps in proptest::collection::vec(proptest::collection::btree_set(0..4000_u32, 0..20), 0..6),
+        ) {
+            let before: PartedList<u32> = before.into_iter().collect();
+            let mut after = before.clone();
+            for step in steps {
+                // A number that is there goes, and another one comes.
+                let edits = step.into_iter().map(|item| {
+                    let place = after.partition_point(|have| *have < item);
+                    let is_there = after.get(place) == Some(&item);
+                    edit(place, is_there, (!is_there).then_some(item))
+                });
+                after = after.edited(edits.collect::<Vec<_>>());
+            }
+            let edits = after.edits_since(&before, u32::cmp, u32::eq);
+            prop_assert!(edits.iter().all(|edit| edit.removes != edit.item.is_some()));
+            prop_assert_eq!(items(&before.edited(edits)), items(&after));
+        }
+
         #[test]
         fn changes_are_those_of_a_plain_list(
             length in 0..1500_usize,

@@ -42,6 +42,7 @@ use crate::error::{Error, Result};
 use crate::options::{BuildOptions, CancelFlag, Progress};
 use crate::report::BuildReport;
 use crate::snapshot::{BaseTable, ReadableSnapshot};
+use crate::storage::machine::memory as machine_memory;
 use crate::store::Store;
 use crate::table_format::TableFormat;
 
@@ -103,11 +104,7 @@ fn threads(options: &BuildOptions) -> usize {
 
 /// A quarter of the physical memory.
 fn default_memory() -> u64 {
-    let total = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-        let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
-        line.split_whitespace().nth(1)?.parse::<u64>().ok()
-    });
-    total.map_or(FALLBACK_MEMORY, |kibibytes| kibibytes * 1024 / 4)
+    machine_memory().map_or(FALLBACK_MEMORY, |bytes| bytes / 4)
 }
 
 /// Builds in this process.

@@ -16,15 +16,16 @@ use lakemark_format::{Manifest, ManifestPublication, ManifestUpdates};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::files::delta::{DeltaLog, DeltaState};
 use crate::files::list_folders::locations;
 use crate::files::listed_file::FileList;
-use crate::files::listing::moved_of;
-use crate::snapshot::{BaseTable, ManifestAndListing, Snapshot, listing_of, newest_listing};
+use crate::files::migrated_files::moved_of;
+use crate::snapshot::{BaseTable, LaidFiles, ManifestAndListing, Snapshot, listing_of, newest_listing, with_files};
 use crate::storage::retry_listing::retry_if_gone;
 use crate::store::Store;
 use crate::store::chain::Chain;
+use crate::store::pieces::ManifestNeeds;
 use crate::table_format::TableFormat;
 use crate::updates::{ManifestState, UpdatableTable, UpdateContext, UpdateScope, merged_view_of_runs};
 
@@ -52,15 +53,19 @@ async fn pin_folder(table: &UpdatableTable, version: u64) -> Result<Snapshot> {
         Ok(store.manifest_of(&listed, version).await?.map(|manifest| (listed, Some(manifest))))
     })
     .await?;
-    let Some(manifest) = manifest else { return Err(no_manifest(&table.base, version, &listed)) };
+    let Some(manifest) = manifest.map(Arc::new) else { return Err(no_manifest(&table.base, version, &listed)) };
     // Segments that the old manifest names may be gone, those of the newest are there. Publications move files, so that the listing goes
     // with what the newest manifest says of them.
     let ManifestAndListing { manifest: newest, found: files } = newest_listing(&table.base).await?;
+    let newest = with_files(&table.base, newest).await?;
     let publications = publications(newest.as_deref());
     let updates = manifest.updates().cloned().unwrap_or_default();
     let later = after(publications, version);
-    let indexed = Arc::new(newest.as_ref().map_or_else(|| manifest.clone(), |newest| newest.at_version(&manifest)));
-    let pinned = pin_listed(table, store, version, indexed, &later, &files).await;
+    let indexed = match &newest {
+        Some(newest) => Some(Arc::new(newest.at_version(&manifest))),
+        None => or_unindexed(store, store.loaded(&manifest, &ManifestNeeds::Files(Vec::new())).await)?,
+    };
+    let pinned = pin_listed(table, store, &manifest, indexed, &later, &files).await;
     // What a vacuum took, before or meanwhile, is searched at the end.
     if let Some(gone) = first_gone(store, &updates, &later).await? {
         let rest = readable(store, &listed, version, publications).await?;
@@ -69,23 +74,35 @@ async fn pin_folder(table: &UpdatableTable, version: u64) -> Result<Snapshot> {
     pinned
 }
 
-/// The files that a version has of a listing, merged with its runs.
+/// What a manifest says of files is for indexes alone. Where it is damaged the version is read without them, as the newest state is.
+fn or_unindexed(store: &Store, loaded: Result<Arc<Manifest>>) -> Result<Option<Arc<Manifest>>> {
+    match loaded {
+        Err(error) if error.kind() == ErrorKind::Corrupt => {
+            tracing::warn!(reason = "segment_corrupt", store = store.text(), %error, "the indexes are not used");
+            Ok(None)
+        }
+        loaded => loaded.map(Some),
+    }
+}
+
+/// The files that a version has of a listing, merged with its runs. Files are matched with the indexes of `indexed`.
 async fn pin_listed(
     table: &UpdatableTable,
     store: &Store,
-    version: u64,
-    indexed: Arc<Manifest>,
+    version: &Manifest,
+    indexed: Option<Arc<Manifest>>,
     later: &[&ManifestPublication],
     files: &FileList,
 ) -> Result<Snapshot> {
-    let listing = listing_of(&table.base, indexed.updates().map(Arc::as_ref), later, files).await?;
-    let mut snapshot = Snapshot::pin_listing(&table.base, Some(Arc::clone(&indexed)), listing).await?;
-    if let Some(updates) = indexed.updates() {
-        let state = ManifestState { number: version, migration_done: false };
+    let listing = listing_of(&table.base, version.updates().map(Arc::as_ref), later, files).await?;
+    let mut snapshot = Snapshot::pin_listing(&table.base, indexed, listing).await?;
+    if let Some(updates) = version.updates() {
+        let state = ManifestState { number: version.number(), migration_done: false };
         let files = &table.merged_views.files;
         let updated = UpdateContext::of(&mut snapshot, store, files, updates, state, UpdateScope::Runs).await?;
         let view = merged_view_of_runs(&updated, &snapshot, files).await?;
-        snapshot.apply_updates(&view.deleted, &view.buffered, view.next);
+        let laid = LaidFiles::of(&snapshot, &view.deleted, None);
+        snapshot.apply_updates(laid, &view.buffered, view.next);
     }
     Ok(snapshot)
 }
@@ -158,10 +175,13 @@ async fn pin_delta(table: &BaseTable, version: u64) -> Result<Snapshot> {
     }
     // Buffered changes are no part of the version, so that nothing is lost where the store cannot be read.
     let manifest = match table.store.as_ref() {
-        Some(store) => store.newest().await.map(|newest| newest.manifest).unwrap_or_else(|error| {
-            tracing::warn!(reason = "segment_corrupt", store = store.text(), %error, "the indexes are not used");
-            None
-        }),
+        Some(store) => {
+            let newest = store.newest_with(&ManifestNeeds::Files(Vec::new())).await;
+            newest.map(|newest| newest.manifest).unwrap_or_else(|error| {
+                tracing::warn!(reason = "segment_corrupt", store = store.text(), %error, "the indexes are not used");
+                None
+            })
+        }
         None => None,
     };
     Snapshot::pin_delta(table, manifest, &state).await

@@ -6,6 +6,7 @@ use lakemark_index::{KeyRanges, Reason, Test};
 use super::*;
 use crate::options::ColumnReadCost;
 use crate::options::IndexOnlyCost;
+use crate::probe::reading::{STEP, UNPACK_SHARE};
 
 const ROWS: f64 = 10_000_000.0;
 

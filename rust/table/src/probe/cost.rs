@@ -11,10 +11,9 @@
 //! values   in place of reading, if all are searched and indexes give the values (`aggregate::cost`)
 //! ```
 //!
-//! Costs are nanoseconds. The constants were measured on 2,000,000 rows. A scan with a filter was compared with DataFusion's own row
-//! selection, at 0.01% to 75% of the rows in 1 to 8 columns of a type. Searches were measured for 0.1% to 50% of the rows, of columns with
-//! 200 rows a value and with one. The constants need to be right within a factor of two: between a search that pays and one that does not,
-//! there is mostly more than that. `benchmarks/never_worse.py` shows it.
+//! Costs are nanoseconds. What reading costs, `reading` says. Searches were measured on 2,000,000 rows for 0.1% to 50% of the rows, of
+//! columns with 200 rows a value and with one. The constants need to be right within a factor of two: between a search that pays and one
+//! that does not, there is mostly more than that. `benchmarks/never_worse.py` shows it.
 
 use std::sync::Arc;
 
@@ -25,6 +24,7 @@ use lakemark_index::bitmap::{Estimate, Weight, WeightBounds};
 use lakemark_index::{KeyRanges, Leaf, Predicate, Test, Truth};
 
 use super::CORES;
+use super::reading::{PAGE_ROWS, PLAN_RUN, RowsToRead, TEST};
 use crate::error::Result;
 use crate::options::ReadCost;
 use crate::snapshot::Snapshot;
@@ -43,8 +43,6 @@ const MOST_OPEN: usize = 8;
 /// Segments that are opened at a time.
 const CONCURRENT_SEGMENTS: usize = 32;
 
-/// Rows of a page, as Parquet writers cut them by default.
-const PAGE_ROWS: f64 = 20_000.0;
 /// To decode the row of a posting and to put it into a set.
 const DECODE_ROW: f64 = 4.0;
 /// The same for a byte of a posting that is a bitmap or runs: it stands for many rows, or for none.
@@ -65,21 +63,6 @@ const MANY_LEAVES: f64 = 2.0 * LEAST_BLOCKS_OF_PART as f64 * PAGE_BYTES as f64;
 const RUN_POSTING: f64 = 8.0;
 /// Postings of fewer bytes than this share of what rows anywhere would take are mostly runs.
 const RUNS_SHARE: f64 = 0.6;
-/// What a row that is stepped over costs of decoding it, as the page is decompressed for the others: 0.3 where values are from a
-/// dictionary, 0.8 where they are plain numbers.
-const UNPACK_SHARE: f64 = 0.7;
-/// To stop before a run of rows and to go on behind it, in each column: 95 to 120, numbers or strings.
-const STEP: f64 = 110.0;
-/// The reader steps unless one in so many rows begins a run in a row group. Half of the row selectors are the unselected stretches between
-/// runs, and the reader needs 32 rows a selector.
-const STEP_ROWS: f64 = 64.0;
-/// Then the reader decodes every row and masks those that are not selected. That is so much for each row of each column, as the batches are
-/// large (3 to 9 at 2% of the rows, next to nothing at 30%), and for each run.
-const MASK_ROW: f64 = 4.0;
-const MASK_RUN: f64 = 35.0;
-/// To plan the reading of a run of rows, on one core and before the first row is read. Planning cuts the run by row groups and makes a
-/// selector of the reader (45 to 70 measured). A LIMIT saves that of exact rows, which are cut down to it first.
-const PLAN_RUN: f64 = 50.0;
 /// What a row costs that a set of many rows has or has not. Such sets are bitmaps, which are cut by files and row groups and made
 /// selectors. That took 15 ms of 100,000,000 rows.
 const SET_ROW: f64 = 0.15;
@@ -87,8 +70,6 @@ const SET_ROW: f64 = 0.15;
 const BITMAP_SHARE: f64 = 1.0 / 32.0;
 /// To sort a value that is searched, to encode it, and to make a range of it.
 const ENCODE_VALUE: f64 = 200.0;
-/// To evaluate a condition for a row.
-const TEST: f64 = 1.5;
 /// How many rows a batch of the reader spans, also one of rows that were found, if these are enough: a LIMIT ends after a whole one.
 const BATCH_ROWS: f64 = 8_192.0;
 /// A search is left out only if that saves this share of the cost and this time: estimates are rough.
@@ -495,17 +476,13 @@ impl CostModel<'_> {
         };
         let most_runs: f64 = first.iter().map(|part| part.runs).sum();
         let runs = if first.is_empty() { 0.0 } else { (found * (1.0 - found) * rows).min(most_runs) };
-        let scattered = 1.0 - (1.0 - found).powf(PAGE_ROWS);
-        let touched = scattered.min(found + runs * PAGE_ROWS / rows);
+        let page_rows = f64::from(PAGE_ROWS);
+        let scattered = 1.0 - (1.0 - found).powf(page_rows);
+        let touched = scattered.min(found + runs * page_rows / rows);
         let columns = if certain { self.reading.output } else { self.reading.output.plus(self.reading.filter) };
         let tested = if certain { 0.0 } else { found * rows * TEST * parts.len() as f64 };
-        let between = (touched - found).max(0.0);
-        let (decoded, steps) = if runs * STEP_ROWS <= rows * touched {
-            (found + between * UNPACK_SHARE, runs * columns.count * STEP)
-        } else {
-            (found + between, rows * touched * columns.count * MASK_ROW + runs * MASK_RUN)
-        };
-        let read = rows * decoded * columns.decode + steps + tested + found * rows * self.reading.parent_cost;
+        let wanted = RowsToRead { rows, selected: found * rows, runs, touched: rows * touched };
+        let read = wanted.decode_cost(columns) + tested + found * rows * self.reading.parent_cost;
         let planned = if certain { taken * runs } else { runs };
         let sets = if !first.is_empty() && found > BITMAP_SHARE { rows * SET_ROW } else { 0.0 };
         searches + sets + planned * PLAN_RUN + taken * read / self.cores

@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 
 use super::conjunct_order::{conjuncts, most_selective};
 use super::cost::SearchPlan;
+use super::directory_count::{CountedSegments, whole_segments};
 use super::segment_search::{ReadContext, SegmentCandidates, SegmentRequest, probe_segment, remembered};
 use crate::index_kind::IndexKind;
 use crate::options::ProbeOptions;
@@ -31,12 +32,16 @@ const LEAST_RULED_OUT: usize = 2;
 /// So many segments are searched at once: that takes about as long as searching zones before.
 const FEW_SEGMENTS: usize = 8;
 
-/// The files of a snapshot that a predicate may be true of; no other file has a row of it.
+/// The files of a snapshot that a predicate may be true of; no other file has a row of it that is not counted.
 pub(super) struct CandidateFiles {
     /// By place, ascending.
     pub places: Vec<usize>,
     /// The leaf that was searched for, by its place.
     pub leaf: usize,
+    /// How many rows of other files pass the leaf, if that is known.
+    pub leaf_rows: Option<u64>,
+    /// Rows of other files that pass the predicate, by the place of the first file of each segment, ascending.
+    pub counted: Vec<(usize, u64)>,
 }
 
 /// A condition that each selected row meets, and the index that it is searched in.
@@ -55,7 +60,7 @@ pub(super) async fn candidate_files(
     reads: &ReadContext,
 ) -> Option<CandidateFiles> {
     let (store, manifest) = (snapshot.store.as_ref()?, snapshot.manifest.as_deref()?);
-    if snapshot.files().len() < LEAST_FILES && !store.narrows_always() {
+    if are_few(snapshot, store) {
         return None;
     }
     let NarrowingLeaf { place, leaf, index } = narrowing_leaf(snapshot, predicate, options, choice)?;
@@ -73,7 +78,30 @@ pub(super) async fn candidate_files(
         candidates.add_paths(rows.hits().filter_map(|hit| files.get(hit)).map(|file| file.path.as_str()))?;
     }
     let places = candidates.with_uncovered(covered.into_iter().collect())?;
-    Some(CandidateFiles { places, leaf: place })
+    Some(CandidateFiles { places, leaf: place, leaf_rows: Some(0), counted: Vec::new() })
+}
+
+/// The files that are not in a segment which directories count as a whole. None if all files have to be looked at.
+pub(super) async fn uncounted_files(
+    snapshot: &Snapshot,
+    predicate: &Predicate,
+    options: &ProbeOptions,
+    reads: &ReadContext,
+) -> Option<CandidateFiles> {
+    let (store, manifest) = (snapshot.store.as_ref()?, snapshot.manifest.as_deref()?);
+    if !options.count_only || are_few(snapshot, store) {
+        return None;
+    }
+    let counted = whole_segments(snapshot, predicate, &reads.counter).await?;
+    let CountedSegments { rows: counted, files, are_of_leaf } = counted;
+    let places = Candidates::new(snapshot, manifest).with_uncovered(files)?;
+    let leaf_rows = are_of_leaf.then(|| counted.iter().map(|(_, rows)| rows).sum::<u64>());
+    Some(CandidateFiles { places, leaf: 0, leaf_rows, counted })
+}
+
+/// Whether files are so few that they are looked at one by one.
+fn are_few(snapshot: &Snapshot, store: &Store) -> bool {
+    snapshot.files().len() < LEAST_FILES && !store.narrows_always()
 }
 
 /// Candidates as they are found.

@@ -38,9 +38,9 @@ pub(super) fn name_start(replaces: Option<&DataFile>) -> &'static str {
     if replaces.is_none_or(|file| is_added(&file.path)) { ADDED } else { REWRITTEN }
 }
 
-/// Whether the file is one of new rows, and so small that it may be filled up.
+/// Whether the file is one of new rows, and so small that it may be filled up: it could take as much again before it is closed.
 pub(crate) fn is_small(file: &DataFile) -> bool {
-    is_added(&file.path) && is_below_half(file, FILE_BYTES)
+    is_added(&file.path) && file.meta.size < FILE_BYTES / 2
 }
 
 /// Whether the file has a name such as `added-00000-9f0c2a7e-….parquet`, with a number of five digits or more.
@@ -53,23 +53,15 @@ fn is_added(path: &str) -> bool {
     })
 }
 
-/// Whether a file of new rows, closed at so many bytes, could take as much again.
-fn is_below_half(file: &DataFile, file_bytes: u64) -> bool {
-    file.meta.size < file_bytes / 2
-}
-
 /// The small files that new rows without a place are written together with, those with the fewest rows first.
 pub(super) fn files_to_refill<'a>(
     snapshot: &Snapshot,
     small: &'a [SmallFile],
     new: &NewRows,
-    file_bytes: u64,
 ) -> Result<Vec<&'a SmallFile>> {
     let mut by_partition: BTreeMap<u32, Vec<&SmallFile>> = BTreeMap::new();
     for of in small {
-        let Some(file) = snapshot.files().get(of.number).filter(|file| is_below_half(file, file_bytes)) else {
-            continue;
-        };
+        let Some(file) = snapshot.files().get(of.number) else { continue };
         if let Some(partition) = new.partition_of(&file.partition_values)? {
             by_partition.entry(partition).or_default().push(of);
         }

@@ -84,7 +84,7 @@ fn positions(rows: &[u32], universe: u32) -> Option<Arc<RowSet>> {
 }
 
 async fn open(path: &Path) -> Arc<Table> {
-    Table::open(path.to_str().unwrap(), TableOptions::default()).await.unwrap()
+    Table::open_alone(path.to_str().unwrap(), TableOptions::default()).await.unwrap()
 }
 
 /// What is merged, with `k` as the key.

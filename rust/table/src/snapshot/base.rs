@@ -3,16 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use object_store::ObjectStore;
 use object_store::path::Path;
 
-use super::column_cache::ColumnCache;
-use super::recent::Recent;
-use super::snapshot_cache::SnapshotCache;
+use super::open_tables::{OpenTable, TableKey, known};
+use super::relocating_store::followed;
+use super::table_cache::{HandleStores, TableCache};
 use crate::error::{Error, Result};
-use crate::files::delta::{DeltaState, NewestState, VectorCache};
-use crate::files::footer::FooterCache;
-use crate::files::list_folders::ListingCache;
-use crate::files::listed_file::FileList;
 use crate::metrics::Metrics;
 use crate::storage::location::{Location, STORE_FOLDER};
 use crate::store::Store;
@@ -31,14 +28,12 @@ pub(crate) struct BaseTable {
     pub metrics: Arc<Metrics>,
     /// How long ago readers may have looked which data files there are. Whoever changes something looks anew.
     pub max_staleness: Duration,
-    pub listing: ListingCache,
-    pub recent_files: Recent<FileList>,
-    pub log: NewestState,
-    pub recent_log: Recent<DeltaState>,
-    pub last: SnapshotCache,
-    pub columns: ColumnCache,
-    pub footers: FooterCache,
-    pub vectors: VectorCache,
+    /// What is remembered for the next snapshot.
+    pub cache: Arc<TableCache>,
+    /// Where handles that are opened later find what this one remembers; none of a handle by itself.
+    opened: Option<OpenTable>,
+    /// What reads its data files. One for all snapshots: by it readers tell whether two snapshots are read with the same right.
+    data_store: Arc<dyn ObjectStore>,
 }
 
 impl BaseTable {
@@ -50,23 +45,32 @@ impl BaseTable {
         store: Option<Arc<Store>>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let (footers, vectors) = (FooterCache::default(), VectorCache::default());
-        Self {
-            location,
-            format,
-            version,
-            store,
-            metrics,
-            max_staleness: Duration::ZERO,
-            listing: ListingCache::default(),
-            recent_files: Recent::default(),
-            log: NewestState::default(),
-            recent_log: Recent::default(),
-            last: SnapshotCache::default(),
-            columns: ColumnCache::default(),
-            footers,
-            vectors,
+        let cache = Arc::new(TableCache::new(store.clone()));
+        let data_store = match format {
+            TableFormat::Parquet => followed(&location, store.as_ref()),
+            TableFormat::Delta => Arc::clone(&location.object_store),
+        };
+        let max_staleness = Duration::ZERO;
+        Self { location, format, version, store, metrics, max_staleness, cache, opened: None, data_store }
+    }
+
+    /// The same table with what other handles of this process remember of it. From now on it remembers for those that are opened later.
+    pub(crate) fn shared_as(mut self, key: TableKey) -> Self {
+        if let Some(other) = known(&key) {
+            let (location, store, data_store) = (&self.location, self.store.as_ref(), &self.data_store);
+            let stores = HandleStores { location, store, data_store };
+            match other.for_handle(&stores) {
+                Ok(cache) => self.cache = Arc::new(cache),
+                Err(error) => tracing::debug!(table = self.location(), %error, "nothing is taken from another handle"),
+            }
         }
+        self.opened = Some(OpenTable::new(key, &self.cache));
+        self
+    }
+
+    /// What reads its data files.
+    pub(super) fn data_store(&self) -> Arc<dyn ObjectStore> {
+        Arc::clone(&self.data_store)
     }
 
     /// The same table at a version.

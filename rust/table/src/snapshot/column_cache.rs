@@ -25,6 +25,15 @@ impl ColumnCache {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The same as another handle reads it.
+    pub(super) fn copied(&self, of_snapshot: impl FnOnce(&Snapshot) -> Snapshot) -> Self {
+        let copied = |known: Arc<KnownColumns>| {
+            let (files, manifest) = (Arc::clone(&known.files), known.manifest.clone());
+            Arc::new(KnownColumns { files, manifest, snapshot: of_snapshot(&known.snapshot) })
+        };
+        Self(Mutex::new(self.get().map(copied)))
+    }
+
     pub(super) fn insert(&self, files: &Arc<FileList>, snapshot: &Snapshot) {
         let manifest = snapshot.manifest.clone();
         let snapshot = snapshot.without_files(manifest.clone());

@@ -1,13 +1,21 @@
 //! How much of a snapshot the indexes cover, and how long its oldest file has been waiting for one.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time::SystemTime;
 
-use lakemark_format::FileNumbers;
+use lakemark_format::{FileNumbers, Manifest, ManifestSegment};
 
 use super::{ReadableSnapshot, Snapshot};
 use crate::metrics::{CoverageOfIndex, IndexCoverage};
-use crate::storage::file_time::modified_ns;
+use crate::store::manifests::file_of;
+
+/// What segments cover of a snapshot.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CoveredFiles {
+    pub files: u64,
+    pub rows: u64,
+}
 
 impl Snapshot {
     /// How much the indexes cover. Reads nothing: segments that are lost count until a build has found out.
@@ -21,12 +29,7 @@ impl Snapshot {
         });
         let mut coverage =
             IndexCoverage { files: self.files().len() as u64, indexes: indexes.collect(), ..IndexCoverage::default() };
-        let covered = self.covered_by_each();
-        for (state, file) in self.index_states.iter().zip(self.files()) {
-            let number = state.number.filter(|_| !state.unverified);
-            if covered.iter().all(|of_index| number.is_some_and(|number| of_index.contains(number))) {
-                continue;
-            }
+        for file in self.uncovered_files().into_iter().filter_map(|place| self.files().get(place)) {
             coverage.uncovered_files += 1;
             let written = SystemTime::from(file.meta.last_modified);
             coverage.oldest_uncovered = Some(coverage.oldest_uncovered.map_or(written, |oldest| oldest.min(written)));
@@ -34,28 +37,61 @@ impl Snapshot {
         coverage
     }
 
-    /// The numbers of the files that each index covers. An index whose column is gone asks for nothing.
-    fn covered_by_each(&self) -> Vec<FileNumbers> {
+    /// What these segments of a manifest cover.
+    pub(super) fn covered_by<'a>(
+        &self,
+        manifest: &Manifest,
+        segments: impl Iterator<Item = &'a ManifestSegment>,
+    ) -> CoveredFiles {
+        let digest = &self.matched.digest;
+        let (settled, covered) = (digest.numbers(), numbers_of(segments));
+        let covered = settled.intersection(&covered);
+        let rows_of = |numbers: &FileNumbers| -> u64 {
+            numbers.iter().filter_map(|number| file_of(manifest, number)).map(|file| file.rows()).sum()
+        };
+        // The fewer files are looked at.
+        let uncovered = settled.difference(&covered);
+        let rows = match uncovered.len() < covered.len() {
+            true => digest.settled().rows.saturating_sub(rows_of(&uncovered)),
+            false => rows_of(&covered),
+        };
+        CoveredFiles { files: covered.len(), rows }
+    }
+
+    /// The places of the files that some index does not cover. An index whose column is gone asks for nothing.
+    fn uncovered_files(&self) -> Vec<usize> {
         let Some(manifest) = &self.manifest else { return Vec::new() };
-        let usable = manifest.indexes().filter(|index| self.is_usable(index));
-        let covered = usable.map(|index| {
-            let segments = manifest.segments().filter(|segment| segment.index_id == index.id);
-            segments.flat_map(|segment| segment.files.iter()).collect()
+        let mut usable = manifest.indexes().filter(|index| self.is_usable(index)).peekable();
+        if usable.peek().is_none() {
+            return Vec::new();
+        }
+        let digest = &self.matched.digest;
+        let covered = usable.fold(digest.numbers().clone(), |covered, index| {
+            let segments = manifest.segments().map(Arc::as_ref).filter(|segment| segment.index_id == index.id);
+            covered.intersection(&numbers_of(segments))
         });
-        covered.collect()
+        let uncovered = digest.numbers().difference(&covered);
+        let is_covered = |place: &usize| {
+            let state = self.index_states.get(*place).filter(|state| !state.unverified);
+            state.and_then(|state| state.number).is_some_and(|number| covered.contains(number))
+        };
+        digest.parts_with(&uncovered).flatten().filter(|place| !is_covered(place)).collect()
     }
 
     /// A number that is another one, as good as surely, once a data file or a declaration of an index is another one: what a build goes by.
     fn build_state(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        for file in self.files() {
-            (&file.path, file.meta.size, modified_ns(&file.meta), &file.meta.e_tag).hash(&mut hasher);
-        }
+        self.matched.digest.versions(&self.files).hash(&mut hasher);
         for index in self.manifest.iter().flat_map(|manifest| manifest.indexes()) {
             (index.id, self.is_usable(index)).hash(&mut hasher);
         }
         hasher.finish()
     }
+}
+
+/// The numbers of the files of segments.
+fn numbers_of<'a>(segments: impl Iterator<Item = &'a ManifestSegment>) -> FileNumbers {
+    segments.flat_map(|segment| segment.files.ranges().iter().cloned()).collect()
 }
 
 impl ReadableSnapshot {

@@ -5,6 +5,8 @@
 //! has to look at the file before a search found something in it.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::SchemaRef;
@@ -12,6 +14,7 @@ use lakemark_format::FileNumbers;
 
 use super::{DataFile, FileIndexState, Snapshot};
 use crate::files::parted_list::PartedList;
+use crate::storage::file_time::modified_ns;
 
 /// The first file that has a schema.
 #[derive(Clone, Debug)]
@@ -24,6 +27,8 @@ struct SchemaOfPart {
 /// What the files of a part come to.
 #[derive(Debug, Default)]
 struct PartDigest {
+    /// How many files it has.
+    files: usize,
     /// The schemas of its files, distinct, in the order of the first file that has each.
     schemas: Vec<SchemaOfPart>,
     /// Places in the part of files that are not settled.
@@ -33,6 +38,8 @@ struct PartDigest {
     /// Numbers of settled files.
     numbers: FileNumbers,
     settled: SettledRows,
+    /// The sum of numbers that its files have by their versions, once somebody asks for it.
+    versions: OnceLock<u64>,
 }
 
 /// How many row groups and rows settled files have.
@@ -94,18 +101,26 @@ fn address(files: &Arc<Vec<DataFile>>, states: &Arc<Vec<FileIndexState>>) -> Par
 impl FilesDigest {
     /// Of these lists. What parts come to that they share with others is taken from there.
     pub(super) fn of(lists: DigestedLists<'_>, before: Option<(DigestedLists<'_>, &Self)>) -> Self {
-        let known: HashMap<PartAddress, &Arc<PartDigest>> = before.map_or_else(HashMap::new, |(lists, digest)| {
+        let mut known: HashMap<PartAddress, &Arc<PartDigest>> = before.map_or_else(HashMap::new, |(lists, digest)| {
             let digests = digest.parts.iter().map(|(_, part)| part);
             lists.parts().map(|(files, states)| address(files, states)).zip(digests).collect()
         });
-        let mut first = 0;
-        let part = |(files, states): (&Arc<Vec<DataFile>>, &Arc<Vec<FileIndexState>>)| {
-            let place = first;
+        let (mut first, mut parts, mut came) = (0, Vec::with_capacity(lists.files.parts().len()), Vec::new());
+        for (files, states) in lists.parts() {
+            let part = known.remove(&address(files, states)).cloned().unwrap_or_else(|| {
+                let part = Arc::new(PartDigest::of(files, states));
+                came.push(Arc::clone(&part));
+                part
+            });
+            parts.push((first, part));
             first += files.len();
-            let same = known.get(&address(files, states));
-            (place, same.map_or_else(|| Arc::new(PartDigest::of(files, states)), |same| Arc::clone(same)))
-        };
-        Self { parts: lists.parts().map(part).collect(), numbers: OnceLock::new() }
+        }
+        // No two files have one number.
+        let numbers = before.and_then(|(_, digest)| digest.numbers.get()).map(|numbers| {
+            let gone = numbers_of(known.into_values());
+            numbers.difference(&gone).union(&numbers_of(came.iter()))
+        });
+        Self { parts, numbers: numbers.map_or_else(OnceLock::new, OnceLock::from) }
     }
 
     /// The schemas of the files, distinct, each with the place of the first file that has it.
@@ -132,10 +147,23 @@ impl FilesDigest {
 
     /// The numbers of settled files.
     pub(crate) fn numbers(&self) -> &FileNumbers {
-        self.numbers.get_or_init(|| {
-            let ranges = self.parts.iter().flat_map(|(_, part)| part.numbers.ranges().iter().cloned());
-            ranges.collect()
-        })
+        self.numbers.get_or_init(|| numbers_of(self.parts.iter().map(|(_, part)| part)))
+    }
+
+    /// The places of the parts that have unsettled files, or settled ones with some of these numbers.
+    pub(super) fn parts_with<'a>(&'a self, numbers: &'a FileNumbers) -> impl Iterator<Item = Range<usize>> + 'a {
+        let with =
+            self.parts.iter().filter(move |(_, part)| !part.unsettled.is_empty() || part.numbers.intersects(numbers));
+        with.map(|(first, part)| *first..*first + part.files)
+    }
+
+    /// A number that is another one, as good as surely, once a file is another version.
+    pub(super) fn versions(&self, files: &PartedList<DataFile>) -> u64 {
+        let of_part = |(first, part): &(usize, Arc<PartDigest>)| {
+            let files = (*first..*first + part.files).filter_map(|place| files.get(place));
+            *part.versions.get_or_init(|| files.map(version_number).fold(0, u64::wrapping_add))
+        };
+        self.parts.iter().map(of_part).fold(0, u64::wrapping_add)
     }
 
     /// What settled files have.
@@ -146,7 +174,7 @@ impl FilesDigest {
 
 impl PartDigest {
     fn of(files: &[DataFile], states: &[FileIndexState]) -> Self {
-        let mut digest = Self::default();
+        let mut digest = Self { files: files.len(), ..Self::default() };
         let mut numbers = Vec::with_capacity(states.len());
         for (place, (file, state)) in files.iter().zip(states).enumerate() {
             if let Some(schema) = &state.schema {
@@ -176,6 +204,18 @@ impl PartDigest {
     }
 }
 
+/// The numbers of the settled files of these parts.
+fn numbers_of<'a>(parts: impl Iterator<Item = &'a Arc<PartDigest>>) -> FileNumbers {
+    parts.flat_map(|part| part.numbers.ranges().iter().cloned()).collect()
+}
+
+/// A number of a version of a file. Sums of them do not depend on how files are cut into parts.
+fn version_number(file: &DataFile) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&file.path, file.meta.size, modified_ns(&file.meta), &file.meta.e_tag).hash(&mut hasher);
+    hasher.finish()
+}
+
 /// The number of a file that is settled, and what it has.
 fn settled(file: &DataFile, state: &FileIndexState) -> Option<(u32, SettledRows)> {
     let number = state.number.filter(|_| !state.unverified)?;
@@ -188,5 +228,79 @@ impl Snapshot {
         let at = |place: usize| settled(self.files.get(place)?, self.index_states.get(place)?);
         let of_places = places.filter_map(at).map(|(_, rows)| rows);
         self.matched.digest.settled().minus(of_places.fold(SettledRows::default(), SettledRows::plus))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::{TimeZone, Utc};
+    use object_store::ObjectMeta;
+    use object_store::path::Path;
+
+    use super::*;
+    use crate::files::parted_list::ListEdit;
+    use crate::files::trust::FalseStatistics;
+
+    const FILES: usize = 3000;
+
+    fn file(number: usize) -> DataFile {
+        let path = format!("{number:05}.parquet");
+        let last_modified = Utc.timestamp_opt(1, 0).unwrap();
+        DataFile {
+            meta: ObjectMeta {
+                location: Path::from(path.as_str()),
+                last_modified,
+                size: 1,
+                e_tag: None,
+                version: None,
+            },
+            path,
+            partition_values: Vec::new(),
+            deleted: None,
+            row_groups: Some(vec![10]),
+            false_statistics: FalseStatistics::default(),
+        }
+    }
+
+    fn state(number: u32) -> FileIndexState {
+        FileIndexState { number: Some(number), ..FileIndexState::default() }
+    }
+
+    fn edit<T>(place: usize, item: Option<T>) -> ListEdit<T> {
+        ListEdit { place, removes: true, item }
+    }
+
+    /// The lists with these places changed: a file that left, one that is in doubt, and one that came.
+    fn changed(
+        files: &PartedList<DataFile>,
+        states: &PartedList<FileIndexState>,
+    ) -> (PartedList<DataFile>, PartedList<FileIndexState>) {
+        let doubted = FileIndexState { unverified: true, ..state(17) };
+        let came = ListEdit { place: FILES, removes: false, item: Some(file(FILES)) };
+        let files = files.edited([edit(1000, None), edit(2000, Some(file(2000))), came]);
+        let came = ListEdit { place: FILES, removes: false, item: Some(state(9000)) };
+        (files, states.edited([edit(1000, None), edit(2000, Some(doubted)), came]))
+    }
+
+    #[test]
+    fn what_a_changed_list_comes_to_is_what_it_comes_to_anew() {
+        let files: PartedList<DataFile> = (0..FILES).map(file).collect();
+        // Files that follow each other have numbers far apart.
+        let number = |place: usize| (place * 7 % FILES) as u32;
+        let states: PartedList<FileIndexState> = (0..FILES).map(|place| state(number(place))).collect();
+        let lists = DigestedLists { files: &files, states: &states };
+        let digest = FilesDigest::of(lists, None);
+        assert_eq!(digest.numbers(), &FileNumbers::of_range(0..FILES as u32));
+        let (files_now, states_now) = changed(&files, &states);
+        let now = DigestedLists { files: &files_now, states: &states_now };
+        let (after, anew) = (FilesDigest::of(now, Some((lists, &digest))), FilesDigest::of(now, None));
+        assert_eq!((after.numbers.get(), after.numbers().len()), (Some(anew.numbers()), FILES as u64 - 1));
+        assert!(!after.numbers().contains(number(1000)) && after.numbers().contains(9000));
+        assert_eq!((after.settled(), after.unsettled().collect::<Vec<_>>()), (anew.settled(), vec![1999]));
+        assert_eq!(after.versions(&files_now), anew.versions(&files_now));
+        assert_ne!(after.versions(&files_now), digest.versions(&files));
+        // Of a few numbers only their parts are looked at, and those of files in doubt.
+        let looked_at: usize = after.parts_with(&FileNumbers::of_range(9000..9001)).map(|places| places.len()).sum();
+        assert!(looked_at < 3 * 512, "{looked_at}");
     }
 }

@@ -22,8 +22,9 @@ pub(crate) struct ProbedFile {
 
 /// What a probe found of every file of the snapshot, in the order of [`Snapshot::files`](super::Snapshot::files).
 ///
-/// A file that is not listed is ruled out: an index covers it, and the predicate is true of no row of it. [`Self::listed`] visits the other
-/// files alone, so that a lookup costs what it found. As a slice there is an entry for each file, which is made once somebody asks.
+/// A file that is not listed is ruled out: an index covers it, and the predicate is true of no row of it. Of a count it may also have been
+/// counted with another file of its segment. [`Self::listed`] visits the other files alone, so that a lookup costs what it found. As a slice
+/// there is an entry for each file, which is made once somebody asks.
 #[derive(Clone)]
 pub struct FileProbes {
     files: usize,
@@ -75,6 +76,11 @@ impl FileProbes {
     /// The files that are not ruled out as a whole before anything was searched in them, by their places in the snapshot.
     pub fn listed(&self) -> impl ExactSizeIterator<Item = (usize, &FileProbe)> + Clone {
         self.listed.iter().map(|listed| (listed.file, &listed.probe))
+    }
+
+    /// Whether rows of some files were only counted, so that files which are not listed may have some.
+    pub(crate) fn are_counts(&self) -> bool {
+        self.listed.iter().any(|listed| matches!(listed.probe, FileProbe::Counted { .. }))
     }
 
     /// The same, to be taken.

@@ -1,4 +1,7 @@
 //! Data files matched with what the manifest knows of them, by path and size.
+//!
+//! All files of a table are matched with all files of the manifest, for which nobody has to read its pages of paths. Whoever matches a few
+//! reads the pages of these.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -97,14 +100,71 @@ impl<'a> FileMatcher<'a> {
     /// What the manifest knows of a data file, which gets its row groups from there.
     ///
     /// # Errors
-    /// A piece of the manifest was not read.
+    /// The manifest has not read the file's path.
     pub(super) fn match_file(&self, file: &mut DataFile) -> Result<FileIndexState> {
         let Some(manifest) = self.manifest else { return Ok(FileIndexState::default()) };
-        let Some(number) = manifest.number_of(&file.path)? else { return Ok(FileIndexState::default()) };
-        Ok(file_of(manifest, number).map_or_else(FileIndexState::default, |have| {
+        let number = manifest.number_of(&file.path)?;
+        Ok(self.match_number(file, number.and_then(|number| Some((number, file_of(manifest, number)?)))))
+    }
+
+    /// The same of all files of a table.
+    ///
+    /// # Errors
+    /// The manifest has not read all of its files.
+    pub(super) fn match_all(&self, files: &mut PartedList<DataFile>) -> Result<PartedList<FileIndexState>> {
+        let mut known = self.manifest.map(KnownFiles::new);
+        let mut states = Vec::with_capacity(files.len());
+        for place in 0..files.len() {
+            let Some(file) = files.get_mut(place) else { continue };
+            let have = known.as_mut().map_or(Ok(None), |known| known.find(&file.path))?;
+            states.push(self.match_number(file, have));
+        }
+        Ok(states.into())
+    }
+
+    fn match_number(&self, file: &mut DataFile, have: Option<(u32, &ManifestFile)>) -> FileIndexState {
+        have.map_or_else(FileIndexState::default, |(number, have)| {
             let schema = self.schemas.0.get(&have.schema).map(|known| &known.schema);
             match_known(file, number, have, schema)
-        }))
+        })
+    }
+}
+
+/// The files of a manifest, for whoever looks for all of a table, in the order of their paths.
+struct KnownFiles<'a> {
+    manifest: &'a Manifest,
+    /// The number after the one that was found last. Files mostly entered in the order of their paths.
+    next: u32,
+    /// All files by path, once one was not found under the next number.
+    by_path: Option<HashMap<&'a str, u32>>,
+}
+
+impl<'a> KnownFiles<'a> {
+    fn new(manifest: &'a Manifest) -> Self {
+        Self { manifest, next: 0, by_path: None }
+    }
+
+    /// The file of a path with its number; none if the manifest has none.
+    fn find(&mut self, path: &str) -> Result<Option<(u32, &'a ManifestFile)>> {
+        let found = match self.manifest.file(self.next)? {
+            Some(file) if file.path == path => Some(self.next),
+            _ => self.by_path()?.get(path).copied(),
+        };
+        let Some(number) = found else { return Ok(None) };
+        self.next = number.saturating_add(1);
+        Ok(self.manifest.file(number)?.map(|file| (number, file.as_ref())))
+    }
+
+    fn by_path(&mut self) -> Result<&HashMap<&'a str, u32>> {
+        let by_path = match self.by_path.take() {
+            Some(by_path) => by_path,
+            None => self
+                .manifest
+                .files()
+                .map(|entry| entry.map(|(number, file)| (file.path.as_str(), number)))
+                .collect::<Result<_, _>>()?,
+        };
+        Ok(&*self.by_path.insert(by_path))
     }
 }
 

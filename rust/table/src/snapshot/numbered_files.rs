@@ -23,6 +23,12 @@ impl NumberedFiles {
         Self::sorted(states.filter_map(|(file, state)| Some((state.number?, file))))
     }
 
+    /// The files at these places.
+    pub(crate) fn at(snapshot: &Snapshot, places: &[usize]) -> Self {
+        let number = |file: &usize| Some((snapshot.index_states.get(*file)?.number?, *file));
+        Self::sorted(places.iter().filter_map(number))
+    }
+
     fn sorted(files: impl Iterator<Item = (u32, usize)>) -> Self {
         let mut files: Vec<NumberedFile> =
             files.map(|(number, file)| NumberedFile { number, file, is_taken: false }).collect();

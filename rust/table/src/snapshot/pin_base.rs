@@ -1,38 +1,37 @@
 //! How the state of the data files is pinned: which files there are, and what is known of each. What is buffered is merged with them
 //! afterwards.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{Schema, SchemaRef};
-use futures::{StreamExt, TryFutureExt, TryStreamExt, stream};
+use futures::future::join;
 use lakemark_format::{Manifest, ManifestPublication, ManifestUpdates};
-use lakemark_index::RowSet;
 use object_store::ObjectMeta;
 
+use super::deletion_vectors::MatchedLists;
+use super::laid_files::LaidFiles;
 use super::match_files::{FileMatcher, KnownSchemas, MatchedFiles};
 use super::reader_cache::ReaderCache;
 use super::recent::{Recent, has_same_migrations, has_same_moves};
-use super::relocating_store::followed;
 use super::shapes::{ReadableShapes, SummaryOfFile, UnreadableFile, read_shapes, readable_shapes};
 use super::snapshot_cache::FileListSource;
 use super::table_columns::TableColumns;
-use super::{BaseTable, BufferedRows, DataFile, FileIndexState, Lineage, Snapshot, deleted_rows_of, shown_schema};
+use super::{BaseTable, BufferedRows, DataFile, FileIndexState, Lineage, Snapshot, deleted_of, shown_schema};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::delta::{DeltaFile, DeltaState};
 use crate::files::listed_file::{FileList, ListedFile};
 use crate::files::listing::{Listing, under_way};
+use crate::files::migrated_files::MigratedFolder;
 use crate::files::parted_list::PartedList;
 use crate::files::trust::FalseStatistics;
 use crate::storage::clock::Moment;
 use crate::storage::file_time::is_young;
 use crate::store::Store;
+use crate::store::pieces::ManifestNeeds;
 use crate::table_format::TableFormat;
 
-/// Footers that are read at a time.
-const CONCURRENT_READS: usize = 32;
 /// How often a state is pinned that moves under the reader.
 const ATTEMPTS: usize = 10;
 
@@ -42,37 +41,15 @@ pub(crate) struct ReadableSnapshot {
     pub unreadable: Vec<UnreadableFile>,
 }
 
-/// Rows of a data file that buffered changes delete or replace.
-#[derive(Clone, Debug)]
-pub(crate) struct DeletedPositions {
-    /// Rows of the file per row group.
-    pub row_groups: Vec<u32>,
-    /// The rows that are deleted or replaced.
-    pub rows: Arc<RowSet>,
-}
-
 impl Snapshot {
     /// Sets the number of the last change that the snapshot has.
     pub(crate) fn set_sequence(&mut self, sequence: u64) {
         self.sequence = Some(sequence);
     }
 
-    /// Deletes the rows that buffered changes delete or replace, and adds the rows that they add.
-    pub(crate) fn apply_updates(
-        &mut self,
-        deleted: &BTreeMap<usize, DeletedPositions>,
-        buffered: &Arc<BufferedRows>,
-        next: u64,
-    ) {
-        for (place, hidden) in deleted {
-            let Some(file) = self.files.get_mut(*place) else { continue };
-            let was_deleted = file.deleted.as_ref().map_or(0, |deleted| u64::from(deleted.len()));
-            let deleted = file.deleted.as_ref().map(|deleted| Arc::new(deleted.or(&hidden.rows)));
-            let deleted = deleted.unwrap_or_else(|| Arc::clone(&hidden.rows));
-            self.deleted_rows += u64::from(deleted.len()).saturating_sub(was_deleted);
-            file.deleted = Some(deleted);
-            file.row_groups.get_or_insert_with(|| hidden.row_groups.clone());
-        }
+    /// Takes the files without the rows that buffered changes delete or replace, and adds the rows that they add.
+    pub(crate) fn apply_updates(&mut self, laid: LaidFiles, buffered: &Arc<BufferedRows>, next: u64) {
+        (self.files, self.deleted_rows, self.hidden) = (laid.files, laid.deleted_rows, laid.deleted);
         self.buffered = Some(Arc::clone(buffered)).filter(|buffered| buffered.row_count() > 0);
         self.sequence = Some(next.saturating_sub(1));
     }
@@ -92,64 +69,70 @@ impl Snapshot {
     }
 
     async fn pin_folder(table: &BaseTable, within: Duration) -> Result<Self> {
-        let looked = recent_within(table, &table.recent_files, within, has_same_moves, newest_listing(table));
+        let looked = recent_within(table, &table.cache.recent_files, within, has_same_moves, newest_listing(table));
         let ManifestAndListing { manifest, found: files } = looked.await?;
+        let manifest = with_files(table, manifest).await?;
         let updates = manifest.as_ref().and_then(|manifest| manifest.updates());
         let later: Vec<_> = updates.and_then(|updates| under_way(updates)).into_iter().collect();
-        let is_plain = later.is_empty() && !updates.is_some_and(|updates| has_moved(updates));
-        let last = table.last.last().filter(|_| is_plain);
-        let changes = last.as_ref().and_then(|last| last.source.changes_to(&files));
+        let last = table.cache.last.last();
+        let migrated = migrated_folder(table, updates.map(Arc::as_ref), &later);
+        // The data files that count.
+        let counted = match migrated {
+            Some(migrated) => {
+                let before = last.as_ref().and_then(|last| last.source.listing());
+                Arc::new(migrated.files(&files, before).await?)
+            }
+            None => Arc::clone(&files),
+        };
+        let changes = last.as_ref().and_then(|last| last.source.changes_to(&counted));
         if let (Some(last), Some(changes)) = (&last, &changes)
             && changes.is_empty()
             && last.has_manifest(manifest.as_ref())
         {
-            table.columns.insert(&files, &last.snapshot);
+            table.cache.columns.insert(&files, &last.snapshot);
             return Ok(last.snapshot.clone());
         }
         // The age is read before anything else: what is read later may be of the same tick. Files that did not change were old enough then.
         let is_young = match &changes {
             Some(changes) => changes.iter().filter_map(|change| change.now.as_ref()).any(|file| is_young(&file.meta)),
-            None => files.0.iter().any(|file| is_young(&file.meta)),
+            None => counted.0.iter().any(|file| is_young(&file.meta)),
         };
         let advanced = match last.zip(changes) {
             Some((last, changes)) => last.snapshot.advanced(table, manifest.as_ref(), changes).await?,
             None => None,
         };
-        let snapshot = match advanced {
-            Some(advanced) => advanced,
-            None => {
-                let listing = listing_of(table, updates.map(Arc::as_ref), &later, &files).await?;
-                Self::pin_listing(table, manifest, listing).await?
-            }
+        let snapshot = match (advanced, migrated) {
+            (Some(advanced), _) => advanced,
+            (None, Some(_)) => Self::pin_listing(table, manifest.clone(), Listing::of_files(&counted)?).await?,
+            (None, None) => Self::pin_listing(table, manifest.clone(), Listing::of(&table.location, &counted)?).await?,
         };
         if !is_young {
-            table.columns.insert(&files, &snapshot);
-        }
-        if is_plain && !is_young {
-            table.last.insert(FileListSource::Listing(files), &snapshot);
+            table.cache.columns.insert(&files, &snapshot);
+            table.cache.last.insert(FileListSource::Listing(counted), &snapshot);
         }
         Ok(snapshot)
     }
 
     async fn pin_log(table: &BaseTable, within: Duration) -> Result<Self> {
-        let looked = recent_within(table, &table.recent_log, within, has_same_migrations, newest_log(table));
+        let looked = recent_within(table, &table.cache.recent_log, within, has_same_migrations, newest_log(table));
         let ManifestAndLog { manifest, found: state } = looked.await?;
-        let last = table.last.last().filter(|last| last.source.has_read(&state));
-        if let Some(last) = last.as_ref().filter(|last| last.has_manifest(manifest.as_ref())) {
+        let manifest = with_files(table, manifest).await?;
+        let last = table.cache.last.last();
+        if let Some(last) = last.as_ref().filter(|last| last.source.has_read(&state))
+            && last.has_manifest(manifest.as_ref())
+        {
             return Ok(last.snapshot.clone());
         }
-        let advanced = match last {
-            Some(last) => {
-                let lineage = Lineage::of(&state, manifest.as_deref()).await?;
-                last.snapshot.advanced_log(manifest.as_ref(), lineage)?
-            }
+        let changes = last.as_ref().and_then(|last| last.source.changes_of_log(&state));
+        let advanced = match last.zip(changes) {
+            Some((last, changes)) => last.snapshot.advanced_log(table, manifest.as_ref(), &state, changes).await?,
             None => None,
         };
         let snapshot = match advanced {
             Some(advanced) => advanced,
             None => Self::pin_delta(table, manifest, &state).await?,
         };
-        table.last.insert(FileListSource::Log(state), &snapshot);
+        table.cache.last.insert(FileListSource::Log(state), &snapshot);
         Ok(snapshot)
     }
 
@@ -160,6 +143,7 @@ impl Snapshot {
             return Ok(None);
         }
         let ManifestAndListing { manifest, found: files } = newest_listing(table).await?;
+        let manifest = with_files(table, manifest).await?;
         if manifest.as_ref().is_some_and(|manifest| manifest.updates().is_some()) {
             return Ok(None);
         }
@@ -169,6 +153,7 @@ impl Snapshot {
         Ok(Some(ReadableSnapshot { snapshot, unreadable }))
     }
 
+    /// Pins the files of a listing with a manifest that has read its files.
     pub(crate) async fn pin_listing(
         table: &BaseTable,
         manifest: Option<Arc<Manifest>>,
@@ -188,7 +173,7 @@ impl Snapshot {
         let listed = listed.map(|(place, file)| DataFile::listed(file, listing.partition_values(place)));
         let mut files: PartedList<DataFile> = listed.collect();
         let matcher = FileMatcher::new(manifest.as_deref(), &KnownSchemas::default());
-        let mut index_states = matched_states(&mut files, &matcher)?;
+        let mut index_states = matcher.match_all(&mut files)?;
         let unknown = index_states.iter().enumerate().filter(|(_, state)| state.schema.is_none());
         let unknown: Vec<usize> = unknown.map(|(place, _)| place).collect();
         let (shapes, is_whole) = match unreadable {
@@ -220,7 +205,7 @@ impl Snapshot {
             partition_columns: listing.partition_columns,
             files,
             attached: ReaderCache::default(),
-            object_store: followed(&table.location, table.store.as_ref()),
+            object_store: table.data_store(),
             root: table.location.root.clone(),
             delta_version: None,
             names: None,
@@ -231,53 +216,34 @@ impl Snapshot {
             lineage: Lineage::default(),
             table_id: None,
             deleted_rows: 0,
+            deleted_in: Arc::default(),
+            hidden: Arc::default(),
             buffered: None,
             sequence: None,
         })
     }
 
+    /// Pins a version of a Delta table with a manifest that has read its files.
     pub(crate) async fn pin_delta(
         table: &BaseTable,
         manifest: Option<Arc<Manifest>>,
         state: &DeltaState,
     ) -> Result<Self> {
         let lineage = Lineage::of(state, manifest.as_deref()).await?;
-        let mut files: PartedList<DataFile> = state.files.iter().map(DataFile::logged).collect();
+        let mut files: PartedList<DataFile> = state.files.iter().map(|file| DataFile::logged(file)).collect();
         let matcher = FileMatcher::new(manifest.as_deref(), &KnownSchemas::default());
-        let mut index_states = matched_states(&mut files, &matcher)?;
-        let shown = |stored: SchemaRef| shown_schema(state.names.as_deref(), &stored);
+        let mut states = matcher.match_all(&mut files)?;
         if state.names.is_some() {
-            let states = index_states.iter().cloned();
-            let renamed = states.map(|state| FileIndexState { schema: state.schema.map(shown), ..state });
-            index_states = renamed.collect();
+            let shown = |stored: SchemaRef| shown_schema(state.names.as_deref(), &stored);
+            let renamed = states.iter().cloned();
+            states = renamed.map(|state| FileIndexState { schema: state.schema.map(shown), ..state }).collect();
         }
-        // Positions of deleted rows mean nothing without the number of rows.
-        let vectors =
-            || state.files.iter().enumerate().filter_map(|(file, delta)| Some((file, delta.vector.as_ref()?)));
-        let unknown = vectors()
-            .map(|(file, _)| file)
-            .filter(|file| files.get(*file).is_some_and(|file| file.row_groups.is_none()));
-        for SummaryOfFile { file, summary } in read_shapes(table, &files, unknown.collect()).await? {
-            if let (Some(index_state), Some(data_file)) = (index_states.get_mut(file), files.get_mut(file)) {
-                index_state.schema = Some(shown(summary.schema));
-                data_file.row_groups = Some(summary.row_groups);
-            }
-        }
-        let wanted = vectors().filter_map(|(file, vector)| Some((file, vector, files.get(file)?)));
-        let mut reads = Vec::new();
-        for (file, vector, data_file) in wanted {
-            let rows = data_file.row_groups.iter().flatten().sum();
-            reads.push(state.deleted(vector, rows, &data_file.path, &table.vectors).map_ok(move |rows| (file, rows)));
-        }
-        let deleted: Vec<(usize, Arc<RowSet>)> =
-            stream::iter(reads).buffer_unordered(CONCURRENT_READS).try_collect().await?;
-        for (file, rows) in deleted {
-            if let Some(data_file) = files.get_mut(file) {
-                data_file.deleted = Some(rows);
-            }
-        }
+        let vectors = state.files.iter().enumerate().filter_map(|(place, file)| Some((place, file.vector.as_ref()?)));
+        let mut lists = MatchedLists { files, states };
+        lists.read_vectors(table, state, &vectors.collect::<Vec<_>>()).await?;
+        let MatchedLists { files, states: index_states } = lists;
         let matched = MatchedFiles::of(&matcher, &files, &index_states);
-        let deleted_rows = deleted_rows_of(&files);
+        let (deleted_rows, deleted_in) = deleted_of(&files);
         let is_partition = |name: &str| state.partition_columns.iter().any(|field| field.name() == name);
         let stored: Vec<_> =
             state.schema.fields().iter().filter(|field| !is_partition(field.name())).cloned().collect();
@@ -287,7 +253,7 @@ impl Snapshot {
             partition_columns: state.partition_columns.clone(),
             files,
             attached: ReaderCache::default(),
-            object_store: Arc::clone(&table.location.object_store),
+            object_store: table.data_store(),
             root: table.location.root.clone(),
             delta_version: Some(state.version),
             names: state.names.clone(),
@@ -298,15 +264,23 @@ impl Snapshot {
             lineage,
             table_id: Some(state.table_id().into()),
             deleted_rows,
+            deleted_in,
+            hidden: Arc::default(),
             buffered: None,
             sequence: None,
         })
     }
 }
 
-/// Whether migrations put data files into the store.
-fn has_moved(updates: &ManifestUpdates) -> bool {
-    !updates.replaced.is_empty() || !updates.data.is_empty()
+/// What migrations and publications made of a folder, if they moved files. Later publications do not count.
+fn migrated_folder<'a>(
+    table: &'a BaseTable,
+    updates: Option<&'a ManifestUpdates>,
+    later: &'a [&'a ManifestPublication],
+) -> Option<MigratedFolder<'a>> {
+    let (updates, store) = updates.zip(table.store.as_deref())?;
+    let has_moved = !updates.replaced.is_empty() || !updates.data.is_empty() || !later.is_empty();
+    has_moved.then_some(MigratedFolder { store, updates, later })
 }
 
 /// The data files of a table of Parquet files. Migrations and publications moved them, but later publications do not count.
@@ -316,15 +290,13 @@ pub(crate) async fn listing_of(
     later: &[&ManifestPublication],
     files: &FileList,
 ) -> Result<Listing> {
-    match (updates, table.store.as_ref()) {
-        (Some(updates), Some(store)) if has_moved(updates) || !later.is_empty() => {
-            Listing::migrated(files, store, updates, later).await
-        }
-        _ => Listing::of(&table.location, files),
+    match migrated_folder(table, updates, later) {
+        Some(migrated) => Listing::of_files(&migrated.files(files, None).await?),
+        None => Listing::of(&table.location, files),
     }
 }
 
-/// A manifest and what goes together with it.
+/// A manifest, of which nobody has asked for files yet, and what goes together with it.
 pub(crate) struct ManifestAnd<T> {
     pub manifest: Option<Arc<Manifest>>,
     pub found: Arc<T>,
@@ -370,7 +342,8 @@ pub(crate) async fn newest_listing(table: &BaseTable) -> Result<ManifestAndListi
     };
     for _ in 0..ATTEMPTS {
         table.metrics.listings.add(1);
-        let files = table.listing.list(&table.location).await?;
+        let (files, ()) = join(table.cache.listing.list(&table.location), read_ahead(table, before.as_ref())).await;
+        let files = files?;
         if was_newest && before.as_ref().is_none_or(|manifest| manifest.updates().is_none()) {
             return Ok(ManifestAndListing { manifest: before, found: files });
         }
@@ -383,6 +356,14 @@ pub(crate) async fn newest_listing(table: &BaseTable) -> Result<ManifestAndListi
     Err(moves_too_fast(table))
 }
 
+/// Reads the files of a manifest while data files are listed, or a log is read: they are going to be matched. Whoever matches them says what cannot be read.
+async fn read_ahead(table: &BaseTable, manifest: Option<&Arc<Manifest>>) {
+    let (Some(store), Some(manifest)) = (table.store.as_ref(), manifest) else { return };
+    if let Err(error) = store.load(manifest, &ManifestNeeds::Files(Vec::new())).await {
+        tracing::debug!(store = store.text(), %error, "files of the manifest cannot be read yet");
+    }
+}
+
 /// The newest manifest and a version of the Delta table that go together. No migration began after the manifest was read. So the version
 /// has nothing that is later than the buffered changes of the manifest and its log.
 async fn newest_log(table: &BaseTable) -> Result<ManifestAndLog> {
@@ -390,7 +371,8 @@ async fn newest_log(table: &BaseTable) -> Result<ManifestAndLog> {
     let mut manifest = newest_manifest(table).await?;
     for _ in 0..ATTEMPTS {
         table.metrics.listings.add(1);
-        let state = table.log.read(&table.location).await?;
+        let (state, ()) = join(table.cache.log.read(&table.location), read_ahead(table, manifest.as_ref())).await;
+        let state = state?;
         if manifest.as_ref().is_none_or(|manifest| manifest.updates().is_none()) {
             return Ok(ManifestAndLog { manifest, found: state });
         }
@@ -433,11 +415,23 @@ pub(crate) async fn retry_if_moved<T, F: Future<Output = Result<T>>>(pin: impl F
     pin().await
 }
 
-/// Law 5: indexes that cannot be read are as good as none. Buffered updates are data: without a manifest that says what they are, nothing
-/// is read.
+/// The newest manifest, of which nobody has asked for files yet.
 pub(crate) async fn newest_manifest(table: &BaseTable) -> Result<Option<Arc<Manifest>>> {
     let Some(store) = table.store.as_ref() else { return Ok(None) };
-    let error = match store.newest().await.map(|newest| newest.manifest) {
+    or_without_indexes(store, store.newest().await.map(|newest| newest.manifest)).await
+}
+
+/// The manifest that was pinned, with all of its files: a snapshot matches each of them.
+pub(crate) async fn with_files(table: &BaseTable, manifest: Option<Arc<Manifest>>) -> Result<Option<Arc<Manifest>>> {
+    let (Some(store), Some(manifest)) = (table.store.as_ref(), manifest) else { return Ok(None) };
+    let loaded = store.loaded(&manifest, &ManifestNeeds::Files(Vec::new())).await;
+    or_without_indexes(store, loaded.map(Some)).await
+}
+
+/// Law 5: indexes that cannot be read are as good as none. Buffered updates are data: without a manifest that says what they are, nothing
+/// is read.
+async fn or_without_indexes(store: &Store, read: Result<Option<Arc<Manifest>>>) -> Result<Option<Arc<Manifest>>> {
+    let error = match read {
         Ok(Some(manifest)) => return Ok(Some(manifest)),
         Ok(None) if !may_have_updates(store).await? => return Ok(None),
         Ok(None) => None,
@@ -465,15 +459,6 @@ async fn may_have_updates(store: &Store) -> Result<bool> {
     Ok(store.is_local() && store.has_updates().await?)
 }
 
-/// What the manifest knows of each of these files, which get their row groups from there.
-fn matched_states(files: &mut PartedList<DataFile>, matcher: &FileMatcher<'_>) -> Result<PartedList<FileIndexState>> {
-    let mut states = Vec::with_capacity(files.len());
-    for place in 0..files.len() {
-        states.extend(files.get_mut(place).map(|file| matcher.match_file(file)).transpose()?);
-    }
-    Ok(states.into())
-}
-
 impl DataFile {
     /// A file that was listed, of which nothing else is known.
     pub(super) fn listed(file: &ListedFile, partition_values: Vec<ArrayRef>) -> Self {
@@ -481,7 +466,7 @@ impl DataFile {
     }
 
     /// A file of a Delta table, of which nothing else is known.
-    fn logged(file: &DeltaFile) -> Self {
+    pub(super) fn logged(file: &DeltaFile) -> Self {
         Self::unread(file.meta.clone(), file.path.clone(), file.partition_values.clone())
     }
 

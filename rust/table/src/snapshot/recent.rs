@@ -11,6 +11,7 @@ use lakemark_format::{
     Manifest, ManifestDelta, ManifestMigration, ManifestPublication, ManifestUpdates, ReplacedFile, StoreFile,
 };
 
+use crate::error::Result;
 use crate::storage::clock::Moment;
 
 /// What was found last.
@@ -42,6 +43,27 @@ impl<T> Recent<T> {
     pub(super) fn is_within(&self, within: Duration) -> bool {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.as_ref().is_some_and(|found| found.since.is_within(within))
+    }
+
+    /// When the last look began.
+    pub(super) fn since(&self) -> Option<Moment> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|found| found.since)
+    }
+
+    /// What the last look found, however long ago.
+    pub(super) fn found(&self) -> Option<Arc<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|found| Arc::clone(&found.what))
+    }
+
+    /// The same for another handle, of which this is what was found.
+    pub(super) fn copied(&self, own: impl FnOnce(&Arc<T>) -> Result<Arc<T>>) -> Result<Self> {
+        let copied = match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(Found { what, manifest, since }) => {
+                Some(Found { what: own(what)?, manifest: manifest.clone(), since: *since })
+            }
+            None => None,
+        };
+        Ok(Self(Mutex::new(copied)))
     }
 
     /// Remembers what a look found, unless a later one did.

@@ -47,7 +47,7 @@ pub(crate) async fn read_shapes(
 async fn read_shape(table: &BaseTable, files: &PartedList<DataFile>, file: usize) -> Result<SummaryOfFile> {
     let Some(data_file) = files.get(file) else { return Err(Error::internal("a file out of range")) };
     let store = &table.location.object_store;
-    let summary = table.footers.shape(store.as_ref(), &data_file.meta, &data_file.path).await?;
+    let summary = table.cache.footers.shape(store.as_ref(), &data_file.meta, &data_file.path).await?;
     Ok(SummaryOfFile { file, summary })
 }
 

@@ -2,8 +2,9 @@
 
 use uuid::Uuid;
 
-/// An id that nothing else has.
+/// An id that nothing else has, and that nobody can guess: 122 bits from the operating system.
 #[expect(clippy::disallowed_methods, reason = "the one place that draws ids")]
-pub(crate) fn new_id() -> Uuid {
+#[must_use]
+pub fn new_id() -> Uuid {
     Uuid::new_v4()
 }

@@ -1,6 +1,6 @@
 //! Where a table or store is: paths, globs, files and URLs become an object store and a place in it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::{Component, Path as FsPath, PathBuf};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::storage::local::LocalFiles;
 pub type StoreLayer<'a> = &'a (dyn Fn(Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore> + Send + Sync);
 
 /// What kind of set of files a location names.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum FileSet {
     /// All files below a folder.
     Folder,
@@ -145,6 +145,11 @@ impl Location {
         Path::parse(&full).unwrap_or_else(|_| Path::from(full.as_str()))
     }
 
+    /// What its object store is made with; none if that is in memory.
+    pub(crate) fn settings(&self, options: &HashMap<String, String>) -> Option<StorageSettings> {
+        StorageSettings::of(self.local.as_deref(), self.root.as_str(), options)
+    }
+
     /// Whether the root folder has a Delta log.
     pub(crate) async fn is_delta(&self) -> Result<bool> {
         if !matches!(self.shape, FileSet::Folder) {
@@ -184,7 +189,27 @@ impl Location {
 /// The store's folder beside the data.
 pub(crate) const STORE_FOLDER: &str = "_lakemark";
 
+/// All that an object store is made with beside its address, credentials among them; nothing for local files.
+#[derive(Default)]
+pub(crate) struct StorageSettings(pub BTreeMap<String, String>);
+
+impl StorageSettings {
+    /// None for a store in memory: each handle has its own.
+    fn of(local: Option<&FsPath>, address: &str, options: &HashMap<String, String>) -> Option<Self> {
+        if local.is_some() {
+            return Some(Self::default());
+        }
+        let url = Url::parse(address).ok().filter(|url| url.scheme() != "memory")?;
+        Some(Self(settings(&url, options).collect()))
+    }
+}
+
 impl StorePlace {
+    /// What its object store is made with; none if that is in memory.
+    pub(crate) fn settings(&self, options: &HashMap<String, String>) -> Option<StorageSettings> {
+        StorageSettings::of(self.local.as_deref(), &self.text, options)
+    }
+
     fn parse(text: &str, options: &HashMap<String, String>, layer: StoreLayer<'_>) -> Result<Self> {
         match parse_address(text)? {
             Address::Local(path) => {
@@ -244,12 +269,16 @@ struct RemotePlace {
 }
 
 fn object_store_for(url: &Url, options: &HashMap<String, String>, layer: StoreLayer<'_>) -> Result<RemotePlace> {
-    let options = environment(url).into_iter().chain(options.iter().map(|(key, value)| (key.clone(), value.clone())));
-    let (object_store, prefix) = object_store::parse_url_opts(url, options).map_err(|error| {
+    let (object_store, prefix) = object_store::parse_url_opts(url, settings(url, options)).map_err(|error| {
         Error::unsupported(format!("no storage for {url}; this build may lack it, or an option is wrong"))
             .with_source(error)
     })?;
     Ok(RemotePlace { object_store: layer(Arc::from(object_store)), prefix })
+}
+
+/// What the object store of a URL is made with, what counts more after the rest.
+fn settings(url: &Url, options: &HashMap<String, String>) -> impl Iterator<Item = (String, String)> {
+    environment(url).into_iter().chain(options.iter().map(|(key, value)| (key.clone(), value.clone())))
 }
 
 /// Credentials and settings of the environment, such as `AWS_ACCESS_KEY_ID`; options that are given come after them.

@@ -10,6 +10,7 @@ use object_store::ObjectStoreExt;
 
 use super::Store;
 use super::layout::{checkpoint_path, piece_path};
+use super::pieces::ManifestNeeds;
 use crate::error::{Error, Result};
 use crate::storage::clock;
 use crate::storage::disk::on_a_thread;
@@ -41,7 +42,8 @@ impl Store {
         }
     }
 
-    async fn write_checkpoint(&self, manifest: &Manifest, newest_checkpoint: u64) -> Result<Manifest> {
+    /// Writes the checkpoint of a manifest; gives that with its pieces.
+    pub(super) async fn write_checkpoint(&self, manifest: &Manifest, newest_checkpoint: u64) -> Result<Manifest> {
         let manifest = self.on_newest_checkpoint(manifest, newest_checkpoint).await?;
         self.put_checkpoint(self.to_checkpoint(&manifest).await?).await
     }
@@ -51,7 +53,7 @@ impl Store {
     /// # Errors
     /// What the checkpoint shares with the one before cannot be read (`Io`, `Corrupt`).
     pub(crate) async fn to_checkpoint(&self, manifest: &Manifest) -> Result<Checkpoint> {
-        self.load(|| manifest.missing_of_checkpoint()).await?;
+        self.read_pieces(|| manifest.missing_of_checkpoint()).await?;
         let manifest = manifest.clone();
         let made = on_a_thread(move || manifest.to_checkpoint()).await.map_err(|error| Error::task(&error))?;
         Ok(made?)
@@ -83,14 +85,17 @@ impl Store {
         }
     }
 
-    /// The manifest as it follows from the newest checkpoint. The pieces of that one are kept, those of an older one may be gone.
+    /// The manifest as it follows from the newest checkpoint. The pieces of that one are kept, those of an older one may be gone. Where one
+    /// is damaged or gone, the manifest follows from older files, and its checkpoint has all pieces anew.
     async fn on_newest_checkpoint(&self, manifest: &Manifest, newest_checkpoint: u64) -> Result<Manifest> {
         // A vacuum may have put one below what is known, and taken the one that is known with its pieces.
         let listed = self.chain().await?;
-        if listed.newest_checkpoint() == newest_checkpoint && manifest.checkpoint() == newest_checkpoint {
+        let is_on_newest =
+            listed.newest_checkpoint() == newest_checkpoint && manifest.checkpoint() == newest_checkpoint;
+        if is_on_newest && self.can_share_pieces(manifest).await? {
             return Ok(manifest.clone());
         }
-        let again = self.manifest_of(&listed, manifest.number()).await?;
+        let again = self.manifest_with(&listed, manifest.number(), &ManifestNeeds::Everything).await?;
         again.ok_or_else(|| Error::internal("a vacuum took the edits that a checkpoint was to be made of"))
     }
 

@@ -2,32 +2,34 @@
 //!
 //! ```text
 //! known            listing of `manifest` from the known one on ─▶ the edits after it, all at once
-//! nothing known    listing of `manifest` ─▶ newest checkpoint and the edits after it, all at once ─▶ pieces, all at once
+//! nothing known    listing of `manifest` ─▶ root of the newest checkpoint and the edits after it, all at once
 //!                                           damaged? ─▶ the checkpoint before, as long as all edits after that are there
 //! ```
 //!
-//! Invariant: a manifest that is given has all of its pieces.
+//! Invariant: a manifest has the pieces of a checkpoint that somebody asked for (`pieces`), and maybe no other one.
 
-use std::collections::HashMap;
 use std::ops::RangeInclusive;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Once, PoisonError};
 
 use bytes::Bytes;
 use futures::future::try_join;
 use futures::{StreamExt, TryStreamExt, stream};
-use lakemark_format::{FormatError, Manifest, ManifestEdit, ManifestFile, Piece, PieceId};
+use lakemark_format::{FormatError, Manifest, ManifestEdit, ManifestFile};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt};
 
 use super::Store;
 use super::chain::Chain;
-use super::layout::{MANIFESTS, checkpoint_path, edit_name, edit_path, piece_path};
+use super::layout::{MANIFESTS, checkpoint_path, edit_name, edit_path};
+use super::pieces::ManifestNeeds;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::put_if_absent::{PutOutcome, PutTarget};
 use crate::storage::retry_listing::retry_if_gone;
 
-/// Edits and pieces that are read at a time.
+/// Edits that are read at a time.
 const CONCURRENT_READS: usize = 64;
+/// What whoever loses the indexes can do. Buffered changes are lost with the folder.
+const TO_INDEX_AGAIN: &str = "to index again, delete the store folder, unless it has the folder `updates`: what is buffered there is nowhere else";
 
 /// The newest manifest.
 #[derive(Debug)]
@@ -69,19 +71,50 @@ impl NamedSegments {
     }
 }
 
-/// The file of a number; none if the manifest has none.
+/// The file of a number; none if the manifest has none. Whoever asks has read the manifest's files, as for each snapshot with files.
 pub(crate) fn file_of(manifest: &Manifest, number: u32) -> Option<&ManifestFile> {
-    // All pieces were read when the manifest was.
-    manifest.file(number).ok().flatten().map(Arc::as_ref)
+    let file = manifest.file(number);
+    debug_assert!(file.is_ok(), "{file:?}");
+    if let Err(error) = &file {
+        warn_of_unread(number, error);
+    }
+    file.ok().flatten().map(Arc::as_ref)
+}
+
+/// Says once that somebody asked for what was not read: a mistake of this program. A query may ask for millions of files.
+#[cold]
+fn warn_of_unread(number: u32, error: &FormatError) {
+    static WARNING: Once = Once::new();
+    WARNING.call_once(|| {
+        tracing::warn!(number, %error, "a file of the manifest was not read and counts as not indexed; please report this");
+    });
 }
 
 impl Store {
-    /// Finds and reads the newest manifest.
+    /// Finds and reads the newest manifest. Of its pieces those are there that were read before.
     ///
     /// # Errors
     /// Nothing can be read (`Io`); an edit is damaged or missing, and no checkpoint after it can be read (`Corrupt`).
     pub(crate) async fn newest(&self) -> Result<NewestManifest> {
         retry_if_gone(self.text(), || self.look_for_newest()).await
+    }
+
+    /// The newest manifest, which tells what it will be asked for.
+    ///
+    /// # Errors
+    /// Those of [`Self::newest`]; a piece is damaged or gone, and older files, too (`Corrupt`).
+    pub(crate) async fn newest_with(&self, needs: &ManifestNeeds<'_>) -> Result<NewestManifest> {
+        retry_if_gone(self.text(), || async move {
+            let NewestManifest { manifest, checkpoint } = self.newest().await?;
+            let Some(manifest) = manifest else { return Ok(Some(NewestManifest { manifest: None, checkpoint })) };
+            match self.loaded(&manifest, needs).await {
+                Ok(manifest) => Ok(Some(NewestManifest { manifest: Some(manifest), checkpoint })),
+                // Others committed, and a vacuum took what was the newest. This process was stopped for hours.
+                Err(_) if self.chain().await?.end(manifest.number()).is_none() => Ok(None),
+                Err(error) => Err(error),
+            }
+        })
+        .await
     }
 
     /// The segments that the newest manifest names. Nobody may call other segments damaged: whoever took them out of the manifest may have
@@ -105,6 +138,11 @@ impl Store {
             // The store was deleted and begun again.
         }
         Ok(self.chain().await?.newest().unwrap_or(0))
+    }
+
+    /// Remembers the manifest that another handle of this store has read last.
+    pub(crate) fn remember_as(&self, other: &Self) {
+        self.remember(other.cached());
     }
 
     /// The manifest that was read last.
@@ -145,7 +183,10 @@ impl Store {
             self.remember(None);
             return Ok(Some(NewestManifest { manifest: None, checkpoint: 0 }));
         };
-        let Some(manifest) = self.manifest_of(&listed, number).await? else { return Ok(None) };
+        let Some(mut manifest) = self.manifest_of(&listed, number).await? else { return Ok(None) };
+        if let Some(known) = self.cached() {
+            manifest.share_pieces(&known.manifest);
+        }
         Ok(Some(self.found(CachedManifest {
             end,
             manifest: Arc::new(manifest),
@@ -192,14 +233,36 @@ impl Store {
         *self.cache.lock().unwrap_or_else(PoisonError::into_inner) = cached;
     }
 
-    /// The manifest of a number, of what was listed; none if a vacuum took some of that since.
+    /// Puts a manifest in the place of another one of the same state, if that is remembered.
+    pub(super) fn replace_cached(&self, manifest: &Arc<Manifest>, again: &Arc<Manifest>) {
+        let mut cached = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cached) = cached.as_mut().filter(|cached| Arc::ptr_eq(&cached.manifest, manifest)) {
+            cached.manifest = Arc::clone(again);
+        }
+    }
+
+    /// The manifest of a number, of what was listed, without any piece; none if a vacuum took some of that since.
     ///
     /// # Errors
-    /// An edit is damaged or missing, and no checkpoint after it can be read (`Corrupt`); the store cannot be read (`Io`).
+    /// Those of [`Self::manifest_with`].
     pub(crate) async fn manifest_of(&self, listed: &Chain, number: u64) -> Result<Option<Manifest>> {
+        self.manifest_with(listed, number, &ManifestNeeds::Root).await
+    }
+
+    /// The manifest of a number, of what was listed, which tells what it will be asked for; none if a vacuum took some of that since.
+    ///
+    /// # Errors
+    /// An edit is damaged or missing, or a piece that is needed, and no checkpoint after it can be read (`Corrupt`); the store cannot be
+    /// read (`Io`).
+    pub(crate) async fn manifest_with(
+        &self,
+        listed: &Chain,
+        number: u64,
+        needs: &ManifestNeeds<'_>,
+    ) -> Result<Option<Manifest>> {
         let mut first: Option<Error> = None;
         for start in listed.starts(number) {
-            match self.manifest_from(listed, start, number).await {
+            match self.manifest_from(listed, start, number, needs).await {
                 Err(error) if error.kind() == ErrorKind::Corrupt => {
                     tracing::warn!(store = self.text(), number, checkpoint = start, %error, "a manifest is told from older files");
                     first.get_or_insert(error);
@@ -214,7 +277,7 @@ impl Store {
         }
     }
 
-    /// The manifest of a number, from the one before it if that is given; none if a vacuum took some of what was listed.
+    /// The manifest of a number without any piece, from the one before it if that is given; none if a vacuum took some of what was listed.
     ///
     /// # Errors
     /// Those of [`Self::manifest_of`].
@@ -237,10 +300,17 @@ impl Store {
     }
 
     /// The manifest of a checkpoint, or of the beginning, and all edits from there on.
-    async fn manifest_from(&self, listed: &Chain, start: u64, number: u64) -> Result<Option<Manifest>> {
+    async fn manifest_from(
+        &self,
+        listed: &Chain,
+        start: u64,
+        number: u64,
+        needs: &ManifestNeeds<'_>,
+    ) -> Result<Option<Manifest>> {
+        let location = listed.checkpoints.get(&start).map(|meta| &meta.location);
         let root = async {
-            match listed.checkpoints.get(&start) {
-                Some(meta) => self.checkpoint(start, &meta.location).await,
+            match location {
+                Some(location) => self.root(start, location).await,
                 None => Ok(None),
             }
         };
@@ -251,7 +321,18 @@ impl Store {
             (None, Some(first)) if start == 0 => Manifest::new(first.store_id),
             _ => return Ok(None),
         };
-        self.applied(base, &edits).map(Some)
+        let manifest = self.applied(base, &edits)?;
+        match (self.load(&manifest, needs).await, location) {
+            (Ok(()), _) => Ok(Some(manifest)),
+            // A vacuum takes the root first.
+            (Err(error), Some(location)) if error.kind() == ErrorKind::Corrupt => {
+                match self.bytes_of(location).await? {
+                    Some(_) => Err(self.damaged("checkpoint", start).with_source(error)),
+                    None => Ok(None),
+                }
+            }
+            (Err(error), _) => Err(error),
+        }
     }
 
     pub(crate) fn applied(&self, base: Manifest, edits: &[ManifestEdit]) -> Result<Manifest> {
@@ -271,42 +352,6 @@ impl Store {
             return Err(self.damaged("checkpoint", number));
         }
         Ok(Some(manifest))
-    }
-
-    /// The manifest of a checkpoint, with its pieces; none if its root is gone.
-    async fn checkpoint(&self, number: u64, location: &Path) -> Result<Option<Manifest>> {
-        let Some(manifest) = self.root(number, location).await? else { return Ok(None) };
-        match self.load(|| manifest.missing_of_all()).await {
-            Ok(()) => Ok(Some(manifest)),
-            // A vacuum takes the root first.
-            Err(error) if error.kind() == ErrorKind::Corrupt => match self.bytes_of(location).await? {
-                Some(_) => Err(self.damaged("checkpoint", number).with_source(error)),
-                None => Ok(None),
-            },
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Reads pieces, all that are missing at once, until none is.
-    ///
-    /// # Errors
-    /// A piece is damaged or not there (`Corrupt`); the store cannot be read (`Io`).
-    pub(crate) async fn load(&self, missing: impl Fn() -> Vec<Piece>) -> Result<()> {
-        loop {
-            let pieces: HashMap<PieceId, Piece> = missing().into_iter().map(|piece| (piece.id(), piece)).collect();
-            if pieces.is_empty() {
-                return Ok(());
-            }
-            let reads = stream::iter(pieces.into_values()).map(|piece| async move {
-                let path = piece_path(piece.id());
-                let bytes = self.bytes_of(&self.object_path(&path)).await?;
-                let bytes = bytes.ok_or_else(|| Error::corrupt(format!("its piece {path} is missing")))?;
-                piece
-                    .supply(&bytes)
-                    .map_err(|error| Error::corrupt(format!("its piece {path} is damaged")).with_source(error))
-            });
-            reads.buffer_unordered(CONCURRENT_READS).try_collect::<()>().await?;
-        }
     }
 
     /// Edits that were listed, all at once; none if one of them is gone.
@@ -360,7 +405,7 @@ impl Store {
         Ok(PutTarget { object_store: self.object_store(), path, local }.put(bytes).await)
     }
 
-    async fn bytes_of(&self, location: &Path) -> Result<Option<Bytes>> {
+    pub(super) async fn bytes_of(&self, location: &Path) -> Result<Option<Bytes>> {
         match self.object_store().get(location).await {
             Ok(result) => result.bytes().await.map(Some).map_err(|error| self.unreadable(error)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
@@ -371,8 +416,8 @@ impl Store {
     fn undecoded(&self, what: &str, number: u64, error: FormatError) -> Error {
         let error_of_state = match &error {
             FormatError::UnsupportedVersion { .. } => Error::unsupported(format!(
-                "the {what} {number} in {} is of another release: queries go on without index files; to index again, delete the store folder, \
-                 and if it has updates, migrate them before with the release that wrote them",
+                "the {what} {number} in {} is of another release: no index is used; go on with that release, or, to index again, delete the \
+                 store folder, and if it has the folder `updates`, migrate what is buffered before with the release that wrote it",
                 self.text()
             )),
             _ => self.damaged(what, number),
@@ -381,10 +426,7 @@ impl Store {
     }
 
     fn damaged(&self, what: &str, number: u64) -> Error {
-        Error::corrupt(format!(
-            "the {what} {number} in {} is damaged: queries go on without index files; to index again, delete the store folder",
-            self.text()
-        ))
+        Error::corrupt(format!("the {what} {number} in {} is damaged: no index is used; {TO_INDEX_AGAIN}", self.text()))
     }
 
     /// The error of a manifest that nothing leads to.
@@ -392,7 +434,7 @@ impl Store {
         let (text, gap) = (self.text(), listed.gap(number).unwrap_or(number));
         Error::corrupt(format!(
             "the edit {gap} of the store {text} is missing, and so is every checkpoint from it on: what was indexed up to the edit {number} cannot \
-             be told, and queries go on without index files; restore the folder `manifest`, or, to index again, delete the store folder"
+             be told, and no index is used; restore the folder `manifest`, or, {TO_INDEX_AGAIN}"
         ))
     }
 }

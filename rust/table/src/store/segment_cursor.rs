@@ -75,6 +75,11 @@ impl SegmentCursor {
         Ok(Self { ahead, directory, block: 0, bins: None, last: None, values: VecDeque::new(), coarse })
     }
 
+    /// Reads the first window, if there is none yet.
+    pub(crate) async fn begin(&mut self, counter: &ReadCounter) -> Result<(), Damage> {
+        self.ahead.begin(counter).await
+    }
+
     /// The rows of one of the lists at the beginning of the segment: of NULL, or of values without a key.
     pub(crate) async fn rows(&mut self, list: PostingRef, counter: &ReadCounter) -> Result<Vec<u32>, Damage> {
         self.ahead.rows(list, counter).await

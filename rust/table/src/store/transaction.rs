@@ -9,6 +9,7 @@ mod draft;
 mod updates;
 
 use std::collections::HashSet;
+use std::error::Error as _;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -25,8 +26,9 @@ use crate::storage::ids::new_id;
 use crate::storage::put_if_absent::PutOutcome;
 use crate::store::Store;
 use crate::store::layout::edit_path;
+use crate::store::pieces::ManifestNeeds;
 pub(crate) use adoption::Adoption;
-use applied::{has_as_built, has_segments, is_done};
+use applied::{has_all_as_built, has_segments, is_done};
 use draft::Draft;
 pub(crate) use updates::{begin_migration, bound_by_migration};
 
@@ -119,6 +121,23 @@ impl Edit {
             _ => Vec::new(),
         }
     }
+
+    /// Paths of data files that the edit asks a manifest for.
+    fn paths(&self) -> Vec<&str> {
+        match self {
+            Self::AddSegments(built) => built.paths().collect(),
+            Self::ReplaceSegments(replacements) => {
+                replacements.iter().flat_map(|replacement| replacement.built.paths()).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl BuiltSegments {
+    fn paths(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().chain(self.adopted.iter().map(|adoption| &adoption.was)).map(|file| file.path.as_str())
+    }
 }
 
 /// What a commit did.
@@ -140,9 +159,9 @@ pub(crate) struct Committed {
 pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
     look_for(store, &edit.built()).await?;
     for attempt in 0..MAX_ATTEMPTS {
-        let newest = store.newest().await?;
+        let newest = store.newest_with(&ManifestNeeds::Paths(edit.paths())).await?;
         let base = newest.manifest.unwrap_or_else(|| Arc::new(Manifest::new(new_id().into_bytes())));
-        let Applied { changes, committed } = apply(&base, edit)?;
+        let (base, Applied { changes, committed }) = apply_loaded(store, base, edit).await?;
         let Some(changes) = changes else {
             discard(store, &committed.unused).await;
             return Ok(committed);
@@ -173,6 +192,25 @@ pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
         ErrorKind::Conflict,
         format!("others committed to {} {MAX_ATTEMPTS} times in a row; nothing is lost, try again", store.text()),
     ))
+}
+
+/// What an edit changes of a manifest that knows the paths of the edit. What leaves takes files and schemas along that nothing else has: only
+/// then all files are read.
+async fn apply_loaded(store: &Store, base: Arc<Manifest>, edit: &Edit) -> Result<(Arc<Manifest>, Applied)> {
+    match apply(&base, edit) {
+        Err(error) if is_unread(&error) => {
+            let base = store.loaded(&base, &ManifestNeeds::Files(edit.paths())).await?;
+            let applied = apply(&base, edit)?;
+            Ok((base, applied))
+        }
+        applied => applied.map(|applied| (base, applied)),
+    }
+}
+
+/// Whether a manifest was asked for what is in a piece that was not read.
+fn is_unread(error: &Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<FormatError>());
+    matches!(cause, Some(FormatError::NotLoaded { .. }))
 }
 
 /// Fails if a segment is not there: a vacuum may have removed it, or whoever wrote it had another disk under the same path. Those of an index
@@ -240,7 +278,7 @@ impl Applied {
 
 /// What an edit changes of a manifest.
 pub(crate) fn apply(base: &Manifest, edit: &Edit) -> Result<Applied> {
-    if is_done(base, edit) {
+    if is_done(base, edit)? {
         return Ok(Applied { changes: None, committed: Committed { changed: true, ..Committed::default() } });
     }
     match edit {
@@ -316,7 +354,7 @@ fn replace_segments(base: &Manifest, replacements: &[Replacement]) -> Result<App
     let (mut replaced, mut left_out) = (HashSet::new(), Vec::new());
     let (mut is_replaced, mut was_replaced) = (false, false);
     for Replacement { replaced: ids, built } in replacements {
-        if has_segments(base, ids, built) {
+        if has_segments(base, ids, built)? {
             was_replaced = true;
         } else if is_current(base, ids, built)?
             && !ids.iter().any(|id| replaced.contains(id))
@@ -340,7 +378,7 @@ fn replace_segments(base: &Manifest, replacements: &[Replacement]) -> Result<App
 fn draft_one(base: &Manifest, draft: &mut Draft<'_>, replaced: &[[u8; 16]], built: &BuiltSegments) -> Result<bool> {
     let leaving = leaving(base, replaced, built);
     draft.remove_segments(leaving.iter().copied());
-    let is_there = !built.segments.is_empty() && built.segments.iter().all(|segment| has_as_built(base, segment));
+    let is_there = has_all_as_built(base, built)?;
     if draft.add(built)? || is_there {
         return Ok(true);
     }

@@ -10,7 +10,7 @@ use lakemark_format::{ManifestDelta, ManifestUpdates};
 use lakemark_index::RowSet;
 
 use super::errors::not_local;
-use super::indexing::{build_newest, create_newest};
+use super::indexing::build_listed;
 use super::key::KeyColumns;
 use super::locks::WriterLock;
 use super::log::log_file::new_log;
@@ -21,6 +21,7 @@ use super::state::updatable::UpdatableTable;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::delta::DeltaState;
 use crate::index_kind::IndexKind;
+use crate::indexing::create_index::create_index;
 use crate::options::{BuildOptions, CancelFlag, IndexSpec};
 use crate::rewrite::delta::check_writable;
 use crate::snapshot::Snapshot;
@@ -212,7 +213,8 @@ async fn index_key(
     let Some(index) = std::iter::once(own.clone()).chain(others).find(is_free) else { return Ok(()) };
     let spec =
         IndexSpec { name: Some(index.clone()), columns: stored, kind: Some(IndexKind::Key), ..IndexSpec::default() };
-    create_newest(table, &spec, true).await?;
-    build_newest(table, BuildOptions { index: Some(index), ..build }).await?;
+    create_index(&table.base, base, &spec, true).await?;
+    // Files that came since the key was checked are indexed by the next build.
+    build_listed(table, BuildOptions { index: Some(index), ..build }).await?;
     Ok(())
 }

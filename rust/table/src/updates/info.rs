@@ -12,7 +12,7 @@ use super::turn::flush_policy::log_limit;
 use super::view::context::{ManifestState, UpdateContext, UpdateScope};
 use crate::error::Result;
 use crate::report::{ChangesBesideFiles, RunInfo, UpdatesInfo};
-use crate::snapshot::{BaseTable, newest_manifest, retry_if_moved};
+use crate::snapshot::{BaseTable, DataFile, newest_manifest, retry_if_moved};
 
 /// What programs miss that read the folder's own files.
 pub(crate) async fn changes_beside_files(table: &BaseTable) -> Result<ChangesBesideFiles> {
@@ -65,13 +65,7 @@ async fn info_now(table: &Arc<UpdatableTable>) -> Result<Option<UpdatesInfo>> {
     let run_bytes = updates.run_bytes();
     let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
     let buffer_bytes = tail.end.saturating_sub(LOG_START);
-    let base_rows: u64 = snapshot
-        .files()
-        .iter()
-        .filter_map(|file| file.row_groups.as_ref())
-        .flatten()
-        .map(|rows| u64::from(*rows))
-        .sum();
+    let base_rows: u64 = snapshot.files().iter().filter_map(DataFile::row_count).sum();
     Ok(Some(UpdatesInfo {
         key: snapshot.key_columns().unwrap_or_default(),
         sequence: snapshot.sequence().unwrap_or_default(),

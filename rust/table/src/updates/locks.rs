@@ -109,7 +109,7 @@ mod tests {
     #[tokio::test]
     async fn a_lock_is_let_go_though_somebody_has_its_file_open() {
         let folder = tempfile::tempdir().unwrap();
-        let table = Table::open(folder.path().to_str().unwrap(), TableOptions::default()).await.unwrap();
+        let table = Table::open_alone(folder.path().to_str().unwrap(), TableOptions::default()).await.unwrap();
         let store = table.base().writable_store().unwrap();
         let writer = WriterLock::take(store).await.unwrap();
         let of_child = writer._held.file().try_clone().unwrap();

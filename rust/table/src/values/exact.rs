@@ -3,6 +3,7 @@
 //! Arrow's cast makes 7.5 the integer 7 and a timestamp a date, and reports nothing. Values that are written must not change that way.
 //! Doubles are rounded to narrower floats all the same, as that is what floats are.
 
+mod kept;
 mod leaf;
 
 use std::error::Error as StdError;
@@ -16,6 +17,7 @@ use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 use arrow::util::display::array_value_to_string;
 
+pub(crate) use self::kept::is_kept;
 use crate::values::conform::{cast_leaf, conform, item_of};
 
 /// A value that another type has no room for.

@@ -147,7 +147,7 @@ impl Disk {
             }
             Event::Link { from, to } => self.name(Naming::Add(to.clone(), self.seen[from])),
             Event::Remove(path) if self.seen.contains_key(path) => self.name(Naming::Remove(path.clone())),
-            Event::Remove(_) => {}
+            Event::Remove(_) | Event::Failed(_) => {}
             Event::SyncFolder(path) => {
                 let (synced, later) = std::mem::take(&mut self.later).into_iter().partition(|of| of.folder() == path);
                 self.later = later;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use lakemark_format::{Manifest, ManifestEdit};
+use lakemark_format::{ContentKind, ManifestEdit, open_tail};
 use lakemark_table::{BuildOptions, ErrorKind, IndexSpec, Table, TableOptions, VacuumOptions, VersionOperation};
 use object_store::memory::InMemory;
 use object_store::path::Path as StorePath;
@@ -14,10 +14,12 @@ use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 
 use crate::fixture::{batch, create_indexes, equals, exact_rows, folder, k_values, open, probe, rows_of, spec, write};
 use crate::layer::{Hook, Layer, Log, Lost};
-use crate::told::numbered;
+use crate::told::{compare_checkpoints, numbered};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// After so long no file counts as one that somebody may still be writing.
+const SETTLED: Duration = Duration::from_millis(20);
 /// Edits after a checkpoint.
 const EDITS: u64 = 64;
 
@@ -64,6 +66,18 @@ fn pieces(folder: &Path) -> BTreeSet<String> {
     entries.map(|entry| entry.unwrap().file_name().to_str().unwrap().to_owned()).collect()
 }
 
+/// The files of pieces of a kind.
+fn pieces_of(folder: &Path, kind: ContentKind) -> Vec<PathBuf> {
+    let is_kind = |path: &PathBuf| {
+        let bytes = fs::read(path).unwrap();
+        open_tail(&bytes, bytes.len() as u64).unwrap().trailer.kind == kind
+    };
+    let found: Vec<PathBuf> =
+        pieces(folder).iter().map(|name| store(folder).join("checkpoint").join(name)).filter(is_kind).collect();
+    assert!(!found.is_empty(), "{kind:?}");
+    found
+}
+
 fn age_all(folder: &Path) {
     for inside in ["manifest", "checkpoint", "indexes"] {
         for entry in fs::read_dir(store(folder).join(inside)).into_iter().flatten() {
@@ -75,20 +89,7 @@ fn age_all(folder: &Path) {
 
 /// Every checkpoint has the bytes of one that is made of all edits from the first on.
 fn check_replay(folder: &Path) {
-    let mut manifest: Option<Manifest> = None;
-    for edit in edits(folder) {
-        let base = manifest.unwrap_or_else(|| Manifest::new(edit.store_id));
-        let next = base.apply(&edit).unwrap();
-        if let Some(root) = numbered(&store(folder), "lmk").get(&next.number()) {
-            let made = next.to_checkpoint().unwrap();
-            assert_eq!(fs::read(root).unwrap(), made.root, "the root {}", next.number());
-            for (id, bytes) in made.pieces {
-                let piece = store(folder).join(format!("checkpoint/{id}.lmp"));
-                assert_eq!(fs::read(&piece).unwrap(), bytes, "{}", piece.display());
-            }
-        }
-        manifest = Some(next);
-    }
+    assert_eq!(compare_checkpoints(&store(folder)), Ok(checkpoints(folder).len()));
 }
 
 /// The rows of the index on `k`, of a table that is opened anew.
@@ -136,10 +137,45 @@ async fn a_new_reader_reads_the_newest_checkpoint_and_the_edits_after_it() {
     let snapshot = table.snapshot().await.unwrap();
     assert_eq!((snapshot.manifest_number(), snapshot.indexes()[0].coverage), (Some(2 * EDITS + 3), 1.0));
     let read = log.matching("_lakemark");
-    // The listing, the root, its two pieces, and three edits.
-    assert_eq!(read.len(), 7, "{read:?}");
+    // The listing, the root, the files, and three edits. All files are matched, for which no page of paths is read.
+    assert_eq!(read.len(), 6, "{read:?}");
     assert_eq!(log.matching(".lmk").len(), 1, "{read:?}");
     assert_eq!(log.matching(".lmm").len(), 3, "{read:?}");
+}
+
+#[tokio::test]
+async fn a_file_that_comes_takes_the_page_of_its_path() {
+    let folder = committed(8, EDITS + 1).await;
+    tokio::time::sleep(SETTLED).await;
+    let log = Log::new();
+    let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
+    let table = Table::open_layered(folder.path().to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
+    assert_eq!(table.snapshot().await.unwrap().indexes()[0].coverage, 1.0);
+    assert_eq!(log.matching(".lmp").len(), 1, "the files");
+    for (name, pages) in [("more", 1), ("other", 0)] {
+        write(&folder.path().join(format!("{name}.parquet")), &batch(1, 5));
+        tokio::time::sleep(SETTLED).await;
+        log.clear();
+        assert!(table.snapshot().await.unwrap().indexes()[0].coverage < 1.0);
+        assert_eq!(log.matching(".lmp").len(), pages, "{:?}", log.matching("_lakemark"));
+    }
+}
+
+#[tokio::test]
+async fn whoever_knows_a_manifest_reads_the_root_alone_that_a_vacuum_leaves_of_it() {
+    let folder = committed(2, EDITS + 10).await;
+    let log = Log::new();
+    let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
+    let held = Table::open_layered(folder.path().to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
+    held.snapshot().await.unwrap();
+    age_all(folder.path());
+    open(folder.path()).await.vacuum(VacuumOptions::default()).await.unwrap();
+    assert_eq!(checkpoints(folder.path()), [EDITS + 10]);
+    log.clear();
+    let snapshot = held.snapshot().await.unwrap();
+    assert_eq!((snapshot.manifest_number(), snapshot.indexes()[0].coverage), (Some(EDITS + 10), 1.0));
+    let read = log.matching("_lakemark");
+    assert_eq!((log.matching(".lmk").len(), log.matching(".lmp").len()), (1, 0), "{read:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -175,6 +211,54 @@ async fn law_1_a_checkpoint_that_is_damaged_or_gone_costs_reads_and_no_index() {
     commit(&table, "more", 2).await;
     assert_eq!(checkpoints(folder.path()), [EDITS, 2 * EDITS + 2]);
     check_replay(folder.path());
+}
+
+#[tokio::test]
+async fn law_1_files_that_no_piece_tells_are_as_without_indexes_and_paths_are_not_asked_for() {
+    let folder = committed(2, EDITS + 1).await;
+    // Nothing tells the state but the checkpoint.
+    fs::remove_file(&numbered(&store(folder.path()), "lmm")[&1]).unwrap();
+    for page in pieces_of(folder.path(), ContentKind::PathPage) {
+        fs::remove_file(page).unwrap();
+    }
+    check_rows(folder.path(), EDITS + 1).await;
+    for part in pieces_of(folder.path(), ContentKind::FilePart) {
+        flip(&part);
+    }
+    let table = open(folder.path()).await;
+    let snapshot = table.snapshot().await.unwrap();
+    assert_eq!((snapshot.manifest_number(), snapshot.indexes().len(), snapshot.files().len()), (None, 0, 2));
+    // So are older versions.
+    let version = table.at_version(EDITS).snapshot().await.unwrap();
+    assert_eq!((version.indexes().len(), version.files().len()), (0, 2));
+    for error in [table.build(BuildOptions::default()).await.unwrap_err(), table.verify().await.unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        assert!(error.to_string().contains(&format!("the checkpoint {EDITS} in ")), "{error}");
+        assert!(error.to_string().contains("its piece checkpoint/"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn law_5_files_that_no_piece_tells_of_a_table_with_updates_are_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder.path().join("f.parquet"), &batch(1, 5));
+    let table = open(folder.path()).await;
+    table.declare_key(&["s".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
+    commit(&table, "other", EDITS).await;
+    assert_eq!(checkpoints(folder.path()), [EDITS]);
+    fs::remove_file(&numbered(&store(folder.path()), "lmm")[&1]).unwrap();
+    for part in pieces_of(folder.path(), ContentKind::FilePart) {
+        fs::remove_file(part).unwrap();
+    }
+    let error = open(folder.path()).await.snapshot().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    assert!(error.to_string().contains("buffered updates") && error.to_string().contains("is missing"), "{error}");
+    // A vacuum removes nothing that could still tell the state.
+    age_all(folder.path());
+    let before = (edits(folder.path()).len(), checkpoints(folder.path()));
+    let error = open(folder.path()).await.vacuum(VacuumOptions::default()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    assert_eq!((edits(folder.path()).len(), checkpoints(folder.path())), before);
 }
 
 #[tokio::test]
@@ -242,6 +326,7 @@ async fn an_edit_that_is_missing_ends_the_use_of_indexes_until_a_checkpoint_afte
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
         assert!(error.to_string().contains(&format!("the edit {} of the store", EDITS + 3)), "{error}");
         assert!(error.to_string().contains("restore the folder `manifest`"), "{error}");
+        assert!(error.to_string().contains("unless it has the folder `updates`"), "{error}");
     }
     fs::write(&all[&(EDITS + 3)], bytes).unwrap();
     check_rows(folder.path(), EDITS + 5).await;
@@ -259,23 +344,6 @@ async fn law_5_an_edit_that_is_missing_of_a_table_with_updates_is_an_error() {
     let error = open(folder.path()).await.snapshot().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     assert!(error.to_string().contains("buffered updates") && error.to_string().contains("is missing"), "{error}");
-}
-
-#[tokio::test]
-async fn a_store_of_another_format_version_is_said_to_be_one() {
-    let folder = committed(1, 2).await;
-    for path in numbered(&store(folder.path()), "lmm").values() {
-        let mut bytes = fs::read(path).unwrap();
-        let version = bytes.len() - 14..bytes.len() - 12;
-        bytes[version].copy_from_slice(&4u16.to_le_bytes());
-        fs::write(path, bytes).unwrap();
-    }
-    let table = open(folder.path()).await;
-    assert!(table.snapshot().await.unwrap().indexes().is_empty());
-    let error = table.build(BuildOptions::default()).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-    assert!(error.to_string().contains("format version 4"), "{error}");
-    assert!(error.to_string().contains("delete the store folder"), "{error}");
 }
 
 #[tokio::test]

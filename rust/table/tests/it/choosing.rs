@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray};
 use lakemark_index::KeyRanges;
-use lakemark_table::{BuildOptions, ChosenBy, ErrorKind, IndexInfo, IndexKind, IndexSpec, Table};
+use lakemark_table::{BuildOptions, ChosenBy, ErrorKind, IndexInfo, IndexKind, IndexSpec, Table, TableOptions};
+use object_store::ObjectStore;
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use crate::fixture::{equals, exact_rows, int_key, leaf, open, probe, spec, spec_with};
+use crate::layer::{Hold, Layer, Log};
 
 const FILE_ROWS: usize = 250_000;
 
@@ -146,6 +148,38 @@ async fn auto_chooses_by_all_rows_of_a_table_of_many_files() {
         }
         assert!(table.verify().await.unwrap().is_ok());
     }
+}
+
+/// A footer and a column chunk of each row group of the sample, and nothing of the other files.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_declaration_over_thousands_of_tiny_files_reads_some_of_them_at_the_same_time() {
+    const FILES: i64 = 3000;
+    const SAMPLED: usize = 256;
+    let folder = tempfile::tempdir().unwrap();
+    for file in 0..FILES {
+        let batch = RecordBatch::try_from_iter([("v", Arc::new(Int64Array::from(vec![file])) as ArrayRef)]).unwrap();
+        crate::fixture::write(&folder.path().join(format!("f{file:04}.parquet")), &batch);
+    }
+    let log = Log::new();
+    let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
+    let path = folder.path().to_str().unwrap();
+    let table = Table::open_layered(path, TableOptions::default(), &layer).await.unwrap();
+    let reads = |log: &Log| log.matching(".parquet").iter().filter(|operation| operation.starts_with("get")).count();
+    // Footers are remembered once nobody can write the files unseen.
+    table.snapshot().await.unwrap();
+    log.clear();
+    table.snapshot().await.unwrap();
+    let footers = reads(&log);
+    log.clear();
+    // No data file is read before eight are asked for.
+    let asked = Arc::clone(&log);
+    let is_free = move || reads(&asked) >= 8;
+    log.held.set(Hold(".parquet", Box::new(is_free))).unwrap();
+    table.create_index(IndexSpec { kind: Some(IndexKind::Key), ..spec("v") }, false).await.unwrap();
+    let read = reads(&log);
+    assert!((SAMPLED..=2 * SAMPLED + footers).contains(&read), "{read} reads, {footers} of footers without a sample");
+    let index = index_of(&table, "v_key").await;
+    assert!(index.predicted_bytes.is_some(), "{index:?}");
 }
 
 /// Long keys of their own: filters take a few bytes of each.

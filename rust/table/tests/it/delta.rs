@@ -197,6 +197,52 @@ async fn a_log_is_read_again_only_if_it_has_changed() {
     assert!(table.snapshot().await.is_err());
 }
 
+#[tokio::test]
+async fn of_a_log_that_grew_the_new_commits_alone_are_read() {
+    let folder = table(true, json!({"delta.enableDeletionVectors": "true"}));
+    let root = folder.path();
+    let operations = Log::new();
+    let layer = |store| Layer::over(store, &operations);
+    let table = Table::open_layered(root.to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
+    create_indexes(&table).await;
+    table.snapshot().await.unwrap();
+    let name = |version: u64| format!("{version:020}.json");
+    let requests = |operations: &Log| {
+        let requests = operations.matching("_delta_log").into_iter();
+        let named = requests.map(|request| {
+            let (verb, path) = request.split_once(' ').unwrap();
+            format!("{verb} {}", path.rsplit_once('/').map_or(path, |(_, name)| name))
+        });
+        let mut named: Vec<String> = named.collect();
+        named.sort();
+        named
+    };
+    write(&root.join("c.parquet"), &batch(500, 50));
+    commit(root, 1, &[add(root, "c.parquet", None)]);
+    let mut with_vector = add(root, "a.parquet", Some("2024-01-31"));
+    with_vector["add"]["deletionVector"] = inline_vector(&[3]);
+    let remove = json!({"remove": {"path": "a.parquet", "deletionTimestamp": 1, "dataChange": true}});
+    commit(root, 2, &[remove, with_vector]);
+    operations.clear();
+    let grown = table.snapshot().await.unwrap();
+    let deleted: Vec<Option<u32>> = grown.files().iter().map(|file| Some(file.deleted.as_ref()?.len())).collect();
+    assert_eq!((grown.delta_version(), deleted), (Some(2), vec![Some(1), None, None]));
+    let [first, second, third, none] = [0, 1, 2, 3].map(name);
+    let read =
+        [("get", &second), ("get", &third), ("get", &none), ("head", &first), ("head", &first), ("head", &second)];
+    assert_eq!(requests(&operations), read.map(|(verb, name)| format!("{verb} {name}")));
+    // Which rows the vector deletes is known by the rows of the file, and these by the manifest.
+    assert_eq!(operations.matching(".parquet"), Vec::<String>::new());
+    operations.clear();
+    table.snapshot().await.unwrap();
+    assert_eq!(requests(&operations), [format!("head {third}"), format!("head {none}")]);
+    // Other columns mean something for all files.
+    commit(root, 3, &opening(true, json!({"delta.enableDeletionVectors": "true", "a": "b"}))[1..]);
+    operations.clear();
+    assert_eq!(table.snapshot().await.unwrap().delta_version(), Some(3));
+    assert!(requests(&operations).iter().any(|request| request.starts_with("list")), "{:?}", requests(&operations));
+}
+
 /// A listing that is made while others commit may have their second commit and lack the first.
 #[tokio::test]
 async fn a_log_whose_listing_has_a_gap_is_read_again() {

@@ -252,3 +252,40 @@ async fn a_merge_that_cannot_read_a_file_is_an_error_that_names_it() {
     *log.unreadable.lock().unwrap() = None;
     assert_eq!(table.compact(BuildOptions::default()).await.unwrap().segments_written, 1);
 }
+
+/// One bad file among many costs what it would take alone: no other file is read again for it.
+#[tokio::test]
+async fn a_corrupt_file_among_many_is_named_and_costs_the_others_nothing() {
+    const MANY: usize = 1_200;
+    let mut requests = Vec::new();
+    for bad in [None, Some(1_100)] {
+        let folder = tempfile::tempdir().unwrap();
+        write(&path_of(folder.path(), 0), &batch(0, 250));
+        for file in 1..MANY {
+            fs::copy(path_of(folder.path(), 0), path_of(folder.path(), file)).unwrap();
+        }
+        if let Some(bad) = bad {
+            corrupt(&path_of(folder.path(), bad), 0);
+        }
+        open(folder.path()).await.create_index(spec_with("k", "encoding", "equality"), false).await.unwrap();
+        let log = Log::new();
+        let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
+        let location = folder.path().to_str().unwrap();
+        let table = Table::open_layered(location, TableOptions::default(), &layer).await.unwrap();
+        let report = table.build(BuildOptions::default()).await.unwrap();
+        let named: Vec<String> = bad.iter().map(|bad| format!("f{bad:04}.parquet")).collect();
+        assert_eq!(failed(&report), named);
+        assert_eq!(report.files, (MANY - named.len()) as u64);
+        requests.push(log.matching(".parquet").iter().filter(|operation| operation.starts_with("get")).count());
+        let snapshot = table.snapshot().await.unwrap();
+        let found = probe(&snapshot, &equals("k", 3)).await;
+        let wanted = rows_of(&k_values(0, 250), 3);
+        for (file, found) in found.files.iter().enumerate() {
+            match bad == Some(file) {
+                true => assert_eq!(*found, FileProbe::Unknown),
+                false => assert_eq!(exact_rows(found), wanted, "file {file}"),
+            }
+        }
+    }
+    assert!(requests[1] <= requests[0] + 8, "{requests:?}");
+}

@@ -35,6 +35,8 @@ pub struct Log {
     pub fail_at: AtomicU64,
     /// The next put of a file whose path has this part loses its answer.
     pub lose: Mutex<Option<(&'static str, Lost)>>,
+    /// So many puts of such files are answered before.
+    pub answered_before: AtomicU64,
     /// Puts that are still under way.
     late: Mutex<Vec<(Path, PutPayload, PutOptions)>>,
     /// Files have no entity tags.
@@ -99,6 +101,7 @@ impl Log {
             fail_until: AtomicU64::new(u64::MAX),
             fail_at: AtomicU64::new(u64::MAX),
             lose: Mutex::default(),
+            answered_before: AtomicU64::new(0),
             late: Mutex::default(),
             hide_tags: AtomicBool::new(false),
             time: Mutex::default(),
@@ -138,7 +141,12 @@ impl Log {
 
     /// How the answer of this put is lost, if it is.
     fn loses(&self, path: &Path) -> Option<Lost> {
-        self.lose.lock().unwrap().take_if(|(part, _)| path.as_ref().contains(*part)).map(|(_, lost)| lost)
+        let is_next = || {
+            let counted = |left: u64| left.checked_sub(1);
+            self.answered_before.fetch_update(Ordering::SeqCst, Ordering::SeqCst, counted).is_err()
+        };
+        let mut lose = self.lose.lock().unwrap();
+        lose.take_if(|(part, _)| path.as_ref().contains(*part) && is_next()).map(|(_, lost)| lost)
     }
 
     /// What this listing of a Delta log leaves out.

@@ -269,6 +269,28 @@ async fn a_merge_reads_a_segment_by_two_requests_and_no_data() {
     }
 }
 
+/// No window is given before all are on their way.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_merge_fetches_the_first_windows_of_its_segments_at_once() {
+    const SEGMENTS: usize = 5;
+    for kind in ["key", "bitmap", "summary"] {
+        let (folder, _) = table_of_numbers(SEGMENTS as i64, 20_000, named("kept", kind, "id")).await;
+        let log = Log::new();
+        let table = logged(folder.path(), &log).await;
+        table.snapshot().await.unwrap();
+        log.clear();
+        let seen = Arc::downgrade(&log);
+        let are_all_requested = move || {
+            let reads = reads_of(&seen.upgrade().unwrap(), ".lmx");
+            reads <= SEGMENTS || reads >= 2 * SEGMENTS
+        };
+        log.held.set(Hold(".lmx", Box::new(are_all_requested))).unwrap();
+        let report = table.compact(BuildOptions::default()).await.unwrap();
+        assert_eq!((report.segments_merged, report.segments_written), (SEGMENTS as u64, 1), "{kind}");
+        assert!(table.verify().await.unwrap().is_ok(), "{kind}");
+    }
+}
+
 /// The coarse level has its memory first: windows get what it leaves.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_merge_reads_ahead_no_more_than_its_coarse_level_leaves_memory_for() {
@@ -466,7 +488,7 @@ async fn a_merge_that_was_killed_before_its_commit_is_made_again_under_its_name(
 #[tokio::test(flavor = "multi_thread")]
 async fn two_builders_that_merge_at_once_leave_each_file_covered() {
     let (folder, one) = begun(&[named("kept", "key", "k")]).await;
-    let other = Table::open(folder.path().to_str().unwrap(), TableOptions::default()).await.unwrap();
+    let other = Table::open_alone(folder.path().to_str().unwrap(), TableOptions::default()).await.unwrap();
     for file in 1..16 {
         write(&folder.path().join(format!("f{file:04}.parquet")), &batch(file * 250, 250));
         let (first, second) = tokio::join!(one.build(BuildOptions::default()), other.build(BuildOptions::default()));

@@ -12,7 +12,7 @@ use lakemark_index::Reason;
 use lakemark_table::{Change, ErrorKind, FileProbe, Operation, Result, Snapshot, WriteOptions};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use crate::fixture::{batch, create_indexes, equals, folder, open, probe, segments, write};
+use crate::fixture::{age_logs, batch, create_indexes, equals, folder, open, probe, segments, write};
 
 fn make_fifo(path: &Path) {
     mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
@@ -153,6 +153,7 @@ async fn law_5_what_is_no_file_in_the_place_of_buffered_updates_is_an_error() {
     };
     change(1).await.unwrap();
     table.flush().await.unwrap();
+    age_logs(folder.path());
     change(2).await.unwrap();
     let updates = folder.path().join("_lakemark/updates");
     let named = |suffix: &str| {

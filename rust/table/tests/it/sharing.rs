@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use lakemark_table::{
-    BuildOptions, BuildPart, BuildPlan, BuildReport, BuildTask, CancelFlag, ErrorKind, FileProbe, Table, TableOptions,
-    VacuumOptions,
+    BuildOptions, BuildPart, BuildPlan, BuildReport, BuildTask, CancelFlag, ErrorKind, FileProbe, Merging, Table,
+    TableOptions, VacuumOptions,
 };
-use object_store::ObjectStore;
 use object_store::path::Path as StorePath;
+use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::fixture::{batch, equals, exact_rows, folder, k_values, open, probe, rows_of, spec, spec_with, write};
 use crate::in_memory::{in_memory, open_in, segment_puts};
@@ -219,7 +219,7 @@ async fn a_task_that_does_not_see_the_store_is_an_error_that_names_it() {
     let elsewhere = tempfile::tempdir().unwrap();
     let store = elsewhere.path().join("store");
     let options = TableOptions { store: Some(store.display().to_string()), ..TableOptions::default() };
-    let other = Table::open(folder.path().to_str().unwrap(), options).await.unwrap();
+    let other = Table::open_alone(folder.path().to_str().unwrap(), options).await.unwrap();
     let error = other.run_build_task(&planned.tasks()[0], &BuildOptions::default()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains(&format!("the store {} lacks the manifest 1", store.display())), "{error}");
@@ -368,6 +368,38 @@ async fn claimed_by_a_dead_build(memory: &Arc<dyn ObjectStore>) {
     wait_until(|| claims(&dead) == 1).await;
     build.abort();
     assert!(build.await.unwrap_err().is_cancelled());
+}
+
+/// A merge has a claim of its own. Whoever finds it young leaves the merge to who has it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_merge_of_a_machine_that_is_gone_is_made_once_its_claim_has_expired() {
+    let (folder, memory) = (folder(5), in_memory(1).await);
+    let table = open_in(&memory, &Log::new()).await;
+    table.create_index(spec("k"), false).await.unwrap();
+    for file in 0..5 {
+        let name = format!("f{file:04}.parquet");
+        let bytes = fs::read(folder.path().join(&name)).unwrap();
+        memory.put(&StorePath::from(format!("t/{name}")), bytes.into()).await.unwrap();
+        table.build(BuildOptions { merging: Merging::Never, ..BuildOptions::default() }).await.unwrap();
+    }
+    let dead = Log::new();
+    dead.held.set(Hold(".lmx", Box::new(|| false))).unwrap();
+    let gone = open_in(&memory, &dead).await;
+    let build = tokio::spawn(async move { gone.build(BuildOptions::default()).await.map(drop) });
+    wait_until(|| claims(&dead) == 1).await;
+    build.abort();
+    assert!(build.await.unwrap_err().is_cancelled());
+    for (age, merged_into) in [(None, 0), (Some((".claim", TimeDelta::seconds(60))), 1)] {
+        let alive = Log::new();
+        *alive.aged.lock().unwrap() = age;
+        let table = open_in(&memory, &alive).await;
+        let report = table.build(BuildOptions::default()).await.unwrap();
+        assert_eq!((report.files, report.merged_into), (0, merged_into), "{age:?}");
+        assert_eq!(table.snapshot().await.unwrap().indexes()[0].segments, 5 - 4 * merged_into, "{age:?}");
+    }
+    let left = memory.list(Some(&StorePath::from("t/_lakemark/claims")));
+    assert_eq!(futures::StreamExt::count(left).await, 0);
+    assert!(table.verify().await.unwrap().is_ok());
 }
 
 /// On a local disk the operating system takes the claim away with the process.

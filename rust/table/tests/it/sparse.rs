@@ -11,7 +11,7 @@ use lakemark_table::{
     BuildOptions, FileProbe, GroupCountRequest, IndexKind, IndexSpec, Probe, ProbeOptions, Snapshot, Table,
 };
 
-use crate::fixture::{equals, open, probe, segments, spec_with, write};
+use crate::fixture::{answered, equals, open, probe, segments, spec_with, write};
 
 /// Rows of each file.
 const ROWS: usize = 3;
@@ -85,6 +85,35 @@ async fn a_count_by_key_is_about_as_few_files() {
     assert_eq!((found.exact_row_count(), listed(&snapshot, &found)), (Some(1), vec!["f00017-other.parquet"]));
     // Of a key that all files have, each file is counted.
     assert_eq!(count(2).await.exact_row_count(), Some(100));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whole_segments_are_counted_by_one_number_each_and_the_other_files_one_by_one() {
+    let root = tempfile::tempdir().unwrap();
+    let table = table_of(root.path(), 100, "bitmap", 10).await;
+    let options = ProbeOptions { count_only: true, selection_cache: false, ..ProbeOptions::default() };
+    let counted = async |key| {
+        let snapshot = table.snapshot().await.unwrap();
+        let found = snapshot.probe(&equals("k", key), &options).await.unwrap();
+        let report = &found.report;
+        assert_eq!((report.files_total, report.rows_total), (snapshot.files().len() as u64, 303));
+        (found.exact_row_count(), found.files.listed().len(), report.rows_exact, report.leaves[0].rows)
+    };
+    // Eleven segments have the 101 files.
+    assert_eq!(counted(2).await, (Some(100), 11, 100, Some(100)));
+    assert_eq!(counted(71).await, (Some(1), 11, 1, Some(1)));
+    // A file in doubt is looked at, and so are the others of its segment.
+    let touched = File::options().write(true).open(root.path().join("f00050.parquet")).unwrap();
+    touched.set_modified(SystemTime::now() + Duration::from_secs(10)).unwrap();
+    let snapshot = table.snapshot().await.unwrap();
+    let found = snapshot.probe(&equals("k", 2), &options).await.unwrap();
+    assert_eq!((found.exact_row_count(), found.files.listed().len()), (Some(100), 10 + 10));
+    // So are those of one that cannot be read.
+    for segment in segments(root.path()) {
+        fs::remove_file(segment).unwrap();
+    }
+    let snapshot = open(root.path()).await.snapshot().await.unwrap();
+    assert_eq!(snapshot.probe(&equals("k", 2), &options).await.unwrap().exact_row_count(), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -163,7 +192,7 @@ async fn values_are_counted_by_the_index_where_most_files_of_a_segment_are_ruled
             only_few_values: false,
         };
         let counts = snapshot.group_counts(&request).await.unwrap();
-        assert_eq!(counts.answered, vec![true; 41], "{kind}");
+        assert_eq!(answered(&counts), [true; 41], "{kind}");
         let parts: Vec<_> = counts.parts.iter().map(|part| (part.values[0].clone(), part.rows.clone())).collect();
         assert_eq!(parts, [(Arc::new(Int64Array::from(vec![71])) as ArrayRef, vec![1])], "{kind}");
         // The values of the one segment with the key, and no posting.

@@ -115,7 +115,7 @@ async fn everything_can_run_in_a_task_of_its_own() {
     let folder = folder(2);
     let path = folder.path().to_str().unwrap().to_owned();
     let count = tokio::spawn(async move {
-        let table = Table::open(&path, TableOptions::default()).await?;
+        let table = Table::open_alone(&path, TableOptions::default()).await?;
         table.create_index(spec("k"), false).await?;
         table.build(BuildOptions::default()).await?;
         assert!(table.verify().await?.is_ok());

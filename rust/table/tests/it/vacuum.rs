@@ -188,7 +188,7 @@ async fn a_table_without_a_store_has_nothing_to_vacuum() {
     let report = open(folder.path()).await.vacuum(VacuumOptions::default()).await.unwrap();
     assert_eq!((report.removed.len(), report.manifests_kept), (0, 0));
     let glob = format!("{}/*.parquet", folder.path().display());
-    let error = Table::open(&glob, TableOptions::default()).await.unwrap().vacuum(VacuumOptions::default()).await;
+    let error = Table::open_alone(&glob, TableOptions::default()).await.unwrap().vacuum(VacuumOptions::default()).await;
     assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidInput);
 }
 

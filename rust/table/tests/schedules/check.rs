@@ -7,7 +7,7 @@ use std::path::Path;
 use lakemark_format::Manifest;
 use lakemark_table::{ErrorKind, MigrateOptions};
 
-use super::told::manifests;
+use super::told::{compare_checkpoints, manifests};
 use super::world::{Call, Outcome, Record, Rows, Template, apply, look, open, text};
 
 /// What a scenario allows beyond what always is.
@@ -38,6 +38,7 @@ pub async fn check(
         check_waste(folder)?;
     }
     check_named(folder)?;
+    compare_checkpoints(&folder.join("_lakemark"))?;
     let found = look(folder).await.map_err(|error| format!("at the end: {error}"))?;
     let again = look(folder).await.map_err(|error| format!("at the end: {error}"))?;
     if found != again {

@@ -90,6 +90,9 @@ fn pairs_of_both(is_delta: bool) -> Vec<Scene> {
         of("compact-compact", Start::Migrated, [&[Compact, Read], &[Compact]], waste),
         of("build-build", Start::Migrated, [&[Build, Read], &[Build]], waste),
         of("create-build", Start::Migrated, [&[CreateIndex, Build], &[Build]], waste),
+        // Each of them commits the edit that makes a checkpoint due, if it is the first.
+        of("checkpoint-build", Start::Due, [&[CreateIndex, Build, Read], &[Build, Compact]], waste),
+        of("checkpoint-compact", Start::Due, [&[Flush, Read], &[DropIndex, Compact, Read]], waste),
         of("vacuum-migrate", Start::Buffered, [&[Migrate(1.0), Read], &[Vacuum(false)]], hours),
         of("vacuum-flush", Start::Buffered, [&[Flush, Read], &[Vacuum(false)]], hours),
         of("backup-migrate", Start::Buffered, [&[Migrate(0.6)], &[Backup]], none),
@@ -107,6 +110,9 @@ pub fn drawn(seed: u64, actors: usize) -> Scene {
     let mut random = StdRng::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let is_delta = random.random_bool(0.4);
     let start = if random.random_bool(0.5) { Start::Migrated } else { Start::Buffered };
+    // Of a seed of its own, so that all else of a seed stays what it is.
+    let is_due = StdRng::seed_from_u64(seed ^ 0x6368_6563_6b70_6f69).random_bool(0.25);
+    let start = if is_due && start == Start::Buffered { Start::Due } else { start };
     let has_vacuum = random.random_bool(0.2);
     let calls: Vec<Vec<Call>> =
         (0..actors).map(|_| (0..random.random_range(1..=3)).map(|_| call(&mut random, has_vacuum)).collect()).collect();

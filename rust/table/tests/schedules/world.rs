@@ -127,7 +127,7 @@ fn add_line(name: &str, size: u64) -> String {
 }
 
 pub async fn open(folder: &Path) -> Arc<Table> {
-    Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap()
+    Table::open_alone(folder.to_str().unwrap(), TableOptions::default()).await.unwrap()
 }
 
 /// One thread builds, so that the steps are always the same.

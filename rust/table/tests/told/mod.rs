@@ -39,3 +39,30 @@ pub fn manifests(store: &Path) -> Result<BTreeMap<u64, Manifest>, String> {
     }
     Ok(told)
 }
+
+/// Compares each checkpoint with one that is made of all edits up to it, as far as these are there from the first on; says how many were
+/// compared.
+pub fn compare_checkpoints(store: &Path) -> Result<usize, String> {
+    let (edits, roots) = (numbered(store, "lmm"), numbered(store, "lmk"));
+    let (mut compared, mut told) = (0, None::<Manifest>);
+    // Nobody needs what a checkpoint has: a vacuum may have taken it.
+    let from_first = (1..).zip(&edits).take_while(|(expected, (number, _))| expected == *number);
+    for (number, (_, path)) in from_first.take_while(|_| !roots.is_empty()) {
+        let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let edit = ManifestEdit::decode(&fs::read(path).unwrap()).map_err(|error| failed(&error))?;
+        let base = told.take().unwrap_or_else(|| Manifest::new(edit.store_id));
+        let next = base.apply(&edit).map_err(|error| failed(&error))?;
+        if let Some(root) = roots.get(&number) {
+            let made = next.to_checkpoint().map_err(|error| failed(&error))?;
+            let pieces = made.pieces.iter().map(|(id, bytes)| (store.join(format!("checkpoint/{id}.lmp")), bytes));
+            for (path, bytes) in pieces.chain([(root.clone(), &made.root)]) {
+                if fs::read(&path).ok().as_ref() != Some(bytes) {
+                    return Err(format!("{} is not what the edits up to {number} come to", path.display()));
+                }
+            }
+            compared += 1;
+        }
+        told = Some(next);
+    }
+    Ok(compared)
+}

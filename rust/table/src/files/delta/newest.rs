@@ -1,17 +1,18 @@
-//! The newest state of a Delta table, which is read anew only if its log has changed.
+//! The newest state of a Delta table, of which only the commits are read that came since it was read last.
 //!
 //! A log grows by one commit at a time. While the last commit that was read is the same file and none with the next number follows, the
-//! state is the same. That takes two requests in the place of a listing, a checkpoint and all commits after it. The number alone does not
-//! suffice: a table that was made anew may have as many commits, and the file differs.
+//! state is the same. That takes two requests in the place of a listing, a checkpoint and all commits after it. Where commits follow, the
+//! state is the one before with their changes. The number alone does not suffice: a table that was made anew may have as many commits, and
+//! the file differs.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt};
 
+use super::DeltaState;
+use super::commits::{NextCommits, place_of_commit};
 use super::log::DeltaLog;
-use super::{DeltaState, LOG_FOLDER};
 use crate::error::Result;
 use crate::storage::location::Location;
 
@@ -26,6 +27,15 @@ struct CachedState {
     commit: ObjectMeta,
 }
 
+/// What became of a log.
+enum Since {
+    Same,
+    /// Commits follow.
+    Grown,
+    /// The commit is gone or another one, or nobody can tell.
+    Unknown,
+}
+
 impl NewestState {
     /// The newest state.
     ///
@@ -34,35 +44,77 @@ impl NewestState {
     #[tracing::instrument(level = "debug", name = "listing", skip_all, fields(table = location.text))]
     pub(crate) async fn read(&self, location: &Location) -> Result<Arc<DeltaState>> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(known) = known
-            && known.is_newest(location).await
-        {
-            return Ok(known.state);
+        if let Some(known) = known {
+            match known.since(location).await {
+                Since::Same => return Ok(known.state),
+                Since::Grown => {
+                    if let Some(next) = known.next(location).await {
+                        let state = Arc::clone(&next.state);
+                        self.remember(Some(next));
+                        return Ok(state);
+                    }
+                }
+                Since::Unknown => {}
+            }
         }
         let before = last_commit(location).await;
         let state = Arc::new(DeltaState::read(location).await?);
         // The log may have changed while it was read; the next reader then reads the state again.
         let mut known = before.map(|commit| CachedState { state: Arc::clone(&state), commit });
         if let Some(read) = &known
-            && !read.is_newest(location).await
+            && !matches!(read.since(location).await, Since::Same)
         {
             known = None;
         }
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = known;
+        self.remember(known);
         Ok(state)
+    }
+
+    /// The same for another handle, of which this is the state.
+    ///
+    /// # Errors
+    /// The state cannot be read through that handle.
+    pub(crate) fn copied(&self, own: impl FnOnce(&Arc<DeltaState>) -> Result<Arc<DeltaState>>) -> Result<Self> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let copied = match known {
+            Some(CachedState { state, commit }) => Some(CachedState { state: own(&state)?, commit }),
+            None => None,
+        };
+        Ok(Self(Mutex::new(copied)))
+    }
+
+    fn remember(&self, state: Option<CachedState>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = state;
     }
 }
 
 impl CachedState {
-    /// Whether the log ends with this commit. If that cannot be found out, the log is read again.
-    async fn is_newest(&self, location: &Location) -> bool {
-        let store = &location.object_store;
+    /// Whether the log ends with this commit.
+    async fn since(&self, location: &Location) -> Since {
         let next = place_of_commit(location, self.state.version + 1);
-        let (last, next) = futures::join!(store.head(&self.commit.location), store.head(&next));
-        let is_last = self.commit.location == place_of_commit(location, self.state.version);
-        is_last
-            && last.is_ok_and(|last| last == self.commit)
-            && matches!(next, Err(object_store::Error::NotFound { .. }))
+        let (is_there, next) = futures::join!(self.is_there(location), location.object_store.head(&next));
+        match next {
+            Ok(_) if is_there => Since::Grown,
+            Err(object_store::Error::NotFound { .. }) if is_there => Since::Same,
+            _ => Since::Unknown,
+        }
+    }
+
+    /// Whether the log has the commit still.
+    async fn is_there(&self, location: &Location) -> bool {
+        self.commit.location == place_of_commit(location, self.state.version)
+            && location.object_store.head(&self.commit.location).await.is_ok_and(|last| last == self.commit)
+    }
+
+    /// The state after the commits that follow. None if the log has to be read as a whole.
+    async fn next(&self, location: &Location) -> Option<Self> {
+        let commits = NextCommits::read(location, self.state.version).await?;
+        // A log that still has the commit has not been made anew while the others were read.
+        if !self.is_there(location).await {
+            return None;
+        }
+        let state = self.state.after(commits.version, commits.changes)?;
+        Some(Self { state: Arc::new(state), commit: commits.last })
     }
 }
 
@@ -71,10 +123,6 @@ async fn last_commit(location: &Location) -> Option<ObjectMeta> {
     let log = DeltaLog::list(location).await.ok()?;
     let (version, _) = log.commits.last_key_value()?;
     location.object_store.head(&place_of_commit(location, *version)).await.ok()
-}
-
-fn place_of_commit(location: &Location, version: u64) -> Path {
-    location.prefix.clone().join(LOG_FOLDER).join(format!("{version:020}.json"))
 }
 
 impl fmt::Debug for NewestState {

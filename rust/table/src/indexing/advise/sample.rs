@@ -1,22 +1,27 @@
 //! Reading a sample of a column: whole row groups, spread evenly over the data files.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
+use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::column;
 use lakemark_index::bitmap::cost::{BinSample, ColumnSample, ColumnShape};
 use lakemark_index::{Precision, key_type_of};
+use object_store::ObjectStore;
 
 use crate::error::{Error, Result};
 use crate::files::columns::{SampledChunk, column_bytes, page_rows, read_sample};
 use crate::files::footer::Footer;
 use crate::indexing::build::group::cut;
-use crate::snapshot::{BaseTable, Snapshot, SummaryOfFile, read_shapes};
+use crate::snapshot::{BaseTable, DataFile, Snapshot, SummaryOfFile, read_shapes};
 
-/// Rows of a sample, about. A table of fewer rows is read as a whole.
+/// The most rows of a sample.
 const SAMPLE_ROWS: u64 = 1 << 20;
-/// The most row groups of a sample: each is a read.
-const SAMPLE_PARTS: u64 = 16;
+/// The most row groups of a sample. Each is a read, and another one of its file's footer.
+const SAMPLE_PARTS: u64 = 256;
+/// Footers that are read at a time.
+const CONCURRENT_READS: usize = 32;
 /// The most segments that are predicted one by one.
 const SEGMENTS: usize = 16;
 
@@ -77,26 +82,19 @@ impl<'a> Sampler<'a> {
     /// Plans the sample, and reads the footers of its files.
     pub(crate) async fn new(table: &BaseTable, snapshot: &'a Snapshot) -> Result<Self> {
         let files = snapshot.files();
-        let mut groups: Vec<Option<Vec<u32>>> = files.iter().map(|file| file.row_groups.clone()).collect();
-        let unknown = (0..).zip(&groups).filter(|(_, groups)| groups.is_none()).map(|(file, _)| file).collect();
-        for SummaryOfFile { file, summary } in read_shapes(table, files, unknown).await? {
-            if let Some(slot) = groups.get_mut(file) {
-                *slot = Some(summary.row_groups);
-            }
-        }
-        let groups: Vec<Vec<u32>> = groups.into_iter().map(Option::unwrap_or_default).collect();
-        let file_rows = groups.iter().map(|groups| groups.iter().copied().map(u64::from).sum()).collect();
-        let row_groups = groups.iter().map(|groups| groups.len() as u64).sum();
-        let ChosenParts { parts, pieces } = choose_parts(&groups);
-        let mut footers = HashMap::new();
-        for part in &parts {
-            if footers.contains_key(&part.file) {
-                continue;
-            }
-            let Some(file) = files.get(part.file) else { continue };
-            let footer = Footer::read(snapshot.object_store().as_ref(), &file.meta, &file.path).await?;
-            footers.insert(part.file, Arc::new(footer));
-        }
+        let unknown = files.iter().enumerate().filter(|(_, file)| file.row_groups.is_none());
+        let unknown = unknown.map(|(place, _)| place).collect();
+        let shapes = read_shapes(table, files, unknown).await?.into_iter();
+        let read: HashMap<usize, Vec<u32>> =
+            shapes.map(|SummaryOfFile { file, summary }| (file, summary.row_groups)).collect();
+        let groups = files.iter().enumerate().map(|(place, file)| {
+            let groups = file.row_groups.as_ref().or_else(|| read.get(&place));
+            groups.map(Vec::as_slice).unwrap_or_default()
+        });
+        let file_rows = groups.clone().map(|groups| groups.iter().copied().map(u64::from).sum()).collect();
+        let row_groups = groups.clone().map(|groups| groups.len() as u64).sum();
+        let ChosenParts { parts, pieces } = choose_parts(groups);
+        let footers = read_footers(snapshot, &parts).await?;
         Ok(Self { snapshot, file_rows, row_groups, parts, pieces, footers })
     }
 
@@ -134,9 +132,9 @@ impl<'a> Sampler<'a> {
     /// Rows of the segments that an index of the table would have.
     pub(crate) fn segment_rows(&self, files_per_segment: usize) -> Result<Vec<u64>> {
         let rows_of = |file: usize| self.file_rows.get(file).copied().unwrap_or_default();
-        let files: Vec<usize> = (0..self.file_rows.len()).collect();
-        let groups = cut(self.snapshot, &files, files_per_segment, &rows_of)?;
-        Ok(groups.iter().map(|files| files.iter().map(|file| rows_of(*file)).sum()).collect())
+        let groups = cut(self.snapshot, 0..self.file_rows.len(), files_per_segment, &rows_of)?;
+        let rows = |files: Range<usize>| self.file_rows.get(files).unwrap_or_default().iter().sum::<u64>();
+        Ok(groups.into_iter().map(rows).collect())
     }
 
     /// Reads and measures a column or field, named as it is in the files.
@@ -193,6 +191,22 @@ impl SampledColumn {
     }
 }
 
+/// The footers of the files that the parts are in, some read at a time.
+async fn read_footers(snapshot: &Snapshot, parts: &[SampledRowGroup]) -> Result<HashMap<usize, Arc<Footer>>> {
+    let store = snapshot.object_store();
+    let mut places: Vec<usize> = parts.iter().map(|part| part.file).collect();
+    // The parts are in the order of the files.
+    places.dedup();
+    let files = places.into_iter().filter_map(|place| Some((place, snapshot.files().get(place)?)));
+    // Collected first, so that the futures do not borrow the iterator.
+    let reads: Vec<_> = files.map(|(place, file)| read_footer(store.as_ref(), place, file)).collect();
+    stream::iter(reads).buffered(CONCURRENT_READS).try_collect().await
+}
+
+async fn read_footer(store: &dyn ObjectStore, place: usize, file: &DataFile) -> Result<(usize, Arc<Footer>)> {
+    Ok((place, Arc::new(Footer::read(store, &file.meta, &file.path).await?)))
+}
+
 /// What is read of a table for a sample.
 struct ChosenParts {
     parts: Vec<SampledRowGroup>,
@@ -200,25 +214,27 @@ struct ChosenParts {
     pieces: usize,
 }
 
-/// All row groups if they are small enough, else some at even distances.
-fn choose_parts(groups: &[Vec<u32>]) -> ChosenParts {
-    let all: Vec<SampledRowGroup> = groups
-        .iter()
-        .enumerate()
-        .flat_map(|(file, groups)| {
-            let parts = groups.iter().enumerate();
-            parts.map(move |(row_group, rows)| SampledRowGroup { file, row_group, rows: u64::from(*rows) })
-        })
-        .filter(|part| part.rows > 0)
-        .collect();
-    let total: u64 = all.iter().map(|part| part.rows).sum();
-    if total <= SAMPLE_ROWS {
-        return ChosenParts { parts: all, pieces: 1 };
+/// All row groups of the files if they are few and small enough, else some at even distances.
+fn choose_parts<'a>(files: impl Iterator<Item = &'a [u32]> + Clone) -> ChosenParts {
+    let in_file = |(file, groups): (usize, &'a [u32])| {
+        let groups = groups.iter().enumerate();
+        groups.map(move |(row_group, rows)| SampledRowGroup { file, row_group, rows: u64::from(*rows) })
+    };
+    let row_groups = files.enumerate().flat_map(in_file).filter(|part| part.rows > 0);
+    let (mut count, mut total, mut squares) = (0, 0, 0);
+    for part in row_groups.clone() {
+        count += 1;
+        total += part.rows;
+        squares += u128::from(part.rows).pow(2);
     }
-    let largest = all.iter().map(|part| part.rows).max().unwrap_or(1);
-    let wanted = (SAMPLE_ROWS / largest).clamp(2, SAMPLE_PARTS);
+    if count <= SAMPLE_PARTS && total <= SAMPLE_ROWS {
+        return ChosenParts { parts: row_groups.collect(), pieces: 1 };
+    }
+    // Rows of the row group that any row is in, on average. One large row group among many tiny ones counts by its rows.
+    let typical = u64::try_from(squares / u128::from(total.max(1))).unwrap_or(u64::MAX).max(1);
+    let wanted = (SAMPLE_ROWS / typical).clamp(2, SAMPLE_PARTS);
     let (mut parts, mut before, mut next) = (Vec::new(), 0, 0);
-    for part in all {
+    for part in row_groups {
         let end = before + part.rows;
         // The places in the sample are the middles of `wanted` even stretches.
         let mut hit = false;
@@ -227,7 +243,7 @@ fn choose_parts(groups: &[Vec<u32>]) -> ChosenParts {
             next += 1;
         }
         if hit {
-            parts.push(SampledRowGroup { rows: part.rows.min(SAMPLE_ROWS / 2), ..part });
+            parts.push(SampledRowGroup { rows: part.rows.min(SAMPLE_ROWS / wanted), ..part });
         }
         before = end;
     }
@@ -240,8 +256,12 @@ mod tests {
     use super::*;
 
     fn chosen(groups: &[Vec<u32>]) -> (Vec<(usize, usize, u64)>, usize) {
-        let ChosenParts { parts, pieces } = choose_parts(groups);
+        let ChosenParts { parts, pieces } = choose_parts(groups.iter().map(Vec::as_slice));
         (parts.into_iter().map(|part| (part.file, part.row_group, part.rows)).collect(), pieces)
+    }
+
+    fn rows(parts: &[(usize, usize, u64)]) -> u64 {
+        parts.iter().map(|part| part.2).sum()
     }
 
     #[test]
@@ -254,5 +274,40 @@ mod tests {
         assert_eq!(parts.iter().map(|part| part.0).collect::<Vec<_>>(), [0, 0, 1, 1, 2, 2, 3, 3]);
         // One huge row group is not read to its end.
         assert_eq!(chosen(&[vec![50_000_000]]), (vec![(0, 0, 1 << 19)], 1));
+    }
+
+    #[test]
+    fn of_many_small_row_groups_no_more_are_read_than_a_sample_may_have() {
+        // As many as are read whole.
+        let (parts, pieces) = chosen(&vec![vec![1]; 256]);
+        assert_eq!((parts.len(), pieces), (256, 1));
+        for (groups, files) in [(1, 257), (1, 50_000), (300, 2), (3, 40_000)] {
+            let (parts, pieces) = chosen(&vec![vec![1; groups]; files]);
+            assert_eq!((parts.len(), pieces), (256, 256), "{groups} in each of {files} files");
+            let places: Vec<usize> = parts.iter().map(|(file, row_group, _)| file * groups + row_group).collect();
+            let distances: Vec<usize> = places.windows(2).map(|pair| pair[1] - pair[0]).collect();
+            let even = groups * files / 256;
+            assert!(distances.iter().all(|distance| (even..=even + 1).contains(distance)), "{distances:?}");
+        }
+        // More than a million rows: as many row groups as have the rows of a sample.
+        let (parts, pieces) = chosen(&vec![vec![10_000]; 5_000]);
+        assert_eq!((parts.len(), pieces, rows(&parts)), (104, 104, 1_040_000));
+        let (parts, _) = chosen(&vec![vec![2_000]; 5_000]);
+        assert_eq!((parts.len(), rows(&parts)), (256, 512_000));
+    }
+
+    #[test]
+    fn a_large_row_group_does_not_hide_many_tiny_ones_nor_they_it() {
+        // A tenth of the rows is in one row group: the others are sampled, too.
+        let mut files = vec![vec![100]; 90_000];
+        files.insert(0, vec![1_000_000]);
+        let (parts, pieces) = chosen(&files);
+        assert_eq!((parts.len(), pieces), (10, 10));
+        assert_eq!(parts[0], (0, 0, SAMPLE_ROWS / 10));
+        assert!(parts[1..].iter().all(|part| part.2 == 100));
+        // Nearly all rows are in one row group.
+        let mut files = vec![vec![1]; 1_000];
+        files.push(vec![500_000]);
+        assert_eq!(chosen(&files), (vec![(1_000, 0, 500_000)], 1));
     }
 }

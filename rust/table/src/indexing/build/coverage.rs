@@ -1,7 +1,6 @@
 //! What others have committed since a build was planned: it need not be built twice.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use lakemark_format::{FileNumbers, Manifest, ManifestFile};
 
@@ -14,32 +13,34 @@ use crate::store::manifests::file_of;
 /// What a manifest covers.
 #[derive(Debug)]
 pub(super) struct Coverage {
-    manifest: Arc<Manifest>,
+    /// The number of the manifest.
+    number: u64,
     /// The numbers of the files that each index covers, by the id of the index.
     covered: HashMap<[u8; 16], FileNumbers>,
 }
 
 impl Coverage {
     /// What a manifest covers without segments that are of no use.
-    pub(super) fn of(manifest: Arc<Manifest>, lost: &[[u8; 16]]) -> Self {
+    pub(super) fn of(manifest: &Manifest, lost: &[[u8; 16]]) -> Self {
         let mut numbers: HashMap<[u8; 16], Vec<u32>> = HashMap::new();
         for segment in manifest.segments().filter(|segment| !lost.contains(&segment.id)) {
             numbers.entry(segment.index_id).or_default().extend(segment.files.iter());
         }
         let covered = numbers.into_iter().map(|(index, files)| (index, files.into_iter().collect())).collect();
-        Self { manifest, covered }
+        Self { number: manifest.number(), covered }
     }
 
-    /// The number of the manifest.
-    pub(super) fn number(&self) -> u64 {
-        self.manifest.number()
+    /// Whether it is what this manifest covers.
+    pub(super) fn is_of(&self, manifest: &Manifest) -> bool {
+        self.number == manifest.number()
     }
 
-    /// Whether every index of a task covers every file of it, as the task has listed the file.
-    pub(super) fn has(&self, task: &ManifestSlice) -> Result<bool> {
+    /// Whether every index of a task covers every file of it, as the task has listed the file. The manifest, whose coverage it is, has read
+    /// the task's paths.
+    pub(super) fn has(&self, manifest: &Manifest, task: &ManifestSlice) -> Result<bool> {
         for file in &task.files {
-            let Some(number) = self.manifest.number_of(&file.path)? else { return Ok(false) };
-            let is_known = file_of(&self.manifest, number).is_some_and(|known| is_same(known, file));
+            let Some(number) = manifest.number_of(&file.path)? else { return Ok(false) };
+            let is_known = file_of(manifest, number).is_some_and(|known| is_same(known, file));
             let is_covered = |index| self.covered.get(index).is_some_and(|files| files.contains(number));
             if !is_known || !task.indexes.iter().all(|index| is_covered(&index.id)) {
                 return Ok(false);

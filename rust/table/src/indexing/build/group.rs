@@ -1,5 +1,7 @@
 //! Data files that share segments: what is built of them, what that gave, and whether they are still as they were listed.
 
+use std::ops::Range;
+
 use arrow::datatypes::{FieldRef, SchemaRef};
 use chrono::DateTime;
 use lakemark_format::segment::BASE_ALIGNMENT;
@@ -102,30 +104,30 @@ impl GroupResult {
     }
 }
 
-/// Cuts files into groups that fit into a segment's row space.
+/// Cuts files into groups that fit into a segment's row space: the places of each group in the list.
 pub(crate) fn cut(
     snapshot: &Snapshot,
-    files: &[usize],
+    files: impl IntoIterator<Item = usize>,
     per_segment: usize,
     rows_of: &impl Fn(usize) -> u64,
-) -> Result<Vec<Vec<usize>>> {
-    let mut groups: Vec<Vec<usize>> = Vec::new();
+) -> Result<Vec<Range<usize>>> {
+    let mut groups: Vec<Range<usize>> = Vec::new();
     let mut space = 0;
-    for file in files {
-        let rows = rows_of(*file).next_multiple_of(u64::from(BASE_ALIGNMENT));
+    for (place, file) in files.into_iter().enumerate() {
+        let rows = rows_of(file).next_multiple_of(u64::from(BASE_ALIGNMENT));
         if rows > u64::from(u32::MAX) {
-            let name = snapshot.files().get(*file).map_or("", |file| file.path.as_str());
+            let name = snapshot.files().get(file).map_or("", |file| file.path.as_str());
             return Err(Error::unsupported(format!(
                 "the data file {name} has more than 2^32 rows; write smaller files"
             )));
         }
         match groups.last_mut() {
             Some(group) if group.len() < per_segment && space + rows <= u64::from(u32::MAX) => {
-                group.push(*file);
+                group.end = place + 1;
                 space += rows;
             }
             _ => {
-                groups.push(vec![*file]);
+                groups.push(place..place + 1);
                 space = rows;
             }
         }

@@ -23,6 +23,7 @@ use crate::storage::file_time::BuildStart;
 use crate::storage::ids::new_id;
 use crate::store::kind::files_per_segment;
 use crate::store::locks::BuildLock;
+use crate::store::pieces::ManifestNeeds;
 use crate::store::recorded::Recorded;
 use crate::store::transaction::Adoption;
 use crate::values::fields::{Presence, has_other_calendar};
@@ -100,8 +101,9 @@ pub(crate) async fn plan(
         let all = rows_of(&files);
         rows += all;
         for share in shares(&files, per_segment, workers, &|file| shapes.rows(file)) {
-            for files in cut(snapshot, share, per_segment, &|file| shapes.rows(file))? {
-                let work = work * rows_of(&files) as f64 / all.max(1) as f64;
+            for places in cut(snapshot, share.iter().copied(), per_segment, &|file| shapes.rows(file))? {
+                let files = share.get(places).unwrap_or_default();
+                let work = work * rows_of(files) as f64 / all.max(1) as f64;
                 let files = files.iter().filter_map(|file| snapshot.files().get(*file));
                 let mut group = Group::of(snapshot, files, indexes.clone())?;
                 group.has_random_ids = group.files.iter().any(|file| held.contains(&file.path));
@@ -137,7 +139,7 @@ fn finding(UnreadableFile { path, problem, .. }: UnreadableFile) -> Finding {
 /// Fails if the newest manifest cannot be read. Readers go on without a damaged manifest. A build must not: it would silently begin a
 /// second history.
 pub(crate) async fn check_manifest(table: &BaseTable) -> Result<()> {
-    table.writable_store()?.newest().await.map(|_| ())
+    table.writable_store()?.newest_with(&ManifestNeeds::Files(Vec::new())).await.map(drop)
 }
 
 /// The indexes that a build or a compaction is about.

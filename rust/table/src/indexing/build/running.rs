@@ -31,6 +31,7 @@ use crate::snapshot::BaseTable;
 use crate::storage::clock::Stopwatch;
 use crate::storage::file_time::BuildStart;
 use crate::store::Store;
+use crate::store::pieces::ManifestNeeds;
 use crate::store::transaction::{BuiltSegments, Edit, commit};
 use crate::table_format::TableFormat;
 use crate::values::schema;
@@ -118,14 +119,25 @@ impl<'a> RunningBuild<'a> {
     /// Whether others have committed what a task would give, since it was planned.
     pub(super) async fn is_done_by_others(&mut self, task: usize) -> Result<bool> {
         let Some(task) = self.plan.tasks.get(task).map(BuildTask::manifest) else { return Ok(false) };
-        let Some(newest) = self.table.writable_store()?.newest().await?.manifest else { return Ok(false) };
+        let store = self.table.writable_store()?;
+        let Some(newest) = store.newest().await?.manifest else { return Ok(false) };
         if newest.number() == task.number {
             return Ok(false);
         }
-        if self.coverage.as_ref().is_none_or(|known| known.number() != newest.number()) {
-            self.coverage = Some(Coverage::of(newest, &self.plan.lost));
+        let paths = task.files.iter().map(|file| file.path.as_str()).collect();
+        let newest = match store.loaded(&newest, &ManifestNeeds::Paths(paths)).await {
+            Ok(newest) => newest,
+            // Whoever cannot tell builds: what others have committed by then is left out of the commit.
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                tracing::debug!(store = store.text(), %error, "it cannot be told whether others did a task");
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        if !self.coverage.as_ref().is_some_and(|known| known.is_of(&newest)) {
+            self.coverage = Some(Coverage::of(&newest, &self.plan.lost));
         }
-        self.coverage.as_ref().map_or(Ok(false), |coverage| coverage.has(task))
+        self.coverage.as_ref().map_or(Ok(false), |coverage| coverage.has(&newest, task))
     }
 
     /// Does without what a task would give.

@@ -22,8 +22,8 @@ use crate::store::segment_id::merged_segment_id;
 use crate::store::segments::{Damage, ReadCounter, Segment};
 use crate::store::transaction::BuiltSegments;
 
-/// Segments that are opened at a time.
-const OPENED_AT_ONCE: usize = 16;
+/// Segments that are opened at a time, and of which the first windows are read.
+pub(super) const OPENED_AT_ONCE: usize = 16;
 
 /// Segments of an index that become one.
 pub(super) struct Merge<'a> {

@@ -1,10 +1,13 @@
 //! Merging the values of segments, each walked in its order.
 
+use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::Manifest;
 use lakemark_index::bitmap::{ChunkSource, ValueRows, coarse_memory_bytes};
 use tokio::runtime::Handle;
 
-use super::parts::{Gathered, Merge, MergeResult, OpenPart, Window, aligned_rows, damaged, unread, with_segment};
+use super::parts::{
+    Gathered, Merge, MergeResult, OPENED_AT_ONCE, OpenPart, Window, aligned_rows, damaged, unread, with_segment,
+};
 use crate::error::{Error, Result};
 use crate::indexing::build::BuildContext;
 use crate::indexing::build::coarse::encoding_of;
@@ -23,15 +26,19 @@ pub(super) async fn write_merged(
     // It gets memory before any window, and keeps it until the segment is written.
     let _coarse = reserve_coarse(merge, context, manifest)?;
     let Gathered { built, files, parts } = merge.gather(context, manifest).await?;
-    let mut sources = Vec::with_capacity(parts.len());
-    for OpenPart { opened, places, path } in parts {
-        let Window { memory, bytes } = Window::reserve(context, 0);
-        let source = source(&opened, places, bytes).await.map_err(|damage| damaged(&path, &damage))?;
-        sources.push(ReservedSource { source, memory });
-    }
+    let opening = stream::iter(parts).map(|part| open(context, part)).buffered(OPENED_AT_ONCE);
+    let sources: Vec<ReservedSource> = opening.try_collect().await?;
     let meta = merge.meta(context, files, &built.files)?;
     let written = write(context, meta, move || Ok(sources)).await?;
     Ok(with_segment(built, written))
+}
+
+/// A part as the merge takes it, with its first window.
+async fn open(context: &BuildContext, part: OpenPart) -> Result<ReservedSource> {
+    let OpenPart { opened, places, path } = part;
+    let Window { memory, bytes } = Window::reserve(context, 0);
+    let source = source(&opened, places, bytes).await.map_err(|damage| damaged(&path, &damage))?;
+    Ok(ReservedSource { source, memory })
 }
 
 /// Memory for the coarse level of the merged segment.
@@ -53,6 +60,7 @@ fn reserve_coarse(merge: &Merge<'_>, context: &BuildContext, manifest: &Manifest
 async fn source(segment: &Segment, places: Vec<MovedRows>, window_bytes: u64) -> Result<ChunkSource, Damage> {
     let counter = ReadCounter::default();
     let mut walk = SegmentCursor::new(segment, window_bytes, &counter).await?;
+    walk.begin(&counter).await?;
     let nulls = remapped(walk.rows(segment.directory.nulls, &counter).await?, &places);
     let opaque = remapped(walk.rows(segment.directory.opaque, &counter).await?, &places);
     let handle = Handle::current();

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::SegmentDirectory;
 use lakemark_index::bitmap::{ChunkSource, merge_zones};
 use lakemark_index::zones::{ZonePart, common_filters};
 use tokio::runtime::Handle;
 
-use super::parts::{Gathered, Merge, MergeResult, OpenPart, Window, damaged, unread, with_segment};
+use super::parts::{Gathered, Merge, MergeResult, OPENED_AT_ONCE, OpenPart, Window, damaged, unread, with_segment};
 use crate::error::Result;
 use crate::indexing::build::BuildContext;
 use crate::indexing::build::segment::write_by;
@@ -28,13 +29,10 @@ pub(super) fn are_alike(merge: &Merge<'_>, context: &BuildContext, gathered: &Ga
 /// Writes the segment.
 pub(super) async fn write(merge: &Merge<'_>, context: &BuildContext, gathered: Gathered) -> Result<MergeResult> {
     let Gathered { built, files, parts } = gathered;
-    let (mut rows, mut zones) = (Vec::new(), Vec::new());
-    for part in parts {
-        let path = part.path.clone();
-        let opened = open(context, part).await.map_err(|damage| damaged(&path, &damage))?;
-        rows.push(opened.rows);
-        zones.push(opened.zones);
-    }
+    let opening = stream::iter(parts).map(|part| open(context, part)).buffered(OPENED_AT_ONCE);
+    let opened: Vec<PartToMerge> = opening.try_collect().await?;
+    let (rows, zones): (Vec<ChunkSource>, Vec<ZonePart>) =
+        opened.into_iter().map(|part| (part.rows, part.zones)).unzip();
     let make = move |meta, sink: &mut dyn FnMut(&[u8]) -> std::io::Result<()>| merge_zones(meta, &rows, zones, sink);
     let meta = merge.meta(context, files, &built.files)?;
     let written = write_by(context, meta, make).await?;
@@ -48,13 +46,20 @@ struct PartToMerge {
     zones: ZonePart,
 }
 
-async fn open(context: &BuildContext, part: OpenPart) -> Result<PartToMerge, Damage> {
+async fn open(context: &BuildContext, part: OpenPart) -> Result<PartToMerge> {
+    let path = part.path.clone();
+    begin(context, part).await.map_err(|damage| damaged(&path, &damage))
+}
+
+/// Reads the first window of a part, with the rows that stand before the filters.
+async fn begin(context: &BuildContext, part: OpenPart) -> Result<PartToMerge, Damage> {
     let kept = part.kept();
     let OpenPart { opened, places, .. } = part;
     let directory: Arc<SegmentDirectory> = Arc::clone(&opened.directory);
     let Window { memory, bytes } = Window::reserve(context, READ_AHEAD_BYTES / PIECES);
     let counter = ReadCounter::default();
     let mut ahead = ReadAhead::new(&opened, bytes);
+    ahead.begin(&counter).await?;
     let nulls = remapped(ahead.rows(directory.nulls, &counter).await?, &places);
     let opaque = remapped(ahead.rows(directory.opaque, &counter).await?, &places);
     let handle = Handle::current();

@@ -57,6 +57,8 @@ pub enum Event {
     Remove(PathBuf),
     /// The names in a folder were synced.
     SyncFolder(PathBuf),
+    /// A step on this file or folder failed and changed nothing.
+    Failed(PathBuf),
 }
 
 /// Which steps fail.
@@ -151,7 +153,7 @@ pub(super) fn attempt(step: DiskStep<'_>) -> Result<()> {
     let Some(watch) = watches.iter_mut().find(|watch| path.starts_with(&watch.root)) else { return Ok(()) };
     watch.steps += 1;
     watch.syncs += u64::from(matches!(step, DiskStep::Sync(_)));
-    let failed = match watch.failure {
+    let error = match watch.failure {
         InjectedFailure::Once(at) if watch.steps == at => Some(Error::other("the device failed, as a test wanted")),
         // Names are changed and given up, and bytes that have room are synced.
         InjectedFailure::Full(at) if watch.steps >= at && needs_room(step) => Some(Error::from_raw_os_error(28)),
@@ -162,15 +164,17 @@ pub(super) fn attempt(step: DiskStep<'_>) -> Result<()> {
         InjectedFailure::Syncs(first, count)
             if matches!(step, DiskStep::Sync(_)) && (first..first + count).contains(&watch.syncs) =>
         {
-            if let Some(journal) = &mut watch.journal {
-                journal.push(Event::LostSync(path.to_owned()));
-            }
             Some(Error::from_raw_os_error(5))
         }
         _ => None,
     };
-    if let Some(error) = failed {
+    if let Some(error) = error {
         watch.has_failed = true;
+        if let Some(journal) = &mut watch.journal {
+            let is_lost_sync = matches!(watch.failure, InjectedFailure::Syncs(..));
+            let failed = if is_lost_sync { Event::LostSync } else { Event::Failed };
+            journal.push(failed(path.to_owned()));
+        }
         return Err(error);
     }
     if let Some(journal) = &mut watch.journal {

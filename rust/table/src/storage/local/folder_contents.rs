@@ -26,6 +26,11 @@ pub(crate) struct KnownFolder {
 }
 
 impl KnownFolder {
+    /// The folder without anything in it.
+    pub(crate) fn itself(&self) -> Self {
+        Self { place: self.place.clone(), stamp: self.stamp, ..Self::default() }
+    }
+
     /// Whether the folder itself is what it was: names that come to it or leave it give it another time.
     pub(crate) fn has_same_stamp(&self) -> bool {
         // Opened, as network file systems answer a look by path from memory.

@@ -1,7 +1,7 @@
 //! A local folder beside what it had when it was listed last. Names that are the same cost a look at each, and no memory.
 //!
 //! ```text
-//! getdents   names in the order of last time ─▶ the entry of last time        another name ─▶ looked up among those of last time
+//! getdents   names in the order of last time ─▶ the entry of last time        another name ─▶ looked up among those that are left
 //! fstatat    the same inode, size and times  ─▶ the entry of last time        anything else ─▶ a new entry
 //! ```
 //!
@@ -28,6 +28,8 @@ use super::folder_walk::{FolderEntry, folder_below, is_valid, location, looked_a
 
 /// Bytes of names that are requested at a time.
 const BUFFER_BYTES: usize = 64 * 1024;
+/// So many entries of last time are passed over for a name, where those in between are gone.
+const NAMES_AHEAD: usize = 8;
 /// So many names at least are looked at by a thread of their own.
 const NAMES_PER_THREAD: usize = 4096;
 
@@ -91,8 +93,8 @@ fn kind_of(file_type: FileType) -> EntryKind {
 
 impl Reading<'_> {
     fn names(&self) -> io::Result<Names> {
-        let mut by_name: Option<HashMap<&CStr, usize>> = None;
         let mut names = Vec::with_capacity(self.before.len());
+        let (mut is_found, mut open) = (vec![false; self.before.len()], Vec::new());
         let (mut next, mut are_same) = (0, true);
         let mut buffer = Vec::with_capacity(BUFFER_BYTES);
         let mut entries = RawDir::new(self.open, buffer.spare_capacity_mut());
@@ -106,26 +108,45 @@ impl Reading<'_> {
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
-            let is_at = |place: usize| {
-                self.before.get(place).is_some_and(|known| known.kind == kind && known.name.as_c_str() == name)
+            let is_at = |place: &usize| {
+                self.before.get(*place).is_some_and(|known| known.kind == kind && known.name.as_c_str() == name)
             };
-            let place = if is_at(next) {
-                Some(next)
-            } else {
-                are_same = false;
-                let all = || self.before.iter().zip(0..).map(|(known, place)| (known.name.as_c_str(), place)).collect();
-                by_name.get_or_insert_with(all).get(name).copied().filter(|place| is_at(*place))
-            };
-            match place {
+            match (next..=next + NAMES_AHEAD).find(is_at) {
                 Some(place) => {
+                    are_same &= place == next;
                     next = place + 1;
+                    if let Some(found) = is_found.get_mut(place) {
+                        *found = true;
+                    }
                     names.push(Name::Known(place));
                 }
-                None => names.push(Name::New(name.to_owned(), kind)),
+                None => {
+                    are_same = false;
+                    open.push(names.len());
+                    names.push(Name::New(name.to_owned(), kind));
+                }
             }
         }
         are_same &= names.len() == self.before.len();
+        self.find_moved(&mut names, &open, &is_found);
         Ok(Names { names, are_same })
+    }
+
+    /// Finds names that are no new ones, and were in another order last time, among those that nothing was found for.
+    fn find_moved(&self, names: &mut [Name], open: &[usize], is_found: &[bool]) {
+        if open.is_empty() {
+            return;
+        }
+        let left = self.before.iter().zip(0..).zip(is_found).filter(|(_, found)| !**found);
+        let left: HashMap<&CStr, usize> = left.map(|((known, place), _)| (known.name.as_c_str(), place)).collect();
+        for place in open {
+            let Some(name) = names.get_mut(*place) else { continue };
+            let Name::New(text, kind) = &*name else { continue };
+            let is_kind = |place: &usize| self.before.get(*place).is_some_and(|known| known.kind == *kind);
+            if let Some(known) = left.get(text.as_c_str()).copied().filter(is_kind) {
+                *name = Name::Known(known);
+            }
+        }
     }
 
     /// Names that are not what they were, in order. Threads share the looks at many names.
@@ -260,11 +281,9 @@ impl Reading<'_> {
         lost.sort_unstable();
         let kept = known.iter().flat_map(|known| &known.objects);
         let kept = kept.filter(|object| lost.binary_search(&&object.location).is_err()).cloned();
-        let mut objects: Vec<Arc<ObjectMeta>> = kept.collect();
+        let kept: Vec<Arc<ObjectMeta>> = kept.collect();
         added.sort_unstable_by(|a, b| a.location.cmp(&b.location));
-        objects.extend(added);
-        // Two runs in order, which a stable sort merges.
-        objects.sort_by(|a, b| a.location.cmp(&b.location));
+        let objects = put_in(kept, added);
         let inside = entries.iter().filter_map(|entry| match &entry.what {
             What::Folder(inside) => inside.clone(),
             What::File(..) | What::Odd => None,
@@ -273,6 +292,19 @@ impl Reading<'_> {
         folders.sort_by(|a, b| a.path.cmp(&b.path));
         KnownFolder { entries, objects, folders, place: self.folder.to_owned(), stamp: Some(stamp) }
     }
+}
+
+/// Objects in order, with others that are in order, too. Of the first ones few are compared, where the others are few.
+fn put_in(kept: Vec<Arc<ObjectMeta>>, added: Vec<Arc<ObjectMeta>>) -> Vec<Arc<ObjectMeta>> {
+    let mut all = Vec::with_capacity(kept.len() + added.len());
+    let mut kept = kept.into_iter();
+    for object in added {
+        let before = kept.as_slice().partition_point(|other| other.location < object.location);
+        all.extend(kept.by_ref().take(before));
+        all.push(object);
+    }
+    all.extend(kept);
+    all
 }
 
 /// What became of a name.

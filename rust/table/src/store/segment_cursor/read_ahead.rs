@@ -34,6 +34,15 @@ impl ReadAhead {
         &self.segment
     }
 
+    /// Reads the window at the beginning, unless something was read by now. So several segments are on their way at once.
+    pub(crate) async fn begin(&mut self, counter: &ReadCounter) -> Result<(), Damage> {
+        if self.pages.is_empty() {
+            let end = self.window_bytes.min(self.segment.pages_end());
+            self.pages = self.segment.read_pages(0..end, counter).await?;
+        }
+        Ok(())
+    }
+
     /// Reads logical ranges, checking every page of theirs. Ranges of one call should lie together.
     pub(crate) async fn read(&mut self, ranges: &[Range<u64>], counter: &ReadCounter) -> Result<Vec<Bytes>, Damage> {
         let places: Vec<Range<u64>> = ranges.iter().map(|range| self.segment.physical(range)).collect();

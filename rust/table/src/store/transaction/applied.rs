@@ -6,18 +6,26 @@
 
 use lakemark_format::{Manifest, ManifestSegment, ManifestUpdates};
 
-use super::{BuiltSegments, Edit, Replacement};
+use super::{BuiltSegments, Edit};
+use crate::error::Result;
 
 /// Whether the state has the effect of this edit.
-pub(super) fn is_done(base: &Manifest, edit: &Edit) -> bool {
+///
+/// # Errors
+/// Files of the state cannot be told.
+pub(super) fn is_done(base: &Manifest, edit: &Edit) -> Result<bool> {
     let updates = |has: &dyn Fn(&ManifestUpdates) -> bool| base.updates().is_some_and(|updates| has(updates));
-    match edit {
+    Ok(match edit {
         Edit::CreateIndex { index, .. } => base.indexes().any(|have| have.id == index.id),
         // Somebody else may have added the same segments, and does not know of files that this one has seen to be the same.
-        Edit::AddSegments(built) => built.adopted.is_empty() && has_segments(base, &[], built),
+        Edit::AddSegments(built) => built.adopted.is_empty() && has_segments(base, &[], built)?,
         Edit::ReplaceSegments(replacements) => {
-            let is_made = |made: &Replacement| has_segments(base, &made.replaced, &made.built);
-            !replacements.is_empty() && replacements.iter().all(is_made)
+            for made in replacements {
+                if !has_segments(base, &made.replaced, &made.built)? {
+                    return Ok(false);
+                }
+            }
+            !replacements.is_empty()
         }
         Edit::DeclareKey { updates: declared } => updates(&|have| have.log.id == declared.log.id),
         Edit::AddRun { run, log, .. } => {
@@ -39,22 +47,40 @@ pub(super) fn is_done(base: &Manifest, edit: &Edit) -> bool {
         | Edit::AbandonMigration { .. }
         | Edit::TakeOver { log: None, .. }
         | Edit::EndPublication => false,
-    }
+    })
 }
 
-/// Whether the state has a segment, with the length that it was built with.
-pub(super) fn has_as_built(base: &Manifest, segment: &ManifestSegment) -> bool {
-    base.segment(&segment.id).is_some_and(|have| have.length == segment.length)
+/// Whether the state has a segment as it was built: with its length, and for all files that it was built of. Another build of the same files may
+/// have left some of them out, or seen a newer version of one, so that the segment covers the others alone. One that was lost and built again
+/// covers no other files than it was built of.
+pub(super) fn has_as_built(base: &Manifest, built: &BuiltSegments, segment: &ManifestSegment) -> Result<bool> {
+    let Some(have) = base.segment(&segment.id).filter(|have| have.length == segment.length) else { return Ok(false) };
+    for place in segment.files.iter() {
+        let Some(file) = built.files.get(place as usize) else { return Ok(false) };
+        if !base.number_of(&file.path)?.is_some_and(|number| have.files.contains(number)) {
+            return Ok(false);
+        }
+    }
+    // All of its files are among those that it covers, so that their count tells whether there are others.
+    let covered = || have.files.iter().filter(|number| base.is_live(*number)).count() as u64;
+    Ok(!built.lost.contains(&segment.id) || covered() == segment.files.len())
+}
+
+/// Whether the state has all segments that were built, as they were built. There is at least one.
+pub(super) fn has_all_as_built(base: &Manifest, built: &BuiltSegments) -> Result<bool> {
+    for segment in &built.segments {
+        if !has_as_built(base, built, segment)? {
+            return Ok(false);
+        }
+    }
+    Ok(!built.segments.is_empty())
 }
 
 /// Whether the segments are there, and those that they take the place of are not.
-pub(super) fn has_segments(base: &Manifest, replaced: &[[u8; 16]], built: &BuiltSegments) -> bool {
-    let has = |id: &[u8; 16]| base.segment(id).is_some();
+pub(super) fn has_segments(base: &Manifest, replaced: &[[u8; 16]], built: &BuiltSegments) -> Result<bool> {
     let is_built = |id: &[u8; 16]| built.segments.iter().any(|segment| segment.id == *id);
-    let is_left = |id: &[u8; 16]| has(id) && !is_built(id);
-    !built.segments.is_empty()
-        && built.segments.iter().all(|segment| has_as_built(base, segment))
-        && !replaced.iter().chain(&built.lost).any(is_left)
+    let is_left = |id: &[u8; 16]| base.segment(id).is_some() && !is_built(id);
+    Ok(!replaced.iter().chain(&built.lost).any(is_left) && has_all_as_built(base, built)?)
 }
 
 #[cfg(test)]
@@ -65,7 +91,7 @@ mod tests {
     };
 
     use super::super::tests::{applied, empty, index};
-    use super::super::{Applied, apply};
+    use super::super::{Applied, Replacement, apply};
     use super::*;
 
     fn built(segment: u8, file: &str, lost: &[u8]) -> BuiltSegments {
@@ -172,7 +198,7 @@ mod tests {
         let mut base = empty();
         for edit in edits() {
             let (next, committed) = applied(&base, &edit);
-            assert!(committed.changed && !is_done(&base, &edit), "{edit:?}");
+            assert!(committed.changed && !is_done(&base, &edit).unwrap(), "{edit:?}");
             base = next.unwrap_or_else(|| panic!("{edit:?} changes nothing"));
             match (&edit, apply(&base, &edit)) {
                 // These bring nothing that distinguishes them from what others did.

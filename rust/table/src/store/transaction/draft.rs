@@ -77,7 +77,7 @@ impl<'a> Draft<'a> {
         for file in &built.files {
             known.push(self.look_up(file, built)?);
         }
-        let accepted = self.accepted(built, &known);
+        let accepted = self.accepted(built, &known)?;
         if accepted.is_empty() {
             // More may be known of files, which is no reason to commit.
             return Ok(false);
@@ -96,10 +96,12 @@ impl<'a> Draft<'a> {
             numbers.extend(number.map(|number| (place, number)));
         }
         for segment in accepted {
-            if self.base.segment(&segment.id).is_some() {
+            let mut files: FileNumbers =
+                segment.files.iter().filter_map(|place| numbers.get(&place).copied()).collect();
+            if let Some(have) = self.base.segment(&segment.id) {
+                files = files.union(&self.kept_files(have, segment, built));
                 self.segments_removed.insert(segment.id);
             }
-            let files: FileNumbers = segment.files.iter().filter_map(|place| numbers.get(&place).copied()).collect();
             if !files.is_empty() {
                 self.segments_added.push(ManifestSegment { files, ..segment.clone() });
             }
@@ -123,9 +125,21 @@ impl<'a> Draft<'a> {
         Ok(if is_same { Known::Same(number) } else { Known::New(Some(number)) })
     }
 
+    /// The files that a segment goes on to cover which was built again under its name: none if it may have other bytes now. It has other
+    /// ones with another length. Of one that was lost or is removed nobody knows what it had.
+    fn kept_files(&self, have: &ManifestSegment, again: &ManifestSegment, built: &BuiltSegments) -> FileNumbers {
+        let is_lost = built.lost.contains(&have.id) || self.segments_removed.contains(&have.id);
+        let stays = |number: &u32| self.base.is_live(*number) && !self.removed.contains(number);
+        match have.length == again.length && !is_lost {
+            true => have.files.iter().filter(stays).collect(),
+            false => FileNumbers::default(),
+        }
+    }
+
     /// The built segments that a manifest needs. A builder that was faster may have covered the same files; an index may have been dropped
-    /// meanwhile. One that was built again under its name is needed where it has another length: the manifest would go on to miss it.
-    fn accepted<'b>(&self, built: &'b BuiltSegments, known: &[Known]) -> Vec<&'b ManifestSegment> {
+    /// meanwhile. One that was built again under its name is needed where it has another length, as the manifest would go on to miss it, and
+    /// where it has files that the manifest does not give it.
+    fn accepted<'b>(&self, built: &'b BuiltSegments, known: &[Known]) -> Result<Vec<&'b ManifestSegment>> {
         let declared: HashSet<[u8; 16]> = self.base.indexes().map(|index| index.id).collect();
         // A segment with a new file covers what nothing does: only one of files that are all known needs a look at the others.
         let number = |place: u32| match known.get(place as usize) {
@@ -133,19 +147,25 @@ impl<'a> Draft<'a> {
             _ => None,
         };
         let numbers = |segment: &ManifestSegment| segment.files.iter().map(number).collect::<Option<Vec<u32>>>();
-        let is_of_use =
-            |segment: &&ManifestSegment| declared.contains(&segment.index_id) && !has_as_built(self.base, segment);
-        let candidates: Vec<(&ManifestSegment, Option<Vec<u32>>)> =
-            built.segments.iter().filter(is_of_use).map(|segment| (segment, numbers(segment))).collect();
+        let mut candidates: Vec<(&ManifestSegment, Option<Vec<u32>>)> = Vec::new();
+        for segment in built.segments.iter().filter(|segment| declared.contains(&segment.index_id)) {
+            if !has_as_built(self.base, built, segment)? {
+                candidates.push((segment, numbers(segment)));
+            }
+        }
         let in_doubt = candidates.iter().filter(|(_, numbers)| numbers.is_some()).map(|(segment, _)| segment.index_id);
         let rebuilt: HashSet<[u8; 16]> = candidates.iter().map(|(segment, _)| segment.id).collect();
         let covered = self.covered(&in_doubt.collect(), &rebuilt);
         let is_covered = |segment: &ManifestSegment, numbers: &Option<Vec<u32>>| {
-            let covered = covered.get(&segment.index_id).zip(numbers.as_ref());
-            covered.is_some_and(|(covered, numbers)| numbers.iter().all(|number| covered.contains(*number)))
+            let have = self.base.segment(&segment.id);
+            let own = have.map(|have| self.kept_files(have, segment, built)).unwrap_or_default();
+            let is_in = |number: &u32| {
+                own.contains(*number) || covered.get(&segment.index_id).is_some_and(|covered| covered.contains(*number))
+            };
+            numbers.as_ref().is_some_and(|numbers| numbers.iter().all(is_in))
         };
         let accepted = candidates.iter().filter(|(segment, numbers)| !is_covered(segment, numbers));
-        accepted.map(|(segment, _)| *segment).collect()
+        Ok(accepted.map(|(segment, _)| *segment).collect())
     }
 
     /// The files that segments of these indexes cover which stay, without those that were built again.

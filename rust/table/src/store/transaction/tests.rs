@@ -282,6 +282,51 @@ fn a_segment_that_is_built_again_under_its_name_stays() {
     assert_eq!(numbers(&next), [vec![0, 1]]);
 }
 
+/// A build leaves out a file that changed meanwhile, and one that was put back since has its old segment.
+#[test]
+fn a_segment_that_is_there_with_other_files_gets_those_that_it_lacks() {
+    let both = built(1, 8, &[("a", 1), ("b", 1)]);
+    let base = after(&[create(1), built(1, 8, &[("a", 1)])]);
+    let (next, committed) = applied(&base, &both);
+    let next = next.unwrap();
+    assert_eq!((numbers(&next), committed.unused), (vec![vec![0, 1]], Vec::new()));
+    // Fewer files are no reason to commit.
+    for edit in [both.clone(), built(1, 8, &[("b", 1)])] {
+        assert!(applied(&next, &edit).0.is_none());
+    }
+    // Either build has left out what the other has.
+    assert_eq!(numbers(&applied(&base, &built(1, 8, &[("b", 1)])).0.unwrap()), [vec![0, 1]]);
+    let covered = after(&[create(1), built(1, 8, &[("a", 1)]), built(1, 9, &[("b", 1)])]);
+    assert!(applied(&covered, &both).0.is_none());
+    let (next, committed) = applied(&covered, &replace(&[9], both.clone()));
+    assert_eq!((numbers(&next.unwrap()), committed.left_out), (vec![vec![0, 1]], Vec::new()));
+    // A file that was another one for a while has another number.
+    let back = after(&[create(1), both.clone(), built(1, 9, &[("b", 2)])]);
+    assert_eq!(numbers(&applied(&back, &both).0.unwrap()), [vec![0, 3]]);
+}
+
+/// The same length is no proof of the same bytes.
+#[test]
+fn a_segment_that_was_lost_covers_the_files_alone_that_it_was_built_again_of() {
+    let lost = |edit: Edit| {
+        let Edit::AddSegments(built) = edit else { panic!("{edit:?}") };
+        Edit::AddSegments(BuiltSegments { lost: vec![[8; 16]], ..built })
+    };
+    let base = after(&[create(1), built(1, 8, &[("a", 1), ("b", 1)])]);
+    for (again, left) in
+        [(lost(built(1, 8, &[("a", 1)])), vec![0]), (lost(built(1, 8, &[("b", 1), ("c", 1)])), vec![1, 2])]
+    {
+        let (next, committed) = applied(&base, &again);
+        let next = next.unwrap();
+        assert_eq!((numbers(&next), committed.unused), (vec![left.clone()], Vec::new()));
+        // Files that nothing covers any more leave, and are built as new ones.
+        assert_eq!(paths(&next).into_iter().map(|(number, _)| number).collect::<Vec<_>>(), left);
+        // Made again, it counts as made.
+        let (once_more, committed) = applied(&next, &again);
+        assert!(once_more.is_none() && committed.changed && committed.unused.is_empty());
+    }
+}
+
 #[test]
 fn a_touched_file_keeps_its_segments_unless_it_was_indexed_again_meanwhile() {
     let base = after(&[create(1), built(1, 8, &[("a", 1), ("b", 1)])]);

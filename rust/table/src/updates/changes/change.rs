@@ -142,6 +142,18 @@ pub(crate) fn fitted(change: &Change, table: &SchemaRef, key: &KeyColumns) -> Re
     }
 }
 
+/// Whether all values of a change say the same in the table's types as in those that they were given in, whatever types the columns have
+/// later. Columns that the table lacks are an error of [`fitted`].
+pub(crate) fn is_kept(change: &Change, table: &SchemaRef) -> bool {
+    let rows = &change.rows;
+    rows.schema_ref().fields().iter().zip(rows.columns()).all(|(field, values)| {
+        match table.field_with_name(field.name()) {
+            Ok(column) => exact::is_kept(values, column.data_type()),
+            Err(_) => true,
+        }
+    })
+}
+
 /// The first row of each key.
 pub(crate) fn once(rows: &RecordBatch, key: &KeyColumns) -> Result<RecordBatch> {
     first_of_each(rows, &keys_of(rows, key)?)

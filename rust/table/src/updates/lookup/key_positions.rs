@@ -1,5 +1,7 @@
 //! From keys to rows of data files: by an index of the key where there is one, else by reading the key's columns.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
@@ -21,6 +23,23 @@ pub(crate) struct KeyPositions {
     pub file: usize,
     pub row_groups: Vec<u32>,
     pub rows: RowSet,
+}
+
+/// Positions by the places of their files. What was found of a file for some keys and for others is one.
+pub(crate) fn by_file(found: impl IntoIterator<Item = KeyPositions>) -> BTreeMap<usize, KeyPositions> {
+    let mut by_file: BTreeMap<usize, KeyPositions> = BTreeMap::new();
+    for found in found {
+        match by_file.entry(found.file) {
+            Entry::Vacant(entry) => {
+                entry.insert(found);
+            }
+            Entry::Occupied(mut entry) => {
+                let have = entry.get_mut();
+                have.rows = have.rows.or(&found.rows);
+            }
+        }
+    }
+    by_file
 }
 
 /// Which data files are searched for keys.

@@ -145,7 +145,7 @@ mod tests {
         let mut writer = ArrowWriter::try_new(file, rows.schema(), None).unwrap();
         writer.write(&rows).unwrap();
         writer.close().unwrap();
-        let table = Table::open(folder.path().to_str().unwrap(), TableOptions::default()).await.unwrap();
+        let table = Table::open_alone(folder.path().to_str().unwrap(), TableOptions::default()).await.unwrap();
         table.declare_key(&["k".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
         table.write(vec![Change { operation: Operation::Upsert, rows }], WriteOptions::default()).await.unwrap();
         table.flush().await.unwrap();

@@ -74,7 +74,7 @@ impl MigrationInput {
             }
         }
         if is_whole {
-            for (file, hidden) in &view.deleted {
+            for (file, hidden) in view.deleted.iter() {
                 if let Some(slot) = deleted.get_mut(*file) {
                     *slot = Some(hidden.rows.as_ref().clone());
                 }

@@ -36,7 +36,7 @@ struct FileRows {
 impl FileRows {
     /// The rows of a file that no deletion vector deletes; none where nobody knows yet how many there are.
     fn of(base: &Snapshot, file: &DataFile) -> Option<Self> {
-        let count = file.row_groups.as_ref()?.iter().try_fold(0u32, |sum, rows| sum.checked_add(*rows))?;
+        let count = u32::try_from(file.row_count()?).ok()?;
         let rows = RowSet::full(count);
         let rows = file.deleted.as_ref().map_or_else(|| rows.clone(), |deleted| rows.minus(deleted));
         Some(Self { file: RowFile::of(base, file), opened: OnceCell::new(), rows, places: OnceLock::new() })

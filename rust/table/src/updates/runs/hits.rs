@@ -17,7 +17,7 @@ use super::active_run::ActiveRun;
 use super::known_hits::FilePositions;
 use super::resolve_keys::KeyResolver;
 use crate::error::Result;
-use crate::updates::lookup::key_positions::{FilesToSearch, KeyPositions, positions_of_keys};
+use crate::updates::lookup::key_positions::{FilesToSearch, KeyPositions, by_file, positions_of_keys};
 
 /// What a run hits in data files, by the places of the files. Files without a hit are left out.
 pub(crate) type RunHits = BTreeMap<usize, Arc<FilePositions>>;
@@ -54,15 +54,9 @@ async fn search(
 ) -> Result<()> {
     let ActiveRun { run, migrated } = stacked;
     let found = positions_of_rows(ground, stacked, active, files).await?;
-    let mut found: BTreeMap<usize, KeyPositions> = found.into_iter().map(|found| (found.file, found)).collect();
-    let mut hidden: HashMap<usize, RowSet> = HashMap::new();
-    for KeyPositions { file, row_groups, rows } in positions_of_rows(ground, stacked, migrated, files).await? {
-        let none = || KeyPositions { file, row_groups, rows: RowSet::empty(rows.universe()) };
-        let hits = found.entry(file).or_insert_with(none);
-        hits.rows = hits.rows.or(&rows);
-        hidden.insert(file, rows);
-    }
-    for (place, hits) in found {
+    let of_hidden = positions_of_rows(ground, stacked, migrated, files).await?;
+    let mut hidden: HashMap<usize, RowSet> = of_hidden.iter().map(|hits| (hits.file, hits.rows.clone())).collect();
+    for (place, hits) in by_file(found.into_iter().chain(of_hidden)) {
         if let Some(file) = ground.base.files().get(place).filter(|_| !migrated.is_empty()) {
             let rows = hidden.remove(&place).unwrap_or_else(|| RowSet::empty(hits.rows.universe()));
             of_migrated.insert(place, run.set_hits_of_migrated(file.version(), migrated, rows));

@@ -73,22 +73,20 @@ impl KnownHits {
         self.resolved.truncate(LISTS);
     }
 
-    /// The hits of a file, if they are known.
-    pub(super) fn hits(&self, file: &DataFile, run_rows: u32) -> Option<Arc<FilePositions>> {
-        let version = file.version();
-        self.looked_at(&version).cloned().or_else(|| {
-            let row_groups = self.in_resolved(file)?.row_groups.clone()?;
-            Some(Arc::new(FilePositions::none(row_groups, run_rows)))
-        })
+    pub(super) fn hits_among(&self, files: &PartedList<DataFile>) -> BTreeMap<usize, Arc<FilePositions>> {
+        let some = self.some.iter();
+        some.filter_map(|(version, hits)| Some((place_of(version, files)?, Arc::clone(hits)))).collect()
     }
 
-    pub(super) fn hits_among(&self, files: &PartedList<DataFile>) -> BTreeMap<usize, Arc<FilePositions>> {
-        let in_files = |(version, hits): (&FileVersion, &Arc<FilePositions>)| {
-            let place = files.partition_point(|file| file.path < version.path);
-            let is_there = files.get(place).is_some_and(|file| file.version() == *version);
-            is_there.then(|| (place, Arc::clone(hits)))
-        };
-        self.some.iter().filter_map(in_files).collect()
+    /// The hits of the files that have some.
+    pub(super) fn some(&self) -> Vec<HitsOfFile> {
+        let some = self.some.iter();
+        some.map(|(file, hits)| HitsOfFile { file: file.clone(), hits: Arc::clone(hits) }).collect()
+    }
+
+    /// The files that were resolved last.
+    pub(super) fn resolved(&self) -> Option<&PartedList<DataFile>> {
+        self.resolved.front()
     }
 
     pub(super) fn unresolved_among(&self, files: &PartedList<DataFile>) -> Vec<usize> {
@@ -138,6 +136,12 @@ impl KnownHits {
     }
 }
 
+/// The place of a version of a file in a list, if the list has it.
+pub(super) fn place_of(version: &FileVersion, files: &PartedList<DataFile>) -> Option<usize> {
+    let place = files.partition_point(|file| file.path < version.path);
+    files.get(place).filter(|file| file.version() == *version).map(|_| place)
+}
+
 #[cfg(test)]
 mod tests {
     use chrono::{TimeZone, Utc};
@@ -177,10 +181,8 @@ mod tests {
         known.set_resolved(&files);
         assert!(known.unresolved_among(&files).is_empty());
         assert_eq!(known.hits_among(&files).into_keys().collect::<Vec<_>>(), [700]);
-        assert!(known.hits(&file(3, 1), RUN_ROWS).unwrap().is_none());
         assert_eq!(known.all(RUN_ROWS).len(), 2000);
         // Another version of a file is another file.
-        assert!(known.hits(&file(700, 2), RUN_ROWS).is_none());
         let now: PartedList<DataFile> = (0..2001).map(|number| file(number, 1 + u64::from(number == 700))).collect();
         assert_eq!(known.unresolved_among(&now), [700, 2000]);
         assert!(known.hits_among(&now).is_empty());

@@ -7,7 +7,7 @@
 //!                       ─ complete updates: columns that they do not name are taken from the data files
 //! ```
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
@@ -25,7 +25,7 @@ use crate::updates::changes::merge_changes::ChangeMerger;
 use crate::updates::changes::rows::{ChangeColumns, batch, has, table_columns};
 use crate::updates::key::{KeyColumns, KeySet};
 use crate::updates::lookup::fetch::RowFile;
-use crate::updates::lookup::key_positions::{FilesToSearch, KeyPositions, positions_of_keys};
+use crate::updates::lookup::key_positions::{FilesToSearch, KeyPositions, by_file, positions_of_keys};
 
 /// What changes are resolved against.
 pub(crate) struct KeyResolver<'a> {
@@ -97,16 +97,12 @@ impl KeyResolver<'_> {
             run.set_replaced(below.run.id, rows);
         }
         let found = positions_of_keys(self.base, self.key, &keys, FilesToSearch::All).await?;
-        let mut found: BTreeMap<usize, KeyPositions> = found.into_iter().map(|found| (found.file, found)).collect();
-        for (file, known) in before.run.hits_among(self.base.files()) {
-            let none = || {
-                let (row_groups, rows) = (known.row_groups.clone(), RowSet::empty(known.deleted.universe()));
-                KeyPositions { file, row_groups, rows }
-            };
-            let hits = found.entry(file).or_insert_with(none);
-            hits.rows = hits.rows.or(&known.deleted);
-        }
-        for found in found.into_values() {
+        let known = before.run.hits_among(self.base.files()).into_iter().map(|(file, known)| KeyPositions {
+            file,
+            row_groups: known.row_groups.clone(),
+            rows: RowSet::clone(&known.deleted),
+        });
+        for found in by_file(found.into_iter().chain(known)).into_values() {
             self.record(&run, found, RowSet::empty(run.row_count()));
         }
         run.set_resolved(self.base.files());

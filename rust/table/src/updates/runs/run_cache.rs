@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Field, Int8Type, Schema};
 use chrono::DateTime;
-use lakemark_format::{ManifestRun, Operation};
+use lakemark_format::{KeyFilter, ManifestRun, Operation};
 use lakemark_index::RowSet;
 use object_store::ObjectMeta;
 
@@ -20,9 +20,13 @@ use crate::updates::changes::phase::{MigrationPhase, with_two_sets};
 use crate::updates::changes::rows::{OPERATION, SET, operation_rows};
 use crate::updates::lookup::fetch::{OpenFile, RowFile};
 
-/// Runs that were opened.
+/// Runs that were opened, and runs that this process wrote.
 #[derive(Default)]
-pub(crate) struct RunCache(Mutex<HashMap<RunKey, Arc<SortedRun>>>);
+pub(crate) struct RunCache {
+    opened: Mutex<HashMap<RunKey, Arc<SortedRun>>>,
+    /// What runs were resolved to when they were written, by their ids: nobody reads their position maps, which list all files.
+    written: Mutex<HashMap<[u8; 16], Arc<SortedRun>>>,
+}
 
 /// What distinguishes one reading of a run from another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,10 +49,11 @@ impl RunCache {
         phase: MigrationPhase,
     ) -> Result<Arc<SortedRun>> {
         let key = RunKey { id: run.id, mapping: names.map_or(0, |names| names.fingerprint()), phase };
-        if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        if let Some(known) = self.opened.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Ok(Arc::clone(known));
         }
-        let sorted = Arc::new(open(store, run, names, phase).await.map_err(|error| {
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner).get(&run.id).cloned();
+        let sorted = Arc::new(open(store, run, names, phase, written.as_deref()).await.map_err(|error| {
             let text = format!(
                 "the run {} of buffered changes cannot be read; it holds changes that are nowhere else: restore it",
                 run.path
@@ -57,14 +62,24 @@ impl RunCache {
             let kind = if error.kind() == ErrorKind::NotFound { ErrorKind::Corrupt } else { error.kind() };
             Error::new(kind, text).with_source(error)
         })?);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&sorted));
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&sorted));
         Ok(sorted)
+    }
+
+    /// Keeps what a run was resolved to when it was written, and the filter of its keys.
+    pub(crate) fn put_written(&self, id: [u8; 16], resolved: SortedRun, keys: Option<KeyFilter>) {
+        if let Some(keys) = keys {
+            // Nobody has set it: the run was made of positions alone.
+            drop(resolved.filter.set(keys));
+        }
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).insert(id, Arc::new(resolved));
     }
 
     /// Forgets runs that are no more.
     pub(crate) fn retain(&self, kept: &[ManifestRun]) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|key, _| kept.iter().any(|run| run.id == key.id));
+        let is_kept = |id: &[u8; 16]| kept.iter().any(|run| run.id == *id);
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner).retain(|key, _| is_kept(&key.id));
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).retain(|id, _| is_kept(id));
     }
 }
 
@@ -73,6 +88,7 @@ async fn open(
     run: &ManifestRun,
     names: Option<&Arc<ColumnMapping>>,
     phase: MigrationPhase,
+    written: Option<&SortedRun>,
 ) -> Result<SortedRun> {
     let meta = ObjectMeta {
         location: store.object_path(&run.path),
@@ -96,7 +112,9 @@ async fn open(
     }
     let RowsInPhase { whole, partial, changed } = rows_in_phase(&opened, phase).await?;
     let sorted = SortedRun::new(run.id, SortedRunRows::File(Box::new(opened.in_phase(phase))), whole, partial);
-    if let Some(of) = &run.position_map {
+    if let Some(written) = written {
+        sorted.take_resolved(written, &changed);
+    } else if let Some(of) = &run.position_map {
         match read_position_map(store, of, run).await {
             Ok(position_map) => take_position_map(&sorted, position_map, &changed),
             // The position map is an index: without it, the positions are found again.
@@ -151,7 +169,7 @@ mod tests {
     }
 
     async fn open_table(folder: &Path) -> Arc<Table> {
-        Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap()
+        Table::open_alone(folder.to_str().unwrap(), TableOptions::default()).await.unwrap()
     }
 
     /// Opened runs keep footers, filters and position maps in memory. Whoever reads for weeks would keep those of all runs that ever were.
@@ -173,8 +191,40 @@ mod tests {
             }
             let snapshot = reads.snapshot().await.unwrap();
             let there = snapshot.manifest.as_ref().unwrap().updates().unwrap().runs.len();
-            let known = reads.updates.merged_views.files.runs.0.lock().unwrap().len();
+            let known = reads.updates.merged_views.files.runs.opened.lock().unwrap().len();
             assert!(known <= there, "{known} of {there} runs in round {round}");
+        }
+    }
+
+    /// A position map has an entry for each file of a table.
+    #[tokio::test]
+    async fn whoever_wrote_a_run_reads_no_position_map() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = std::fs::File::create(folder.path().join("f.parquet")).unwrap();
+        let mut writer = ArrowWriter::try_new(file, rows(0).schema(), None).unwrap();
+        writer.write(&rows(0)).unwrap();
+        writer.close().unwrap();
+        let (writes, reads) = (open_table(folder.path()).await, open_table(folder.path()).await);
+        writes.declare_key(&["k".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
+        let change = Change { operation: Operation::Upsert, rows: rows(30) };
+        writes.write(vec![change], WriteOptions::default()).await.unwrap();
+        writes.flush().await.unwrap();
+        let snapshot = writes.snapshot().await.unwrap();
+        let updates = snapshot.manifest.as_ref().unwrap().updates().unwrap();
+        let run = &updates.runs[0];
+        let store = writes.base().writable_store().unwrap();
+        let position_map = store.local_path(&run.position_map.as_ref().unwrap().path).unwrap();
+        std::fs::remove_file(position_map).unwrap();
+        for (table, unresolved) in [(&writes, 0), (&reads, 1)] {
+            let runs = &table.updates.merged_views.files.runs;
+            runs.opened.lock().unwrap().clear();
+            let phase = MigrationPhase::of(run, updates, false);
+            let opened = runs.get(table.base().writable_store().unwrap(), run, None, phase).await.unwrap();
+            assert_eq!(opened.unresolved_among(snapshot.files()).len(), unresolved);
+            assert_eq!(opened.filter.get().is_some(), unresolved == 0);
+        }
+        for table in [writes, reads] {
+            assert_eq!(table.snapshot().await.unwrap().rows(), Some(80));
         }
     }
 }

@@ -102,11 +102,6 @@ impl SortedRun {
         self.complete.universe()
     }
 
-    /// Where the keys are in this file, if that was resolved.
-    pub(crate) fn hits(&self, file: &DataFile) -> Option<Arc<FilePositions>> {
-        self.known().hits(file, self.row_count())
-    }
-
     /// Where the keys are in these files, by their places. Files that have none of the keys are left out, and so are those that were not
     /// resolved.
     pub(crate) fn hits_among(&self, files: &PartedList<DataFile>) -> BTreeMap<usize, Arc<FilePositions>> {
@@ -149,6 +144,30 @@ impl SortedRun {
     /// Where the keys are in all files that were resolved.
     pub(crate) fn all_hits(&self) -> Vec<HitsOfFile> {
         self.known().all(self.row_count())
+    }
+
+    /// Where the keys are in the files that have some of them.
+    pub(crate) fn hits_with_rows(&self) -> Vec<HitsOfFile> {
+        self.known().some()
+    }
+
+    /// Takes what another run of the same rows was resolved to. Rows that are `changed` since have other columns to be completed.
+    pub(crate) fn take_resolved(&self, from: &Self, changed: &RowSet) {
+        for HitsOfFile { file, hits } in from.hits_with_rows() {
+            let hits = match changed.is_empty() {
+                true => hits,
+                false => Arc::new(FilePositions { completed: hits.completed.minus(changed), ..hits.as_ref().clone() }),
+            };
+            self.known().set(file, hits);
+        }
+        let resolved = from.known().resolved().cloned();
+        resolved.iter().for_each(|files| self.set_resolved(files));
+        let replaced = from.replaced.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.replaced.lock().unwrap_or_else(PoisonError::into_inner).extend(replaced);
+        if let Some(keys) = from.filter.get() {
+            // The filter is set once, as the run is opened.
+            drop(self.filter.set(keys.clone()));
+        }
     }
 
     /// Where the keys of a file are, if its pages have bounds.

@@ -46,6 +46,7 @@ async fn laid_over(table: &UpdatableTable, within: Duration) -> Result<Snapshot>
     let files = &table.merged_views.files;
     let updated = UpdateContext::of(&mut snapshot, store, files, updates, state, UpdateScope::Log).await?;
     let view = merged_view(&updated, &snapshot, &table.merged_views).await?;
-    snapshot.apply_updates(&view.deleted, &view.buffered, view.next);
+    let laid = table.merged_views.laid(&snapshot, &view);
+    snapshot.apply_updates(laid, &view.buffered, view.next);
     Ok(snapshot)
 }

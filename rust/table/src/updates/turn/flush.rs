@@ -54,7 +54,8 @@ impl NewRun {
         };
         let names = writing.base.column_names().cloned();
         let out = RunWriter::new(writing.store, &updated.schema, &updated.key, names.as_deref(), &writing.parameters);
-        Ok(Self { out, older, afterwards, during: 0, resolved: PositionMapBuilder::default() })
+        let resolved = PositionMapBuilder::in_files(writing.base.files());
+        Ok(Self { out, older, afterwards, during: 0, resolved })
     }
 
     /// Adds changes in the order of keys, at most one for each, all of them behind those before.
@@ -75,7 +76,7 @@ impl NewRun {
         }
         let first = u32::try_from(self.out.rows()).unwrap_or(u32::MAX);
         self.out.write(both.as_ref().unwrap_or(rows))?;
-        self.resolved.add(run.all_hits(), run.all_replaced(), |row| first.checked_add(row));
+        self.resolved.add(run.hits_with_rows(), run.all_replaced(), |row| first.checked_add(row));
         check_room(writing, self.out.bytes())
     }
 
@@ -94,7 +95,8 @@ impl NewRun {
             return Err(full);
         }
         reach("run-written");
-        run.position_map = position_map_of(store, &resolved.into_run(run.rows), &run, filter).await;
+        let resolved = resolved.into_run(run.rows);
+        run.position_map = position_map_of(store, &resolved, &run, filter.clone()).await;
         reach("position-map-written");
         let log = match new_log(store, writing.tail.next).await {
             Ok(log) => log,
@@ -125,6 +127,7 @@ impl NewRun {
                 "the log of updates was replaced, or a migration was given up, by somebody else; try again",
             ));
         }
+        writing.table.merged_views.files.runs.put_written(run.id, resolved, filter);
         reach("run-committed");
         // Runs are merged behind the turn. Where these merges do not keep up, the turn merges before others may go on.
         let is_behind = writing.updates.runs.len() as u64 >= writing.parameters.most_runs();

@@ -9,7 +9,7 @@ use arrow::compute::interleave_record_batch;
 use arrow::datatypes::SchemaRef;
 use futures::TryStreamExt;
 use futures::stream::BoxStream;
-use lakemark_format::{ManifestRun, WriteCounters};
+use lakemark_format::{ManifestRun, ManifestUpdates, WriteCounters};
 use lakemark_index::RowSet;
 
 use super::merge_policy::to_merge;
@@ -27,8 +27,10 @@ use crate::updates::runs::known_hits::{FilePositions, HitsOfFile};
 use crate::updates::runs::position_map::PositionMapBuilder;
 use crate::updates::runs::position_map_file::position_map_of;
 use crate::updates::runs::resolve_keys::KeyResolver;
+use crate::updates::runs::run_cache::RunCache;
 use crate::updates::runs::run_writer::{FinishedRun, RunWriter, SequenceRange, buffered};
 use crate::updates::runs::sorted_run::{SortedRun, SortedRunRows};
+use crate::updates::state::updatable::UpdatableTable;
 use crate::updates::view::context::{ManifestState, UpdateContext, UpdateScope};
 
 /// Rows that are written at a time.
@@ -38,10 +40,33 @@ const DROPPED: u32 = u32::MAX;
 
 /// What a merge is made with.
 pub(super) struct MergeGround<'a> {
-    pub store: &'a Arc<Store>,
+    store: &'a Arc<Store>,
     /// The data files, without any buffered change.
-    pub base: &'a Snapshot,
-    pub parameters: &'a Parameters,
+    base: &'a Snapshot,
+    parameters: &'a Parameters,
+    /// What is known of runs.
+    known: &'a RunCache,
+    updated: UpdateContext<'a>,
+    /// All runs, oldest first.
+    runs: Vec<ActiveRun>,
+}
+
+impl<'a> MergeGround<'a> {
+    /// Opens the runs of the manifest of this number. The base gets the types that their changes need.
+    pub(super) async fn of(
+        table: &'a UpdatableTable,
+        store: &'a Arc<Store>,
+        base: &'a mut Snapshot,
+        updates: &'a ManifestUpdates,
+        number: u64,
+        parameters: &'a Parameters,
+    ) -> Result<Self> {
+        let files = &table.merged_views.files;
+        let state = ManifestState { number, migration_done: base.migration_done() };
+        let updated = UpdateContext::of(base, store, files, updates, state, UpdateScope::Log).await?;
+        let runs = updated.active_runs(base, files).await?;
+        Ok(Self { store, base, parameters, known: &files.runs, updated, runs })
+    }
 }
 
 /// Merges runs, in a turn of a writer, until a scan has few enough of them.
@@ -53,12 +78,9 @@ pub(super) async fn merge_oldest(writing: &mut WriteTurn<'_>) -> Result<()> {
             writing.table.merged_views.files.runs.retain(&updates.runs);
             return Ok(());
         };
-        let (store, files) = (writing.store, &writing.table.merged_views.files);
-        let state = ManifestState { number: manifest.number(), migration_done: writing.base.migration_done() };
-        let updated = UpdateContext::of(&mut writing.base, store, files, &updates, state, UpdateScope::Log).await?;
-        let runs = updated.active_runs(&writing.base, files).await?;
-        let ground = MergeGround { store, base: &writing.base, parameters: &writing.parameters };
-        let merged = merge(&ground, &updated, &runs, chosen.clone()).await?;
+        let (table, store, base) = (writing.table, writing.store, &mut writing.base);
+        let ground = MergeGround::of(table, store, base, &updates, manifest.number(), &writing.parameters).await?;
+        let merged = merge(&ground, chosen.clone()).await?;
         commit_merged(store, updates.runs.get(chosen).unwrap_or_default(), merged).await?;
     }
 }
@@ -85,15 +107,10 @@ pub(super) async fn discard(store: &Store, run: &ManifestRun) {
 }
 
 /// Writes a run of some neighbours, which no manifest names yet.
-pub(super) async fn merge(
-    ground: &MergeGround<'_>,
-    updated: &UpdateContext<'_>,
-    runs: &[ActiveRun],
-    chosen: std::ops::Range<usize>,
-) -> Result<ManifestRun> {
+pub(super) async fn merge(ground: &MergeGround<'_>, chosen: std::ops::Range<usize>) -> Result<ManifestRun> {
+    let MergeGround { store, base, parameters, known, updated, runs } = ground;
     let merged: &[ActiveRun] = runs.get(chosen.clone()).unwrap_or_default();
     let newer = runs.get(chosen.end..).unwrap_or_default();
-    let MergeGround { store, base, parameters } = *ground;
     let names = base.column_names().cloned();
     let (schema, key) = (&updated.schema, &updated.key);
     let mut out = RunWriter::new(store, schema, key, names.as_deref(), parameters);
@@ -144,7 +161,7 @@ pub(super) async fn merge(
     reach("merge-written");
     let ground = KeyResolver { base, key: &updated.key, schema: &updated.schema };
     let newer_hits = hits_of_each(&ground, newer).await?;
-    let mut resolved = PositionMapBuilder::default();
+    let mut resolved = PositionMapBuilder::in_files(base.files());
     for ((of, dead), places) in merged.iter().zip(&dead).zip(&places) {
         let hits = kept_hits(&ground, of, dead, &newer_hits).await?;
         let place = |row: u32| places.get(row as usize).copied().filter(|place| *place != DROPPED);
@@ -154,7 +171,8 @@ pub(super) async fn merge(
     for above in newer {
         above.run.set_replaced(run.id, RowSet::empty(run.rows));
     }
-    run.position_map = position_map_of(store, &sorted, &run, filter).await;
+    run.position_map = position_map_of(store, &sorted, &run, filter.clone()).await;
+    known.put_written(run.id, sorted, filter);
     Ok(run)
 }
 
@@ -188,17 +206,14 @@ async fn kept_hits(
     dead: &RowSet,
     newer: &[RunHits],
 ) -> Result<Vec<HitsOfFile>> {
+    // Files in which the run was not searched yet are searched now: the merged run is resolved in all of them.
+    let own = hits_of(ground, of).await?;
     if dead.is_empty() {
-        return Ok(of.run.all_hits());
+        return Ok(of.run.hits_with_rows());
     }
-    let mut kept = Vec::new();
-    if of.active().is_empty() {
-        return Ok(kept);
-    }
-    let mut own = hits_of(ground, of).await?;
-    for (place, file) in ground.base.files().iter().enumerate() {
-        // Files that have none of the keys are kept as well: nobody has to search them again.
-        let Some(hits) = own.remove(&place).or_else(|| of.run.hits(file)) else { continue };
+    let mut kept = Vec::with_capacity(own.len());
+    for (place, hits) in own {
+        let Some(file) = ground.base.files().get(place) else { continue };
         let mut deleted = hits.deleted.as_ref().clone();
         for above in newer.iter().filter_map(|files| files.get(&place)) {
             deleted = deleted.minus(&above.deleted);

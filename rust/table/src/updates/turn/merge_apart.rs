@@ -24,7 +24,6 @@ use crate::updates::locks::{MergeLock, WriterLock};
 use crate::updates::parameters::Parameters;
 use crate::updates::recovery::stopped_migration::end_if_stopped;
 use crate::updates::state::updatable::UpdatableTable;
-use crate::updates::view::context::{ManifestState, UpdateContext, UpdateScope};
 
 /// Merges runs until a scan has few enough of them, unless somebody else does. For tasks that go on when their caller goes away: the caller
 /// has no turn, and made its changes before. What fails is reported by the log.
@@ -63,12 +62,8 @@ async fn merge_some(table: &UpdatableTable, store: &Arc<Store>, parameters: &Par
     let Some(manifest) = base.manifest.clone() else { return Ok(false) };
     let Some(updates) = manifest.updates() else { return Ok(false) };
     let Some(chosen) = to_merge(updates, parameters, bound_by_migration(updates)) else { return Ok(true) };
-    let files = &table.merged_views.files;
-    let state = ManifestState { number: manifest.number(), migration_done: base.migration_done() };
-    let updated = UpdateContext::of(&mut base, store, files, updates, state, UpdateScope::Log).await?;
-    let runs = updated.active_runs(&base, files).await?;
-    let ground = MergeGround { store, base: &base, parameters };
-    let merged = merge(&ground, &updated, &runs, chosen.clone()).await?;
+    let ground = MergeGround::of(table, store, &mut base, updates, manifest.number(), parameters).await?;
+    let merged = merge(&ground, chosen.clone()).await?;
     take_place(store, updates.runs.get(chosen).unwrap_or_default(), merged).await
 }
 
@@ -121,7 +116,7 @@ mod tests {
         let mut writer = ArrowWriter::try_new(file, first.schema(), None).unwrap();
         writer.write(&first).unwrap();
         writer.close().unwrap();
-        let table = Table::open(folder.path().to_str().unwrap(), TableOptions::default()).await.unwrap();
+        let table = Table::open_alone(folder.path().to_str().unwrap(), TableOptions::default()).await.unwrap();
         table.declare_key(&["k".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
         make(&table, Operation::Upsert, numbers(&[("k", 1), ("a", 1), ("b", 1)])).await;
         table.flush().await.unwrap();

@@ -55,19 +55,9 @@ fn of_small_tier(runs: &[ManifestRun], from: usize) -> Option<Range<usize>> {
     let tiers: BTreeSet<u32> = candidates.iter().map(tier).collect();
     let fewest = (candidates.len() / 4).max(2);
     tiers.into_iter().find_map(|most| {
-        let mut longest: Option<RunStretch> = None;
-        let mut place = from;
-        for together in candidates.chunk_by(|one, next| (tier(one) <= most) == (tier(next) <= most)) {
-            let found =
-                RunStretch { runs: place..place + together.len(), bytes: together.iter().map(|run| run.length).sum() };
-            place = found.runs.end;
-            let is_small = together.first().is_some_and(|run| tier(run) <= most) && together.len() >= fewest;
-            let order = |stretch: &RunStretch| (stretch.runs.len(), Reverse(stretch.bytes));
-            if is_small && longest.as_ref().is_none_or(|longest| order(&found) > order(longest)) {
-                longest = Some(found);
-            }
-        }
-        longest.map(|longest| longest.runs)
+        let small = stretches_where(runs, from, |run| tier(run) <= most).into_iter();
+        let many = small.filter(|stretch| stretch.runs.len() >= fewest);
+        many.min_by_key(|stretch| (Reverse(stretch.runs.len()), stretch.bytes)).map(|longest| longest.runs)
     })
 }
 
@@ -85,7 +75,7 @@ fn oldest(runs: &[ManifestRun], most: u64, from: usize) -> Option<Range<usize>> 
     Some(first..first + count)
 }
 
-/// Two or more neighbours of one pass.
+/// Neighbours that may be merged.
 struct RunStretch {
     /// Their places.
     runs: Range<usize>,
@@ -93,7 +83,21 @@ struct RunStretch {
     bytes: u64,
 }
 
-/// All stretches from a place on.
+/// Neighbours from a place on for which something is true, as many together as there are.
+fn stretches_where(runs: &[ManifestRun], from: usize, is_so: impl Fn(&ManifestRun) -> bool) -> Vec<RunStretch> {
+    let (mut stretches, mut end) = (Vec::new(), from);
+    for together in runs.get(from..).unwrap_or_default().chunk_by(|one, next| is_so(one) == is_so(next)) {
+        let first = end;
+        end += together.len();
+        if together.first().is_some_and(&is_so) {
+            let bytes = together.iter().map(|run| run.length).sum();
+            stretches.push(RunStretch { runs: first..end, bytes });
+        }
+    }
+    stretches
+}
+
+/// All stretches of two or more neighbours of one pass, from a place on.
 fn stretches(runs: &[ManifestRun], from: usize) -> Vec<RunStretch> {
     let mut stretches = Vec::new();
     for first in from..runs.len() {

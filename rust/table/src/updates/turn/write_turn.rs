@@ -6,7 +6,8 @@ use arrow::datatypes::SchemaRef;
 use lakemark_format::{LogCommit, Manifest, ManifestUpdates};
 
 use crate::error::{Error, Result};
-use crate::snapshot::Snapshot;
+use crate::files::listed_file::FileList;
+use crate::snapshot::{PinnedColumns, Snapshot};
 use crate::storage::disk;
 use crate::store::Store;
 use crate::updates::changes::change::{Transaction, WriteOptions, Written};
@@ -46,7 +47,8 @@ pub(crate) struct WriteTurn<'a> {
     pub(super) schema: SchemaRef,
     /// The data files, without any buffered change. Of a turn that needs their columns it may have no file.
     pub base: Snapshot,
-    pub(super) needed: FilesNeeded,
+    /// The listing that the columns are of, where the base has no file.
+    columns_of: Option<Arc<FileList>>,
     pub tail: LogTail,
     /// Commits that are not on the disk yet.
     pub(super) commits: Vec<LogCommit>,
@@ -73,10 +75,12 @@ impl<'a> WriteTurn<'a> {
             return Err(not_local(store));
         }
         let lock = Arc::new(WriterLock::take(store).await?);
-        let mut base = pin(table, needed).await?;
-        if finish_publication(&table.base, &base).await? || repair::take_over_if_empty(&table.base, &base).await? {
-            base = pin(table, needed).await?;
+        let mut pinned = pin(table, needed).await?;
+        let base = &pinned.base;
+        if finish_publication(&table.base, base).await? || repair::take_over_if_empty(&table.base, base).await? {
+            pinned = pin(table, needed).await?;
         }
+        let PinnedBase { mut base, columns_of } = pinned;
         let manifest = base.manifest.clone().ok_or_else(|| no_key(&table.base))?;
         let updates = manifest.updates().cloned().ok_or_else(|| no_key(&table.base))?;
         let parameters = Parameters::of(&updates.options)?;
@@ -97,7 +101,7 @@ impl<'a> WriteTurn<'a> {
             key,
             schema,
             base,
-            needed,
+            columns_of,
             tail,
             commits: Vec::new(),
             unlogged: 0,
@@ -107,10 +111,19 @@ impl<'a> WriteTurn<'a> {
         })
     }
 
+    /// Whether the columns are surely those of the files that are there now: these were listed in this turn, or each of their folders is
+    /// the one that was listed.
+    pub(crate) async fn has_newest_columns(&self) -> Result<bool> {
+        match &self.columns_of {
+            Some(files) => self.table.base.cache.listing.has_same_names(files).await,
+            None => Ok(true),
+        }
+    }
+
     /// Pins the newest data files where the turn has known their columns alone. Says whether these are the same: else what was accepted may
     /// not fit, and the turn has to begin anew.
     pub(super) async fn pin_files(&mut self) -> Result<bool> {
-        if self.needed == FilesNeeded::All {
+        if self.columns_of.is_none() {
             return Ok(true);
         }
         let mut base = Snapshot::pin_base(&self.table.base).await?;
@@ -126,7 +139,7 @@ impl<'a> WriteTurn<'a> {
             && updated.migration_done == self.base.migration_done()
             && stored_names(&base) == stored_names(&self.base);
         if is_same {
-            (self.base, self.manifest, self.needed) = (base, manifest, FilesNeeded::All);
+            (self.base, self.manifest, self.columns_of) = (base, manifest, None);
         }
         Ok(is_same)
     }
@@ -177,7 +190,7 @@ impl<'a> WriteTurn<'a> {
         if let Some(before) = &self.before {
             return Ok(Arc::clone(before));
         }
-        if self.needed != FilesNeeded::All {
+        if self.columns_of.is_some() {
             return Err(Error::internal("a check needs the data files, and its turn has their columns alone"));
         }
         let before = merged_view(&self.updated(), &self.base, &self.table.merged_views).await?;
@@ -186,11 +199,20 @@ impl<'a> WriteTurn<'a> {
     }
 }
 
-async fn pin(table: &UpdatableTable, needed: FilesNeeded) -> Result<Snapshot> {
-    match needed {
-        FilesNeeded::Columns => Snapshot::pin_columns(&table.base).await,
-        FilesNeeded::All => Snapshot::pin_base(&table.base).await,
+/// What a turn begins with.
+struct PinnedBase {
+    base: Snapshot,
+    /// The listing that the columns are of, where the base has no file.
+    columns_of: Option<Arc<FileList>>,
+}
+
+async fn pin(table: &UpdatableTable, needed: FilesNeeded) -> Result<PinnedBase> {
+    if needed == FilesNeeded::Columns
+        && let Some(PinnedColumns { snapshot, files }) = Snapshot::pin_columns(&table.base).await?
+    {
+        return Ok(PinnedBase { base: snapshot, columns_of: Some(files) });
     }
+    Ok(PinnedBase { base: Snapshot::pin_base(&table.base).await?, columns_of: None })
 }
 
 /// How the log has the name of a call.

@@ -8,7 +8,6 @@
 //!
 //! Since everything is a position, reading needs no merge by key: scans read a run like a data file with deleted rows.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -18,7 +17,7 @@ use super::context::UpdateContext;
 use super::run_stack::{RunStack, StackedRun};
 use super::update_files::UpdateFiles;
 use crate::error::Result;
-use crate::snapshot::{BufferedRows, BufferedRun, DeletedPositions, OpenedRun, Snapshot};
+use crate::snapshot::{BufferedRows, BufferedRun, DeletedByFile, OpenedRun, Snapshot};
 use crate::updates::changes::rows::as_table;
 use crate::updates::key::{KeyColumns, KeySet};
 use crate::updates::lookup::fetch::RowFile;
@@ -41,7 +40,7 @@ pub(crate) struct MergedView {
     /// The next sequence number: changes below it are in.
     pub next: u64,
     /// The rows that are deleted or replaced, by the places of the data files that have some.
-    pub deleted: BTreeMap<usize, DeletedPositions>,
+    pub deleted: Arc<DeletedByFile>,
     pub buffered: Arc<BufferedRows>,
     /// Rows of each run that count, oldest run first.
     pub live_rows: Vec<LiveRows>,
@@ -74,7 +73,7 @@ impl MergedView {
             add_rows(ground, stacked, &mut buffered).await?;
         }
         let live = stack.runs.into_iter().map(|laid| LiveRows { run: laid.run, rows: laid.rows }).collect();
-        Ok(Self { next, deleted: stack.deleted, buffered: Arc::new(buffered), live_rows: live })
+        Ok(Self { next, deleted: Arc::new(stack.deleted), buffered: Arc::new(buffered), live_rows: live })
     }
 
     /// The place of one of the keys that is in the table already, if one is.

@@ -3,14 +3,13 @@
 //! Adding a run only takes rows away from those below it. So what is below is merged once (runs, and most of the buffer), since it changes
 //! together. The few changes that came later are merged with the result.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use lakemark_index::RowSet;
 
 use crate::error::Result;
-use crate::snapshot::DeletedPositions;
+use crate::snapshot::{DeletedByFile, DeletedPositions};
 use crate::updates::runs::active_run::ActiveRun;
 use crate::updates::runs::hits::hits_of;
 use crate::updates::runs::resolve_keys::{KeyResolver, memory_rows};
@@ -30,7 +29,7 @@ pub(crate) struct StackedRun {
 #[derive(Clone, Default)]
 pub(crate) struct RunStack {
     /// The rows that are deleted or replaced, by the places of the data files that have some.
-    pub deleted: BTreeMap<usize, DeletedPositions>,
+    pub deleted: DeletedByFile,
     pub runs: Vec<StackedRun>,
 }
 

@@ -11,7 +11,7 @@ use super::run_stack::RunStack;
 use super::update_files::UpdateFiles;
 use crate::error::Result;
 use crate::files::parted_list::PartedList;
-use crate::snapshot::{DataFile, Snapshot};
+use crate::snapshot::{DataFile, LaidFiles, Snapshot};
 use crate::updates::log::log_tail::LogTail;
 use crate::updates::parameters::Parameters;
 use crate::updates::runs::active_run::ActiveRun;
@@ -59,6 +59,18 @@ pub(crate) struct MergedViewCache {
     pub files: UpdateFiles,
     last: Mutex<Option<KnownView>>,
     lower: Mutex<Option<Arc<BaseView>>>,
+    /// The data files without the rows that the last snapshot took as deleted.
+    laid: Mutex<Option<LaidFiles>>,
+}
+
+impl MergedViewCache {
+    /// The files of a snapshot without the rows that a view deletes or replaces.
+    pub(crate) fn laid(&self, base: &Snapshot, view: &MergedView) -> LaidFiles {
+        let before = self.laid.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let laid = LaidFiles::of(base, &view.deleted, before.as_ref());
+        *self.laid.lock().unwrap_or_else(PoisonError::into_inner) = Some(laid.clone());
+        laid
+    }
 }
 
 impl std::fmt::Debug for MergedViewCache {

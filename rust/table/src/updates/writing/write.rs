@@ -7,16 +7,17 @@
 //!
 //! Changes are durable when the frame is synced, or when the manifest names the run that has them.
 //!
-//! Upserts, updates and deletes by key need the table's columns and no data file, so that they list nothing while the folders are as they were.
-//! Where they do not fit these columns, or go to a run, the newest data files are looked at.
+//! Upserts, updates and deletes by key need the table's columns and no data file, so that they list nothing while the table's own folder is as
+//! it was. Where they do not fit these columns, would lose something in their types, or go to a run, the newest data files are looked at.
 
 use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
 use lakemark_format::Operation;
 use tokio::sync::oneshot;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::updates::changes::change::{Change, WriteOptions, Written};
+use crate::updates::changes::change::{Change, WriteOptions, Written, is_kept};
 use crate::updates::migration::auto_migrate;
 use crate::updates::state::updatable::UpdatableTable;
 use crate::updates::state::write_queue::QueuedWrite;
@@ -85,6 +86,12 @@ struct Attempt {
 async fn attempt(table: &Arc<UpdatableTable>, waiting: &[QueuedWrite], needed: FilesNeeded) -> Result<Attempt> {
     let mut session = WriteTurn::begin_with(table, needed).await?;
     let migrates_at = session.parameters.migration_threshold;
+    if needed == FilesNeeded::Columns
+        && !are_kept(waiting, &session.base.schema())
+        && !session.has_newest_columns().await?
+    {
+        return Ok(Attempt { accepted: Vec::new(), done: Ok(Done::Outdated), migrates_at });
+    }
     let mut accepted = Vec::with_capacity(waiting.len());
     for QueuedWrite { changes, options, .. } in waiting {
         let written = accept(&mut session, changes, options).await;
@@ -94,6 +101,11 @@ async fn attempt(table: &Arc<UpdatableTable>, waiting: &[QueuedWrite], needed: F
         accepted.push(written);
     }
     Ok(Attempt { accepted, done: commit(session).await, migrates_at })
+}
+
+/// Whether all changes say the same in other types of the columns, too.
+fn are_kept(waiting: &[QueuedWrite], schema: &SchemaRef) -> bool {
+    waiting.iter().flat_map(|waiting| &waiting.changes).all(|change| is_kept(change, schema))
 }
 
 /// Merges runs if the turn made one, and answers.

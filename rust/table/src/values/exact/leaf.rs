@@ -88,7 +88,7 @@ fn is_ticks(of: &DataType) -> bool {
 }
 
 /// Values that are others after a cast to a type and back.
-fn lost_on_the_way(given: &ArrayRef, to: &DataType) -> Result<BooleanArray, ArrowError> {
+pub(super) fn lost_on_the_way(given: &ArrayRef, to: &DataType) -> Result<BooleanArray, ArrowError> {
     let (have, safe) = (given.data_type(), CastOptions::default());
     distinct(given, &cast_leaf(&cast_leaf(given, to, &safe)?, have, &safe)?)
 }

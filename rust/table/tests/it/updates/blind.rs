@@ -119,6 +119,64 @@ async fn partitions_are_not_listed(options: TableOptions) {
     assert_eq!(parts, ["007", "1"]);
 }
 
+/// Rows of one key in a partition of a partition.
+fn nested(part: ArrayRef) -> RecordBatch {
+    let number = |value: i64| Arc::new(Int64Array::from(vec![value])) as ArrayRef;
+    RecordBatch::try_from_iter([("p", number(1)), ("q", part), ("k", number(7))]).unwrap()
+}
+
+#[tokio::test]
+async fn partitions_are_looked_at_only_for_values_that_a_cast_would_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |part: &str| folder.path().join(format!("p=1/q={part}/f.parquet"));
+    for part in ["1", "2"] {
+        write(&path(part), &keys(&[1, 2]));
+    }
+    let key = ["p", "q", "k"].map(str::to_owned);
+    open(folder.path()).await.declare_key(&key, &Default::default(), BuildOptions::default()).await.unwrap();
+    let (table, log) = looked_at(folder.path()).await;
+    // The table's own folder is as it was, and the column is text by now.
+    write(&path("x"), &keys(&[1]));
+    make(&table, Operation::Upsert, nested(Arc::new(Int64Array::from(vec![8])))).await.unwrap();
+    assert_eq!(looks(&log), 0, "an integer is written in a text as it is given");
+    make(&table, Operation::Upsert, nested(Arc::new(StringArray::from(vec!["007"])))).await.unwrap();
+    assert!(looks(&log) > 0, "a text may not be written as the integer that it is read as");
+    for table in [table, open(folder.path()).await] {
+        let snapshot = table.snapshot().await.unwrap();
+        assert_eq!(snapshot.schema().field_with_name("q").unwrap().data_type(), &DataType::Utf8);
+        let buffered = snapshot.buffered_rows().unwrap();
+        let parts = buffered.batches.iter().map(|rows| rows.column_by_name("q").unwrap().as_string::<i32>());
+        let mut parts: Vec<&str> = parts.flat_map(|parts| parts.iter().flatten()).collect();
+        parts.sort_unstable();
+        assert_eq!((parts, snapshot.rows()), (vec!["007", "8"], Some(7)));
+    }
+}
+
+#[tokio::test]
+async fn columns_that_others_add_to_a_partition_are_known_to_the_change_that_has_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    write(&path("p=1/f.parquet"), &batch(&[(1, Some(1), None)]));
+    write(&path("p=2/f.parquet"), &batch(&[(2, Some(2), None)]));
+    keyed(folder.path()).await;
+    let (table, log) = looked_at(folder.path()).await;
+    write(&path("p=2/g.parquet"), &wider(&[(3, 1)]));
+    make(&table, Operation::Upsert, batch(&[(4, Some(4), None)])).await.unwrap();
+    assert_eq!(looks(&log), 0);
+    make(&table, Operation::Upsert, wider(&[(5, 7)])).await.unwrap();
+    assert!(looks(&log) > 0);
+    let snapshot = open(folder.path()).await.snapshot().await.unwrap();
+    let values = |batch: &RecordBatch| {
+        let number = |name: &str| batch.column_by_name(name).unwrap().clone();
+        let (k, z) = (number("k"), number("z"));
+        let z = z.as_primitive::<arrow::datatypes::Int32Type>().iter().collect::<Vec<_>>();
+        k.as_primitive::<arrow::datatypes::Int64Type>().values().iter().copied().zip(z).collect::<Vec<_>>()
+    };
+    let mut rows: Vec<_> = snapshot.buffered_rows().unwrap().batches.iter().flat_map(values).collect();
+    rows.sort_unstable();
+    assert_eq!((rows, snapshot.rows()), (vec![(4, None), (5, Some(7))], Some(5)));
+}
+
 #[tokio::test]
 async fn columns_that_others_add_are_known_to_the_next_change() {
     for in_place in [false, true] {

@@ -6,6 +6,7 @@ mod during;
 mod filters;
 pub mod lake;
 mod late;
+mod listings;
 mod many_files;
 mod merging;
 mod migration;
@@ -41,7 +42,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use self::reading::{Row, rows_of};
 use crate::delta;
-use crate::fixture::{equals, exact_rows, leaf, open, probe, write};
+use crate::fixture::{age_logs, equals, exact_rows, leaf, open, probe, write};
 
 /// Rows of the test table: k is its key.
 fn batch(rows: &[(i64, Option<i32>, Option<&str>)]) -> RecordBatch {
@@ -357,7 +358,7 @@ async fn keys_that_tell_no_rows_apart_are_refused() {
     let names: Vec<String> = table.snapshot().await.unwrap().indexes().into_iter().map(|index| index.name).collect();
     assert_eq!(names, ["k_key"]);
     let options = TableOptions { store: Some("memory:///s".into()), ..TableOptions::default() };
-    let remote = Table::open(folder.path().to_str().unwrap(), options).await.unwrap();
+    let remote = Table::open_alone(folder.path().to_str().unwrap(), options).await.unwrap();
     let error = remote.declare_key(&["k".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap_err();
     assert!(error.to_string().contains("local file system"), "{error}");
 }
@@ -369,6 +370,7 @@ async fn law_5_damaged_updates_are_errors_and_damaged_indexes_are_not() {
     let table = keyed(folder.path()).await;
     make(&table, Operation::Upsert, batch(&[(2, Some(7), None)])).await.unwrap();
     table.flush().await.unwrap();
+    age_logs(folder.path());
     make(&table, Operation::Upsert, batch(&[(4, Some(7), None)])).await.unwrap();
     make(&table, Operation::Upsert, batch(&[(6, Some(7), None)])).await.unwrap();
     let expected = rows(&table).await;

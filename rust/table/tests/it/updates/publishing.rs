@@ -37,7 +37,7 @@ fn plain(folder: &Path) -> BTreeSet<i64> {
 
 async fn at(path: &Path, version: u64) -> lakemark_table::Result<Arc<Table>> {
     let options = TableOptions { version: Some(version), ..TableOptions::default() };
-    Table::open(path.to_str().unwrap(), options).await
+    Table::open_alone(path.to_str().unwrap(), options).await
 }
 
 async fn newest(table: &Table) -> u64 {
@@ -219,6 +219,6 @@ async fn an_original_that_was_changed_is_a_conflict_and_is_not_moved() {
     assert_eq!((report.files_published, report.originals_moved), (1, 0));
     assert_eq!(plain(root).len(), 300);
     let options = TableOptions { store: Some(root.join("s").to_str().unwrap().to_owned()), ..TableOptions::default() };
-    let glob = Table::open(root.join("*.parquet").to_str().unwrap(), options).await.unwrap();
+    let glob = Table::open_alone(root.join("*.parquet").to_str().unwrap(), options).await.unwrap();
     assert_eq!(glob.publish().await.unwrap_err().kind(), ErrorKind::Unsupported);
 }

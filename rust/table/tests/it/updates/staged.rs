@@ -217,7 +217,7 @@ async fn tables_that_take_no_changes_say_so() {
     let keyed = keyed(folder.path()).await;
     assert_eq!(keyed.key().await.unwrap(), ["k"]);
     let options = TableOptions { version: Some(1), ..TableOptions::default() };
-    let old = Table::open(folder.path().to_str().unwrap(), options).await.unwrap();
+    let old = Table::open_alone(folder.path().to_str().unwrap(), options).await.unwrap();
     let error = old.key().await.unwrap_err();
     assert!(error.to_string().contains("was opened at version 1"), "{error}");
     assert_eq!(old.stage(Operation::Delete).await.unwrap_err().kind(), ErrorKind::InvalidInput);

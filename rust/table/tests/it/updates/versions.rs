@@ -16,7 +16,7 @@ use crate::fixture::{create_indexes, equals, open, probe, write};
 
 async fn at(path: &Path, version: u64) -> Result<Arc<Table>> {
     let options = TableOptions { version: Some(version), ..TableOptions::default() };
-    Table::open(path.to_str().unwrap(), options).await
+    Table::open_alone(path.to_str().unwrap(), options).await
 }
 
 async fn newest(table: &Table) -> u64 {

@@ -82,6 +82,22 @@ fn objects_are_made_for_new_and_changed_names_alone() {
     assert!(Arc::ptr_eq(&place.relist(&now), &now));
 }
 
+#[test]
+fn names_in_another_order_are_those_that_are_known() {
+    let place = Place::new();
+    (0..50).for_each(|file| place.write(&format!("f{file:02}.parquet"), "x"));
+    let known = place.list(None);
+    let entries = known.entries.iter().rev().cloned().collect();
+    let KnownFolder { objects, folders, place: own, stamp, .. } = &*known;
+    let (objects, folders, own) = (objects.clone(), folders.clone(), own.clone());
+    let turned = Arc::new(KnownFolder { entries, objects, folders, place: own, stamp: *stamp });
+    fs::remove_file(place.path().join("f20.parquet")).unwrap();
+    place.write("f505.parquet", "x");
+    let now = place.relist(&turned);
+    assert_eq!((now.objects.len(), shared(&now, &known)), (50, 49));
+    assert!(Arc::ptr_eq(&place.relist(&now), &now));
+}
+
 /// The time of modification can be set back, that of the change cannot.
 #[test]
 fn law_4_a_file_that_is_replaced_under_its_old_name_and_time_is_new() {
