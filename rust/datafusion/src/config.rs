@@ -1,8 +1,70 @@
 //! Settings of a session, under the name `lakemark`.
 
+use std::fmt;
+
 use datafusion::common::extensions_options;
-use datafusion::config::{ConfigExtension, ConfigOptions};
+use datafusion::config::{ConfigExtension, ConfigField, ConfigOptions, Visit};
 use lakemark_table::{Error, ErrorKind, Result, Transaction};
+
+use crate::error::to_engine;
+
+/// What queries share that run at the same time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Share {
+    /// Nothing: each runs its own plan.
+    Off,
+    /// Plans: one execution for equal ones.
+    #[default]
+    Plans,
+    /// Plans, and pages of data files that scans of different plans read.
+    Pages,
+    /// Plans and pages, and of these the joins of star queries.
+    Stars,
+}
+
+impl Share {
+    /// Whether scans share pages.
+    pub(crate) fn has_pages(self) -> bool {
+        matches!(self, Self::Pages | Self::Stars)
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Off => "off",
+            Self::Plans => "plans",
+            Self::Pages => "pages",
+            Self::Stars => "stars",
+        })
+    }
+}
+
+impl ConfigField for Share {
+    fn visit<V: Visit>(&self, v: &mut V, key: &str, description: &'static str) {
+        v.some(key, self, description);
+    }
+
+    fn set(&mut self, _key: &str, value: &str) -> datafusion::error::Result<()> {
+        *self = match value.trim().to_ascii_lowercase().as_str() {
+            "off" => Self::Off,
+            "plans" => Self::Plans,
+            "pages" => Self::Pages,
+            "stars" => Self::Stars,
+            _ => {
+                let text =
+                    format!("lakemark.share is off, plans, pages or stars, not {value:?}; set it to one of these");
+                return Err(to_engine(Error::new(ErrorKind::InvalidInput, text)));
+            }
+        };
+        Ok(())
+    }
+
+    fn reset(&mut self, _key: &str) -> datafusion::error::Result<()> {
+        *self = Self::default();
+        Ok(())
+    }
+}
 
 extensions_options! {
     /// Settings of a session: `SET lakemark.use_index = false`.
@@ -17,6 +79,8 @@ extensions_options! {
         pub use_join_keys: bool, default = true
         /// Whether a scan right below `ORDER BY … LIMIT` reads the first rows alone, where an index knows them.
         pub use_first_rows: bool, default = true
+        /// What queries share that run at the same time: `off`, `plans`, `pages` or `stars`.
+        pub share: Share, default = Share::default()
         /// The application that makes the next statement which changes a table, so that it is made once; with `txn_version`.
         pub txn_app_id: Option<String>, default = None
         /// The number that the application gives to the next statement which changes a table. Both are unset when it was made.

@@ -1,6 +1,6 @@
 //! Operators: the scan, which is a leaf, and aggregates that the index answers.
 //!
-//! Uses `read` and `expr`; `plan` makes the operators.
+//! Uses `share`, `read` and `expr`; `plan` makes the operators.
 //!
 //! Invariant: an operator gives the same rows with an index and without. A filter that comes while a query runs removes only rows that no
 //! operator above would keep.
@@ -11,3 +11,4 @@ pub(crate) mod index_aggregate;
 pub(crate) mod index_only;
 pub(crate) mod scan;
 pub(crate) mod scan_probe;
+pub(crate) mod shared_scan;

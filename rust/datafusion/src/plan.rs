@@ -1,11 +1,15 @@
 //! Planning: the table provider, from what a probe says of each file to operators, and the optimizer rules.
 //!
-//! Uses `exec`, `read` and `expr`; `sql` and `api` plan by it.
+//! Uses `share`, `exec`, `read` and `expr`; `sql` and `api` plan by it.
 //!
 //! Invariant: a statement sees one state of each table.
 
 pub(crate) mod buffered_count;
+mod late_plan;
+mod pivots;
 pub(crate) mod provider;
 pub(crate) mod rules;
 pub(crate) mod scan;
+mod share_key;
+pub(crate) mod sharing;
 pub(crate) mod statement_snapshots;

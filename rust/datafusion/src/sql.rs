@@ -8,6 +8,8 @@ pub(crate) mod dml;
 pub(crate) mod factory;
 pub(crate) mod fast_path;
 pub(crate) mod parameters;
+pub(crate) mod planned;
+pub(crate) mod planning_place;
 pub(crate) mod schema;
 pub(crate) mod session;
 pub(crate) mod statement;

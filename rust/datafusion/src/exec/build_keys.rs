@@ -35,7 +35,7 @@ use datafusion::physical_plan::{
 use futures::StreamExt;
 
 /// More rows than this are not kept.
-const MOST_ROWS: usize = 1 << 20;
+pub(crate) const MOST_ROWS: usize = 1 << 20;
 /// Nor more bytes, or more than a share of the session's memory: the join needs it, too.
 const MOST_BYTES: usize = 64 << 20;
 const LEAST_SHARE: usize = 16;
@@ -111,11 +111,18 @@ impl BuildKeys {
         Self { on, passed: Mutex::new(none), scans: AtomicUsize::new(0), enough: None }
     }
 
-    /// An array for each key with a value for each row that has all of them; none before all have passed.
+    /// An array for each key with a value for each row that has all of them; none before all have passed, and none of so few rows that the
+    /// engine's own filter names the keys.
     pub(crate) fn all(&self) -> Result<Option<Vec<ArrayRef>>> {
+        let are_few = self.on.len() == 1 && self.rows().is_some_and(|rows| rows <= FEW_ROWS);
+        if are_few { Ok(None) } else { self.whole() }
+    }
+
+    /// An array for each key with a value for each row that has all of them; none before all have passed, and none of no rows.
+    pub(crate) fn whole(&self) -> Result<Option<Vec<ArrayRef>>> {
         let passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
         let BuildSide::All(kept) = &*passed else { return Ok(None) };
-        if kept.rows == 0 || (self.on.len() == 1 && kept.rows <= FEW_ROWS) {
+        if kept.rows == 0 {
             return Ok(None);
         }
         let one = |key: usize| {

@@ -2,12 +2,14 @@
 //!
 //! It has no child that an optimizer could see. Row positions are only valid for the scan that they were computed for, and nothing may come
 //! between. Limits and dynamic filters (of joins and top-k) are handed on to the scans inside, which prune by statistics. What the index
-//! knows of dynamic filters prunes those scans when they begin (see [`crate::exec::dynamic_filters`]). Filters come by the rule of
+//! knows of dynamic filters prunes those scans when they begin (see [`crate::exec::dynamic_filters`]). Then they may share pages with scans
+//! of other queries, and leave out what no join above needs (see [`crate::exec::shared_scan`] and [`stars`]). Filters come by the rule of
 //! [`PositionalPushdown`](crate::PositionalPushdown) and by no other way. DataFusion's own rule may hand a scan the filter of another
 //! table.
 
 mod inside;
 mod operator;
+mod stars;
 mod traced;
 
 use std::collections::HashMap;
@@ -27,14 +29,17 @@ use datafusion::physical_plan::{ExecutionPlan, PlanProperties};
 use lakemark_table::{ProbeReport, TopKRequest};
 use tokio::sync::OnceCell;
 
+use crate::config::{LakemarkOptions, Share};
 use crate::exec::build_keys::BuildKeys;
 use crate::exec::dynamic_filters::{DynamicProber, is_known_at_runtime};
 use crate::exec::index_only::{IndexOnlyRows, most_bytes};
 use crate::exec::scan_probe::ScanProbe;
+use crate::exec::shared_scan::sharing_pages;
 use crate::expr::projection;
 use crate::expr::zone_maps::touches_floats;
 use crate::read::memory_gauge::MemoryGauge;
 use crate::read::reader::Footers;
+use crate::share::passes::pass_metrics::PassMetrics;
 
 use inside::{InnerScans, hand_on};
 
@@ -51,6 +56,9 @@ pub(crate) struct ScanParts {
     pub(crate) counted: u64,
     /// What is known of the rows and their columns.
     pub(crate) statistics: Statistics,
+    /// The most rows that the scan gives, by what the index, the footers and the buffer count. None if that is not known, or if the table is
+    /// not joined.
+    pub(crate) most_rows: Option<u64>,
     /// For each column of the output whether no row of it is NULL; empty where that is not known, as for fields of structs.
     pub(crate) without_null: Vec<bool>,
     /// The scan of exact rows.
@@ -93,8 +101,10 @@ pub struct LakemarkScanExec {
     keys: HashMap<u64, Arc<BuildKeys>>,
     /// The only rows of the output that are needed, if a sort with a limit is above.
     first_rows: Option<TopKRequest>,
+    /// Whether an order was asked for, in which the scans inside read what they can.
+    is_ordered: bool,
     /// The scans inside, as the filters left them when the first partition was polled for a row. All partitions take the same ones, since
-    /// the partitions of a scan may share its files.
+    /// the partitions of a scan may share its files, and share pages with other scans as one.
     pruned: Arc<OnceCell<InnerScans>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -125,6 +135,7 @@ impl LakemarkScanExec {
             filters: Vec::new(),
             keys: HashMap::new(),
             first_rows: None,
+            is_ordered: false,
             pruned: Arc::default(),
             properties,
             metrics,
@@ -182,6 +193,36 @@ impl LakemarkScanExec {
         Ok(inner)
     }
 
+    /// The scans inside, as the query reads them: pruned, and sharing pages with scans of other queries if it may.
+    async fn begun(&self, context: &Arc<TaskContext>) -> Result<InnerScans> {
+        // Pruning takes the keys of joins.
+        let joins = self.joined_columns(context)?;
+        let mut inner = self.prune(context).await?;
+        if self.shares_pages(context) {
+            let mut metrics = PassMetrics::new(&self.metrics);
+            if let Some(joins) = &joins {
+                metrics = metrics.with_stars(&self.metrics, joins.len());
+            }
+            let joins = joins.unwrap_or_default();
+            for plan in [&mut inner.exact, &mut inner.recheck].into_iter().flatten() {
+                *plan = sharing_pages(plan, &self.parts.footers, context, &metrics, &joins).await?;
+            }
+        }
+        Ok(inner)
+    }
+
+    /// Whether it shares pages.
+    fn shares_pages(&self, context: &TaskContext) -> bool {
+        LakemarkOptions::of(context.session_config().options()).share.has_pages() && self.may_share_pages()
+    }
+
+    /// Whether it shares pages if the session does. A scan that ends early or that reads in an order does not: whoever shares takes pages
+    /// as they come.
+    fn may_share_pages(&self) -> bool {
+        let takes_any = self.parts.fetch.is_none() && self.first_rows.is_none() && !self.is_ordered;
+        takes_any && (self.parts.exact.is_some() || self.parts.recheck.is_some())
+    }
+
     fn with_inner(
         &self,
         mut change: impl FnMut(&Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>,
@@ -194,18 +235,22 @@ impl LakemarkScanExec {
         Ok(changed)
     }
 
-    /// The filters that are probed in the index when the query runs.
-    pub(crate) fn dynamic_filter_ids(&self) -> impl Iterator<Item = u64> {
+    /// The filters of joins whose keys the scan takes when the query runs: to probe them in the index, or for star joins that it shares.
+    pub(crate) fn dynamic_filter_ids(&self, share: Share) -> impl Iterator<Item = u64> {
         let prober = self.parts.prober.as_ref();
-        let knows = move |filter: &&Arc<dyn PhysicalExpr>| {
-            prober.is_some_and(|prober| prober.can_prune_by(filter, &self.parts.table_schema))
+        // Keys that nobody takes would stay in memory.
+        let shares_stars = share == Share::Stars && self.may_share_pages();
+        let takes = move |filter: &&Arc<dyn PhysicalExpr>| {
+            let probes = prober.is_some_and(|prober| prober.can_prune_by(filter, &self.parts.table_schema));
+            probes || shares_stars && self.joined_column(filter).is_some()
         };
-        self.filters.iter().filter(knows).filter_map(|filter| filter.expression_id())
+        self.filters.iter().filter(takes).filter_map(|filter| filter.expression_id())
     }
 
     /// The same scan with the keys of those joins whose filters it has; none if there are none.
-    pub(crate) fn with_keys(&self, kept: &HashMap<u64, Arc<BuildKeys>>) -> Option<Self> {
-        let own = self.dynamic_filter_ids().filter_map(|filter| Some((filter, Arc::clone(kept.get(&filter)?))));
+    pub(crate) fn with_keys(&self, kept: &HashMap<u64, Arc<BuildKeys>>, share: Share) -> Option<Self> {
+        let own = self.dynamic_filter_ids(share);
+        let own = own.filter_map(|filter| Some((filter, Arc::clone(kept.get(&filter)?))));
         let keys: HashMap<u64, Arc<BuildKeys>> = own.collect();
         keys.values().for_each(|keys| keys.add_reader());
         (!keys.is_empty()).then(|| Self { keys, ..self.clone() })

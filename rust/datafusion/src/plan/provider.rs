@@ -80,6 +80,11 @@ impl LakemarkTable {
         &self.snapshot
     }
 
+    /// The snapshot that every scan takes; none if each takes the newest.
+    pub(crate) fn pinned_snapshot(&self) -> Option<&Arc<Snapshot>> {
+        Some(&self.snapshot).filter(|_| self.pinned)
+    }
+
     /// A provider of the same columns whose scans all see the newest state as of now. The columns were taken when something was `done`,
     /// which has to be done again if they are others by now.
     ///

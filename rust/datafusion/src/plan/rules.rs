@@ -1,7 +1,8 @@
 //! The optimizer rules of our sessions: DataFusion's with ours among them.
 //!
-//! All of ours but [`IndexAggregates`], [`JoinKeys`], [`LastCasts`], [`NotIn`], [`OuterJoins`], [`TopRows`] and [`Views`] mend wrong answers of DataFusion
-//! 55, of any table. `docs/limits.md` has the statements. Tests that carry the statements say when DataFusion answers them as it should.
+//! All of ours but [`IndexAggregates`], [`JoinKeys`], [`LastCasts`], [`NotIn`], [`OuterJoins`], [`StarJoins`], [`TopRows`] and [`Views`]
+//! mend wrong answers of DataFusion 55, of any table. `docs/limits.md` has the statements. Tests that carry the statements say when
+//! DataFusion answers them as it should.
 
 mod barriers;
 mod in_lists;
@@ -13,10 +14,11 @@ mod not_in;
 mod outer_joins;
 mod pushdown;
 mod sort_limits;
+mod star_joins;
 mod top_rows;
 mod views;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use datafusion::optimizer::OptimizerRule;
 use datafusion::optimizer::analyzer::{Analyzer, AnalyzerRule};
@@ -36,11 +38,15 @@ use not_in::NotIn;
 use outer_joins::OuterJoins;
 pub use pushdown::PositionalPushdown;
 use sort_limits::SortLimits;
+use star_joins::StarJoins;
 use top_rows::TopRows;
 use views::Views;
 
 /// A physical plan, or a part of one.
 type PlanRef = Arc<dyn ExecutionPlan>;
+
+/// A rule for physical plans.
+type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
 /// Bytes of the build side of a join that every partition probes whole, unless `datafusion.optimizer.hash_join_single_partition_threshold`
 /// is set. DataFusion's own limit of 1 MiB is for sides whose bytes it knows; where it knows rows alone, 128 Ki are few enough, and four
@@ -66,13 +72,16 @@ pub(crate) fn logical() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     rules
 }
 
-/// Rules for physical plans.
-pub(crate) fn physical() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+/// Rules for physical plans. All sessions have the same ones in memory, by which queries know that their sessions do the same to a plan.
+pub(crate) fn physical() -> Vec<PhysicalRule> {
+    static RULES: LazyLock<Vec<PhysicalRule>> = LazyLock::new(new_physical);
+    RULES.clone()
+}
+
+fn new_physical() -> Vec<PhysicalRule> {
     let mut rules = PhysicalOptimizer::new().rules;
     PositionalPushdown::replace(&mut rules);
-    let place_of = |rules: &[Arc<dyn PhysicalOptimizerRule + Send + Sync>], name: &str| {
-        rules.iter().position(|rule| rule.name() == name)
-    };
+    let place_of = |rules: &[PhysicalRule], name: &str| rules.iter().position(|rule| rule.name() == name);
     let filters = place_of(&rules, "FilterPushdown(Post)");
     let behind = filters.map_or(rules.len(), |place| place + 1);
     rules.insert(behind, Arc::new(TopRows));
@@ -84,6 +93,7 @@ pub(crate) fn physical() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     rules.insert(limited.map_or(rules.len(), |place| place + 1), Arc::new(IndexAggregates));
     rules.insert(statistics.unwrap_or(0), Arc::new(Inexact));
     let joins = place_of(&rules, "join_selection").unwrap_or(0);
+    rules.insert((joins + 1).min(rules.len()), Arc::new(StarJoins));
     rules.insert((joins + 1).min(rules.len()), Arc::new(OuterJoins));
     rules.insert(joins, Arc::new(NotIn));
     // `EnsureRequirements` goes by what is known of rows, and moves limits.

@@ -32,7 +32,7 @@ use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExecBuilder;
 use lakemark_index::{Reason, RowSet};
-use lakemark_table::{BufferedRows, DataFile, Probe, ProbeReport, ReadCost, Snapshot};
+use lakemark_table::{BufferedRows, Probe, ProbeReport, ReadCost, Snapshot};
 
 use crate::exec::dynamic_filters::DynamicProber;
 use crate::exec::scan::{LakemarkScanExec, ScanParts};
@@ -44,7 +44,7 @@ use crate::expr::types::TextTypes;
 use crate::expr::zone_maps::prunable;
 use crate::read::access::{FileAccess, ReadFile, share};
 use crate::read::memory_gauge::MemoryGauge;
-use crate::read::planning_cache::PlanningCache;
+use crate::read::planning_cache::{FilePlace, PlanningCache};
 use crate::read::reader::Footers;
 use crate::read::row_filter::RowNumberFilter;
 use crate::read::statistics::SnapshotFile;
@@ -89,6 +89,7 @@ pub(crate) async fn plan_scan(
     let without_null = planner.without_null(&work)?;
     planner.learn_row_groups(&mut work).await;
     planner.learn_pages(&work).await;
+    let most_rows = if request.is_joined { work.most_rows().or_else(|| request.snapshot.rows()) } else { None };
     let (exact, recheck) = (planner.exact_scan(&work)?, planner.recheck_scan(&work)?);
     let of_buffer = planner.buffered_scans(&work)?;
     let unselected_stretches: u64 =
@@ -98,6 +99,7 @@ pub(crate) async fn plan_scan(
         schema: planner.output,
         counted: work.counted,
         statistics,
+        most_rows,
         without_null,
         exact: exact.map(|scan| scan.plan),
         recheck: recheck.map(|scan| scan.plan),
@@ -248,7 +250,7 @@ impl<'a> Planner<'a> {
         let known = self.known_statistics(work.exact.iter().map(|part| part.file))?;
         for ((place, ExactRows { file, chosen }), known) in work.exact.iter().enumerate().zip(known) {
             let SelectedRows { row_groups, rows } = chosen;
-            let opened = opened(partitioned_file(file, known)?, place, Some(rows), closed.as_ref());
+            let opened = opened(partitioned_file(*file, known)?, place, Some(rows), closed.as_ref());
             let access = self.access(*file, row_groups, opened.rows.unwrap_or(rows));
             files.push(ReadFile { file: opened.file, access });
         }
@@ -277,7 +279,7 @@ impl<'a> Planner<'a> {
         let (mut shared, mut others) = (Vec::with_capacity(work.recheck.len()), Vec::new());
         let known = self.known_statistics(work.recheck.iter().map(|part| part.file))?;
         for ((place, part), known) in work.recheck.iter().enumerate().zip(known) {
-            let whole = partitioned_file(&part.file, known)?;
+            let whole = partitioned_file(part.file, known)?;
             let OpenedFile { file, rows } = opened(whole, place, part.rows(), closed.as_ref());
             match (&part.chosen, rows) {
                 (Some(chosen), Some(rows)) if !rows.is_empty() => {
@@ -408,9 +410,10 @@ impl<'a> Planner<'a> {
             place.ok_or_else(|| internal_datafusion_err!("column {column} is not read"))
         };
         let output = self.columns.iter().map(place).collect::<Result<Vec<_>>>()?;
-        // A filter gathers whole batches of rows that pass. With the limit the filter stops at the first batch that has enough.
-        let filter = FilterExecBuilder::new(filter, scan).apply_projection(Some(output))?;
-        let filter = filter.with_fetch(self.request.limit).build()?;
+        // A filter gathers whole batches of rows that pass, of 8,192 unless it is told. With the limit the filter stops at the first batch
+        // that has enough.
+        let filter = FilterExecBuilder::new(filter, scan).with_batch_size(self.state.config().batch_size());
+        let filter = filter.apply_projection(Some(output))?.with_fetch(self.request.limit).build()?;
         Ok(projection::of_fields(&filter)?.unwrap_or_else(|| Arc::new(filter)))
     }
 
@@ -447,10 +450,11 @@ fn opened<'r>(
 
 /// A file with its statistics if they are known: a filter that comes while the query runs may rule the file out, and what comes first
 /// in an order is read first.
-fn partitioned_file(file: &DataFile, known: Option<Arc<Statistics>>) -> Result<PartitionedFile> {
+fn partitioned_file(file: SnapshotFile<'_>, known: Option<Arc<Statistics>>) -> Result<PartitionedFile> {
     let values =
         file.partition_values.iter().map(|value| ScalarValue::try_from_array(value, 0)).collect::<Result<Vec<_>>>()?;
     let whole = PartitionedFile::new_from_meta(file.meta.clone()).with_partition_values(values);
+    let whole = whole.with_extension(FilePlace(file.place));
     // With statistics of partition columns each file would have a copy, in which a value of NULL is called none.
     let statistics = known.filter(|_| file.partition_values.is_empty());
     Ok(PartitionedFile { statistics, ..whole })

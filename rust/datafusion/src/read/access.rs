@@ -157,7 +157,7 @@ impl FileAccess {
 }
 
 /// How many rows are read of a row group of so many.
-fn rows_of(access: &RowGroupAccess, length: u32) -> u64 {
+pub(crate) fn rows_of(access: &RowGroupAccess, length: u32) -> u64 {
     match access {
         RowGroupAccess::Skip => 0,
         RowGroupAccess::Scan => length.into(),

@@ -4,17 +4,20 @@
 //! keeps the statistics of all files together itself, column by column.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, Statistics};
-use lakemark_table::{DataFile, Snapshot};
+use lakemark_table::Snapshot;
 use object_store::ObjectMeta;
-use object_store::path::Path;
 
 use crate::expr::types::TextTypes;
 use crate::read::access::{Pages, do_pages_matter};
 use crate::read::reader::Footers;
+
+/// The place of a data file in its snapshot, which a planned file carries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FilePlace(pub(crate) usize);
 
 /// What is known of the files of a snapshot, by their places in it.
 #[derive(Default)]
@@ -22,8 +25,6 @@ pub(crate) struct PlanningCache {
     declared: Mutex<CachedStatistics>,
     views: Mutex<CachedStatistics>,
     pages: Mutex<HashMap<usize, Pages>>,
-    /// The places of the files by where they are.
-    places: OnceLock<HashMap<Path, usize>>,
     /// About how many different values columns have, as far as an index says.
     distinct: Mutex<HashMap<String, Option<u64>>>,
 }
@@ -48,13 +49,6 @@ impl PlanningCache {
     /// What is known of the files of this snapshot.
     pub(crate) fn of(snapshot: &Snapshot) -> Arc<Self> {
         snapshot.reader_cache()
-    }
-
-    /// The place of a data file of the snapshot by where it is.
-    pub(crate) fn place_of(&self, snapshot: &Snapshot, location: &Path) -> Option<usize> {
-        let entry = |(place, file): (usize, &DataFile)| (file.meta.location.clone(), place);
-        let places = self.places.get_or_init(|| snapshot.files().iter().enumerate().map(entry).collect());
-        places.get(location).copied()
     }
 
     fn statistics(&self, types: TextTypes) -> MutexGuard<'_, CachedStatistics> {

@@ -43,6 +43,8 @@ pub(crate) struct Footers {
     names: Option<Arc<ColumnMapping>>,
     /// The columns of files whose statistics are false.
     caught: Arc<HashMap<Path, FalseStatistics>>,
+    /// Footers that a scan has read, and that the session does not remember.
+    read: Arc<HashMap<Path, Arc<ParquetMetaData>>>,
     /// Tracks what is kept in memory of the files, where that is limited.
     memory: Option<MemoryGauge>,
 }
@@ -59,12 +61,24 @@ impl Footers {
         let caught = snapshot.files_with_false_statistics();
         let caught = caught.map(|file| (file.meta.location.clone(), Arc::clone(&file.false_statistics))).collect();
         let root = snapshot.root_url().as_str().into();
-        Self { store: snapshot.object_store(), cache, root, names, caught: Arc::new(caught), memory: None }
+        let (caught, read) = (Arc::new(caught), Arc::default());
+        Self { store: snapshot.object_store(), cache, root, names, caught, read, memory: None }
     }
 
     /// The footers of runs, for which is tracked what is kept in memory.
     pub(crate) fn of_runs(&self, store: Arc<dyn ObjectStore>, memory: MemoryGauge) -> Self {
         Self { store, root: format!("pending of {}", self.root).into(), memory: Some(memory), ..self.clone() }
+    }
+
+    /// The same with footers that were read for a scan, by the places of their files. Neither the footers of young files are remembered, nor
+    /// those that the session has no room for.
+    pub(crate) fn with_read(&self, read: HashMap<Path, Arc<ParquetMetaData>>) -> Self {
+        Self { read: Arc::new(read), ..self.clone() }
+    }
+
+    /// Where the files are.
+    pub(crate) fn store(&self) -> &Arc<dyn ObjectStore> {
+        &self.store
     }
 
     /// The name under which caches of the session have what is read of a footer. The caches themselves go by size and time.
@@ -79,7 +93,11 @@ impl Footers {
         self.caught.get(&meta.location).map_or(&[][..], |caught| caught)
     }
 
-    fn remembered(&self, meta: &ObjectMeta) -> Option<Arc<ParquetMetaData>> {
+    /// The footer of a file, if nothing has to be read for it.
+    pub(crate) fn remembered(&self, meta: &ObjectMeta) -> Option<Arc<ParquetMetaData>> {
+        if let Some(read) = self.read.get(&meta.location) {
+            return Some(Arc::clone(read));
+        }
         let entry = self.cache.get(&self.key_of(meta)).filter(|entry| entry.is_valid_for(meta))?;
         let cached = entry.file_metadata.as_any().downcast_ref::<CachedParquetMetaData>()?;
         Some(Arc::clone(cached.parquet_metadata()))

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use arrow::array::{BooleanArray, BooleanBufferBuilder, RecordBatch};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::and_kleene;
-use arrow::datatypes::{DataType, Field, FieldRef, Int32Type, Int64Type, Schema};
+use arrow::datatypes::{DataType, Field, FieldRef, Int32Type, Int64Type, Schema, SchemaRef};
 use datafusion::common::cast::{as_boolean_array, as_primitive_array};
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::datasource::listing::PartitionedFile;
@@ -155,10 +155,23 @@ fn numbered(schema: &TableSchema) -> Option<TableSchema> {
         return None;
     }
     let file: FieldRef = Arc::new(Field::new(FILE, DataType::Int32, false));
-    let row: FieldRef = Arc::new(Field::new(ROW, DataType::Int64, false).with_extension_type(RowNumber));
     let partitions: Vec<FieldRef> = schema.table_partition_cols().iter().cloned().chain([file]).collect();
     let builder = TableSchema::builder(Arc::clone(schema.file_schema()));
-    Some(builder.with_table_partition_cols(partitions).with_virtual_columns(vec![row]).build())
+    Some(builder.with_table_partition_cols(partitions).with_virtual_columns(vec![row_number()]).build())
+}
+
+/// The number of a row in its file.
+fn row_number() -> FieldRef {
+    Arc::new(Field::new(ROW, DataType::Int64, false).with_extension_type(RowNumber))
+}
+
+/// The columns of files, and behind them the number of each row, as a scan with closed stretches has it. None if the table has a column of
+/// that name, in which no scan has it.
+pub(crate) fn row_numbered(columns: &SchemaRef) -> Option<TableSchema> {
+    if columns.fields().iter().any(|field| [FILE, ROW].contains(&field.name().as_str())) {
+        return None;
+    }
+    Some(TableSchema::builder(Arc::clone(columns)).with_virtual_columns(vec![row_number()]).build())
 }
 
 /// Whether a row of a file is one of the selected ones, and passes the predicate if there is one. A row that is not selected is none of the

@@ -25,18 +25,20 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Field, Schema};
 use datafusion::common::{Column, plan_datafusion_err};
-use datafusion::dataframe::DataFrame;
 use datafusion::datasource::source_as_provider;
 use datafusion::error::Result as EngineResult;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{DmlStatement, Expr, LogicalPlan, LogicalPlanBuilder, Projection, WriteOp};
+use datafusion::physical_plan::collect;
 use datafusion::sql::parser::Statement as EngineStatement;
 use lakemark_table::{Change, Error, ErrorKind, Operation, Result, Table, Transaction, WriteOptions};
 
 use crate::error::from_engine;
 use crate::plan::provider::LakemarkTable;
+use crate::plan::sharing::unshared;
 use crate::plan::statement_snapshots::PinnedTable;
+use crate::sql::planning_place::operators_of;
 use crate::sql::unreadable;
 
 pub(crate) use exact_plan::plan;
@@ -69,6 +71,8 @@ pub(crate) fn target(statement: &DmlStatement) -> Option<PinnedTable> {
 
 /// Runs a statement that changes a table; gives the number of rows that it changed, none if it was made before.
 pub(crate) async fn run(state: SessionState, statement: DmlStatement, transaction: Option<Transaction>) -> Result<u64> {
+    // What is changed is read by whoever changes it.
+    let state = unshared(state);
     let Some(PinnedTable { table, snapshot }) = target(&statement) else {
         return Err(Error::new(ErrorKind::InvalidInput, format!("{} is not a Lakemark table", statement.table_name)));
     };
@@ -134,7 +138,8 @@ fn change(operation: Operation, rows: &RecordBatch) -> Vec<Change> {
 /// The rows of a plan in one batch.
 async fn rows(state: &SessionState, plan: LogicalPlan) -> Result<RecordBatch> {
     let schema = Arc::new(plan.schema().as_arrow().clone());
-    let batches = DataFrame::new(state.clone(), plan).collect().await.map_err(from_engine)?;
+    let operators = operators_of(state, plan).await?;
+    let batches = collect(operators, state.task_ctx()).await.map_err(from_engine)?;
     concat_batches(&schema, &batches).map_err(|error| from_engine(error.into()))
 }
 

@@ -9,9 +9,9 @@ use datafusion::common::{ParamValues, ScalarValue, TableReference};
 use datafusion::config::{ConfigOptions, OptimizerOptions};
 use datafusion::dataframe::DataFrame;
 use datafusion::error::DataFusionError;
-use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder};
-use datafusion::logical_expr::{LogicalPlan, Statement as Prepared};
+use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement as Prepared};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use lakemark_table::{
     BuildOptions, BuildReport, Error, ErrorKind, IndexSpec, Result, Table, Transaction, index_rows, kind_or_auto,
@@ -21,13 +21,16 @@ use crate::config::LakemarkOptions;
 use crate::error::from_engine;
 use crate::plan::provider::LakemarkTable;
 use crate::plan::rules;
+use crate::plan::sharing::{SharingPlanner, unshared};
 use crate::plan::statement_snapshots::of_one_statement;
+use crate::share::key::Principal;
 use crate::sql::dml;
 use crate::sql::factory::{FORMAT, LakemarkTableFactory};
 use crate::sql::fast_path::with_fast_path;
 use crate::sql::parameters::{bound, numbered};
+use crate::sql::planned::{PlannedStatement, StatementKind, Work};
 use crate::sql::schema::{PinningCatalogs, pinned_anew, refresh};
-use crate::sql::statement::{self, CreateIndex, Statement};
+use crate::sql::statement::{self, CreateIndex, NO_TRANSACTIONS, Statement};
 use crate::sql::unreadable::Unreadable;
 
 /// What `TIMESTAMP WITH TIME ZONE` means where the session does not say. DataFusion's own default is no zone at all, which
@@ -53,7 +56,11 @@ pub fn session_context(config: SessionConfig) -> SessionContext {
 
 /// A runtime that remembers footers and statistics.
 pub(crate) fn runtime() -> Arc<RuntimeEnv> {
-    let runtime = RuntimeEnv::default();
+    remembering(RuntimeEnv::default())
+}
+
+/// The same of a runtime that has settings of its own.
+fn remembering(runtime: RuntimeEnv) -> Arc<RuntimeEnv> {
     runtime.cache_manager.get_file_metadata_cache().update_cache_limit(FOOTER_BYTES);
     if let Some(cache) = runtime.cache_manager.get_file_statistic_cache() {
         cache.update_cache_limit(STATISTICS_BYTES);
@@ -78,6 +85,7 @@ pub(crate) fn session_in(config: SessionConfig, runtime: Arc<RuntimeEnv>) -> Ses
         .with_runtime_env(runtime)
         .with_catalog_list(Arc::new(catalogs))
         .with_default_features()
+        .with_query_planner(Arc::new(SharingPlanner))
         .with_analyzer_rules(rules::analyzer())
         .with_optimizer_rules(rules::logical())
         .with_physical_optimizer_rules(rules::physical())
@@ -116,10 +124,28 @@ impl LakemarkSession {
         Self { context: session_context(config) }
     }
 
+    /// A session with the given settings whose queries share a runtime: its memory, and the place that they spill to.
+    ///
+    /// # Errors
+    /// The place for spilled rows cannot be used.
+    pub fn with_runtime(config: SessionConfig, runtime: RuntimeEnvBuilder) -> Result<Self> {
+        let runtime = remembering(runtime.build().map_err(from_engine)?);
+        Ok(Self { context: session_in(config, runtime) })
+    }
+
     /// A session over a context of [`session_context`].
     #[must_use]
     pub fn from_context(context: SessionContext) -> Self {
         Self { context }
+    }
+
+    /// This session for somebody: it has the same catalogs, runtime and functions, and the settings that this one has now. Its queries
+    /// share nothing with those of others.
+    #[must_use]
+    pub fn acting_for(&self, principal: Principal) -> Self {
+        let mut state = self.context.state();
+        state.config_mut().set_extension(Arc::new(principal));
+        Self::from_context(SessionContext::new_with_state(state))
     }
 
     /// DataFusion's own session.
@@ -149,14 +175,24 @@ impl LakemarkSession {
         self.run(statement::parse_one(text, &self.options()).map_err(from_engine)?).await
     }
 
-    /// Runs one statement with values in the place of `$1`, `$2` and so on, or of `$name`.
+    /// Runs one statement with values in the place of `$1`, `$2` and so on, of `?` in their order, or of `$name`.
     ///
     /// # Errors
     /// Those of the statement; a value that it needs and that is not there, or one that it has no place for (`InvalidInput`).
     pub async fn sql_with(&self, text: &str, parameters: ParamValues) -> Result<DataFrame> {
+        let planned = self.plan(text, Some(parameters)).await?;
+        self.run_planned(planned).await
+    }
+
+    /// Plans one statement, with values in the place of its parameters if they are given, and changes nothing. The plan has the state that
+    /// its tables are in now.
+    ///
+    /// # Errors
+    /// As of [`LakemarkSession::sql_with`].
+    pub async fn plan(&self, text: &str, parameters: Option<ParamValues>) -> Result<PlannedStatement> {
         let mut statement = statement::parse_one(text, &self.options()).map_err(from_engine)?;
-        let values = numbered(&mut statement, parameters)?;
-        self.run_with(statement, Some(values)).await
+        let values = parameters.map(|parameters| numbered(&mut statement, parameters)).transpose()?;
+        self.plan_parsed(statement, values).await
     }
 
     /// Splits a text into statements, to be run one after the other.
@@ -170,10 +206,72 @@ impl LakemarkSession {
 
     /// Runs a parsed statement.
     pub async fn run(&self, statement: Statement) -> Result<DataFrame> {
-        self.run_with(statement, None).await
+        let planned = self.plan_parsed(statement, None).await?;
+        self.run_planned(planned).await
     }
 
-    async fn run_with(&self, statement: Statement, parameters: Option<Vec<ScalarValue>>) -> Result<DataFrame> {
+    async fn plan_parsed(
+        &self,
+        statement: Statement,
+        parameters: Option<Vec<ScalarValue>>,
+    ) -> Result<PlannedStatement> {
+        let statement = match statement {
+            Statement::Engine(statement) if statement::is_of_transaction(&statement) => {
+                return Err(Error::new(ErrorKind::Unsupported, NO_TRANSACTIONS));
+            }
+            Statement::Engine(statement) => *statement,
+            ours => return Ok(PlannedStatement::of_index(ours)),
+        };
+        // A copy of the state has every function and setting: one serves to plan and to run a query.
+        let mut state = self.context.state();
+        let plan = of_one_statement(dml::plan(&mut state, statement));
+        let mut plan = plan.await.map_err(from_engine)?;
+        if let Some(parameters) = parameters {
+            plan = bound(plan, parameters)?;
+        }
+        if let LogicalPlan::Statement(Prepared::Prepare(prepare)) = &plan {
+            refuse_change(&prepare.input)?;
+        }
+        let kind = StatementKind::of(&plan);
+        if let LogicalPlan::Statement(Prepared::Execute(_)) = plan {
+            let frame = self.context.execute_logical_plan(plan).await.map_err(from_engine)?;
+            let done = "prepared; prepare the statement";
+            plan = of_one_statement(pinned_anew(frame.into_parts().1, done)).await.map_err(from_engine)?;
+        }
+        Ok(PlannedStatement::of_engine(kind, state, plan))
+    }
+
+    /// Runs a statement that was planned. Definitions and changes take effect at once, queries when their rows are requested.
+    pub async fn run_planned(&self, planned: PlannedStatement) -> Result<DataFrame> {
+        let (state, plan) = match planned.into_work() {
+            Work::Index(statement) => return self.run_index(statement).await,
+            Work::Engine { state, plan } => (*state, plan),
+        };
+        match plan {
+            // The table has as many partitions as the query, while queries that share have one.
+            plan @ LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(_)) => {
+                let context = SessionContext::new_with_state(unshared(state));
+                context.execute_logical_plan(plan).await.map_err(from_engine)
+            }
+            plan @ (LogicalPlan::Ddl(_) | LogicalPlan::Statement(_)) => {
+                self.context.execute_logical_plan(plan).await.map_err(from_engine)
+            }
+            // At once, as definitions are: rows that are requested twice must not be changed twice.
+            LogicalPlan::Dml(change) if dml::target(&change).is_some() => {
+                let transaction = transaction(&state)?;
+                let count = dml::run(state, change, transaction).await?;
+                self.forget_transaction();
+                self.rows(vec![("count", Arc::new(UInt64Array::from(vec![count])))])
+            }
+            query => {
+                let query = with_fast_path(&state, query).map_err(from_engine)?;
+                Ok(DataFrame::new(state, query))
+            }
+        }
+    }
+
+    /// Runs a statement about indexes.
+    async fn run_index(&self, statement: Statement) -> Result<DataFrame> {
         match statement {
             Statement::CreateIndex(create) => self.create_index(create).await,
             Statement::DropIndex { name, table, if_exists } => {
@@ -184,39 +282,7 @@ impl LakemarkSession {
                 let indexes = self.table(&table).await?.snapshot().await?.checked_indexes().await?;
                 self.read(index_rows(&indexes))
             }
-            Statement::Engine(statement) => {
-                // A copy of the state has every function and setting: one serves to plan and to run a query.
-                let mut state = self.context.state();
-                let plan = of_one_statement(dml::plan(&mut state, *statement));
-                let mut plan = plan.await.map_err(from_engine)?;
-                if let Some(parameters) = parameters {
-                    plan = bound(plan, parameters)?;
-                }
-                if let LogicalPlan::Statement(Prepared::Prepare(prepare)) = &plan {
-                    refuse_change(&prepare.input)?;
-                }
-                if let LogicalPlan::Statement(Prepared::Execute(_)) = plan {
-                    let frame = self.context.execute_logical_plan(plan).await.map_err(from_engine)?;
-                    let done = "prepared; prepare the statement";
-                    plan = of_one_statement(pinned_anew(frame.into_parts().1, done)).await.map_err(from_engine)?;
-                }
-                match plan {
-                    plan @ (LogicalPlan::Ddl(_) | LogicalPlan::Statement(_)) => {
-                        self.context.execute_logical_plan(plan).await.map_err(from_engine)
-                    }
-                    // At once, as definitions are: rows that are requested twice must not be changed twice.
-                    LogicalPlan::Dml(change) if dml::target(&change).is_some() => {
-                        let transaction = transaction(&state)?;
-                        let count = dml::run(state, change, transaction).await?;
-                        self.forget_transaction();
-                        self.rows(vec![("count", Arc::new(UInt64Array::from(vec![count])))])
-                    }
-                    query => {
-                        let query = with_fast_path(&state, query).map_err(from_engine)?;
-                        Ok(DataFrame::new(state, query))
-                    }
-                }
-            }
+            Statement::Engine(_) => Err(Error::new(ErrorKind::Internal, "a statement of the engine was not planned")),
         }
     }
 

@@ -10,7 +10,7 @@
 //! SHOW INDEXES FROM table
 //! ```
 //!
-//! So is the version that a table is read at (`crate::sql::versions`).
+//! So is the version that a table is read at (`crate::sql::versions`), and so are parameters without a number (`?`).
 //!
 //! A field of a struct is written as in a query: `place.city` or `place['city']`.
 //!
@@ -23,13 +23,18 @@ use datafusion::config::{ConfigOptions, SqlParserOptions};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::parser::{DFParser, DFParserBuilder, Statement as EngineStatement};
 use datafusion::sql::planner::{IdentNormalizer, object_name_to_table_reference};
+use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 use datafusion::sql::sqlparser::dialect::{Dialect, dialect_from_str};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::ParserError;
-use datafusion::sql::sqlparser::tokenizer::{Span, Token, Tokenizer, Word};
+use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan, Tokenizer, Word};
 use lakemark_format::column;
 
 use crate::sql::versions::{NameRules, VersionedTokens, misplaced, resolve_version_names, with_versioned_names};
+
+/// What is said of statements that begin or end a transaction.
+pub const NO_TRANSACTIONS: &str = "transactions of several statements are not supported: each statement is made as a whole or not at all, \
+     and is durable when it ends; leave the connection in auto-commit";
 
 /// A statement of ours, or one that DataFusion runs.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,14 +76,28 @@ pub struct CreateIndex {
     pub if_not_exists: bool,
 }
 
+/// Whether a statement begins or ends a transaction, or a part of one.
+pub(crate) fn is_of_transaction(statement: &EngineStatement) -> bool {
+    let EngineStatement::Statement(statement) = statement else { return false };
+    matches!(
+        **statement,
+        SqlStatement::StartTransaction { .. }
+            | SqlStatement::Commit { .. }
+            | SqlStatement::Rollback { .. }
+            | SqlStatement::Savepoint { .. }
+            | SqlStatement::ReleaseSavepoint { .. }
+    )
+}
+
 /// Parses any number of statements, separated by semicolons.
 pub fn parse(text: &str, options: &ConfigOptions) -> Result<Vec<Statement>> {
     let time_zone = options.execution.time_zone.as_deref().unwrap_or("+00:00");
     let options = &options.sql_parser;
     let dialect = dialect(options)?;
     let fold = options.enable_ident_normalization;
-    let tokens =
+    let mut tokens =
         Tokenizer::new(dialect.as_ref(), text).tokenize_with_location().map_err(|error| sql_error(error.into()))?;
+    number_parameters(&mut tokens)?;
     let VersionedTokens { tokens, made } = with_versioned_names(tokens, NameRules { fold, time_zone })?;
     let inner = DFParserBuilder::new(tokens)
         .with_dialect(dialect.as_ref())
@@ -109,6 +128,29 @@ pub fn parse(text: &str, options: &ConfigOptions) -> Result<Vec<Statement>> {
         }
         statements.push(statement);
     }
+}
+
+/// Gives the parameters that are written `?` their numbers within a statement. The planner knows `$1` and `$name` alone.
+fn number_parameters(tokens: &mut [TokenWithSpan]) -> Result<()> {
+    for statement in tokens.split_mut(|token| token.token == Token::SemiColon) {
+        let mut met = 0;
+        let mut others = false;
+        for token in statement {
+            let Token::Placeholder(name) = &mut token.token else { continue };
+            if name == "?" {
+                met += 1;
+                *name = format!("${met}");
+            } else {
+                others = true;
+            }
+        }
+        if met > 0 && others {
+            return Err(plan_datafusion_err!(
+                "write all parameters of a statement as ?, or all of them as $1 or $name"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Parses exactly one statement.

@@ -101,3 +101,13 @@ fn bad_syntax_says_what_was_expected() {
         assert!(message.contains(part), "{text}: {message}");
     }
 }
+
+#[test]
+fn parameters_without_numbers_get_those_of_their_places() {
+    let text = "SELECT ? AS a, '?' FROM t WHERE b = ? LIMIT ?; SELECT ?";
+    let parsed = parse(text, &ConfigOptions::default()).unwrap();
+    let [Statement::Engine(first), Statement::Engine(second)] = parsed.as_slice() else { panic!("{parsed:?}") };
+    assert_eq!(first.to_string(), "SELECT $1 AS a, '?' FROM t WHERE b = $2 LIMIT $3");
+    assert_eq!(second.to_string(), "SELECT $1");
+    assert!(error("SELECT ? + $1").contains("write all parameters of a statement as ?"));
+}

@@ -63,6 +63,18 @@ async fn keys_are_found_in_whatever_type_they_come() {
 }
 
 #[tokio::test]
+async fn a_lookup_lists_the_data_files_once() {
+    let folder = folder(2);
+    create_key_indexes(folder.path(), &["id"]).await;
+    let table = open(folder.path()).await;
+    for key in [5, 1999, 5000] {
+        let (keys, before): (ArrayRef, _) = (Arc::new(Int64Array::from(vec![key])), table.metrics().listings.get());
+        lookup(&table, &keys, &[], None, &QueryOptions::default()).await.unwrap();
+        assert_eq!(table.metrics().listings.get(), before + 1);
+    }
+}
+
+#[tokio::test]
 async fn a_column_of_repeated_values_gives_all_of_its_rows() {
     let folder = folder(2);
     create_key_indexes(folder.path(), &["k", "s", "f"]).await;

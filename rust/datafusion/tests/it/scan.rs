@@ -74,6 +74,19 @@ async fn rows_with_indexes_are_the_rows_without() {
 }
 
 #[tokio::test]
+async fn batches_of_rows_that_pass_are_as_large_as_the_session_says() {
+    let folder = folder(2);
+    let session = session(folder.path()).await;
+    rows(&session, "SET datafusion.execution.target_partitions = 1").await;
+    for batch_rows in [50, 400] {
+        rows(&session, &format!("SET datafusion.execution.batch_size = {batch_rows}")).await;
+        let frame = session.sql("SELECT id, s FROM t WHERE abs(id) % 3 = 1").await.unwrap();
+        let largest = frame.collect().await.unwrap().iter().map(RecordBatch::num_rows).max();
+        assert_eq!(largest, Some(batch_rows));
+    }
+}
+
+#[tokio::test]
 async fn operators_above_the_scan_see_the_same_rows() {
     let folder = folder(3);
     create_indexes(folder.path(), &["k", "Mixed Case"]).await;

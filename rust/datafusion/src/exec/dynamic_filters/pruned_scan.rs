@@ -13,7 +13,7 @@ use lakemark_index::RowSet;
 use lakemark_table::{FileProbe, GroupCounts, Probe, ProbeReport, Snapshot, ValueCounts};
 
 use crate::read::access::{FileAccess, ReadFile, selection, share};
-use crate::read::planning_cache::PlanningCache;
+use crate::read::planning_cache::{FilePlace, PlanningCache};
 use crate::read::reader::Footers;
 
 /// To read a row group with this share of its rows left out, or less, takes longer than to read all of it.
@@ -75,8 +75,7 @@ struct PrunedGroup {
 impl PrunedScan {
     /// A scan pruned to no row of any file; none if the row groups of some file are not known.
     pub(super) fn to_nothing(snapshot: &Arc<Snapshot>) -> Option<Self> {
-        let is_known = snapshot.files().iter().all(|file| file.row_groups.is_some());
-        is_known.then(|| Self::of(snapshot, HashMap::new(), ProbeReport::default(), Vec::new()))
+        snapshot.has_all_row_groups().then(|| Self::of(snapshot, HashMap::new(), ProbeReport::default(), Vec::new()))
     }
 
     fn of(
@@ -95,7 +94,7 @@ impl PrunedScan {
         let GroupCounts { answered, parts, index_reads, index_bytes_read } = index_only.unwrap_or_default();
         let left = |(place, found): (usize, &FileProbe)| {
             let FileProbe::Known { row_groups, exact, recheck } = found else { return (place, None) };
-            let is_index_only = answered.get(place) == Some(&true);
+            let is_index_only = answered.contains(place);
             let rows = if is_index_only { recheck.clone() } else { exact.or(recheck) };
             // A file that is ruled out as a whole has no row groups.
             let ruled_out = row_groups.is_empty().then(|| ruled_out(snapshot, place)).flatten();
@@ -165,7 +164,7 @@ impl PrunedScan {
 
     /// What was planned to be read of a file, and what is left of it; none if nothing is known of it.
     fn planned(&self, file: &PartitionedFile) -> Option<PlannedFile> {
-        let place = self.known.place_of(&self.snapshot, &file.object_meta.location)?;
+        let FilePlace(place) = *file.extension::<FilePlace>()?;
         let kept = match self.listed.get(&place) {
             Some(listed) => listed.clone()?,
             None => ruled_out(&self.snapshot, place)?,

@@ -1,6 +1,5 @@
 //! The operator that answers a partial aggregate from the index, and reads what the index cannot answer.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -21,8 +20,7 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::column;
-use lakemark_table::{GroupCountRequest, IndexOnlyCost};
-use object_store::path::Path;
+use lakemark_table::{AnsweredFiles, FileProbe, GroupCountRequest, IndexOnlyCost};
 use tokio::sync::OnceCell;
 
 use super::request::AggregateRequest;
@@ -85,8 +83,8 @@ impl IndexAggregateExec {
 struct AnsweredStates {
     /// Rows of partial states.
     states: Vec<RecordBatch>,
-    /// For each file of the snapshot whether the states have its rows; empty if the index gave none.
-    answered: Vec<bool>,
+    /// The files of which the states have the rows; none if the index gave no states.
+    answered: Option<AnsweredFiles>,
 }
 
 /// Probes the index for an aggregate.
@@ -158,11 +156,10 @@ impl IndexAggregator {
         memory: MemoryReservation,
     ) -> Result<PartialStates> {
         let AnsweredStates { states, answered } = found;
-        let files = scan_probe.files.iter().zip(scan_probe.snapshot.files()).zip(&answered);
-        let files: Vec<_> = files.filter(|(_, answered)| **answered).map(|(file, _)| file).collect();
-        self.count("files_index_only", files.iter().filter(|(probe, _)| has_rows(probe)).count() as u64);
-        let files: HashSet<Path> = files.into_iter().map(|(_, file)| file.meta.location.clone()).collect();
-        let rest = rest_of(&self.input, &files, rows)?;
+        let Some(answered) = answered else { return Ok(self.nothing(memory)) };
+        let has_answer = |(place, probe): &(usize, &FileProbe)| has_rows(probe) && answered.contains(*place);
+        self.count("files_index_only", scan_probe.files.listed().filter(has_answer).count() as u64);
+        let rest = rest_of(&self.input, &answered, rows)?;
         Ok(PartialStates { states, rest, _memory: memory })
     }
 
@@ -176,14 +173,14 @@ impl IndexAggregator {
             return Ok(AnsweredStates::default());
         }
         let states = of_bounds(&self.request, &self.input.schema(), &requests, &bounds, &scan_probe.files)?;
-        Ok(AnsweredStates { states: vec![states], answered: bounds.answered })
+        Ok(AnsweredStates { states: vec![states], answered: Some(bounds.answered) })
     }
 
     /// States from values and pairs of values, which answer everything else. If these need more memory than the session has, the engine
     /// groups the rows, as it can spill groups.
     async fn value_states(&self, scan_probe: &ScanProbe, memory: &MemoryReservation) -> Result<AnsweredStates> {
         let mut states: Vec<RecordBatch> = Vec::new();
-        let mut answered: Option<Vec<bool>> = None;
+        let mut answered: Option<AnsweredFiles> = None;
         let mut magnitudes = vec![0.0; self.request.measures.len()];
         let schema = self.input.schema();
         for columns in self.requested_columns() {
@@ -221,7 +218,7 @@ impl IndexAggregator {
             memory.shrink(bytes);
             answered = Some(counts.answered);
         }
-        Ok(AnsweredStates { states, answered: answered.unwrap_or_default() })
+        Ok(AnsweredStates { states, answered })
     }
 
     fn count(&self, name: &'static str, value: u64) {

@@ -150,8 +150,8 @@ pub(super) fn of_bounds(
     bounds: &MinMax,
     files: &FileProbes,
 ) -> Result<RecordBatch> {
-    let answered = files.iter().zip(&bounds.answered).filter(|(_, answered)| **answered);
-    let rows = answered.map(|(file, _)| match file {
+    let answered = files.listed().filter(|(place, _)| bounds.answered.contains(*place));
+    let rows = answered.map(|(_, file)| match file {
         FileProbe::Known { exact, .. } => u64::from(exact.len()),
         FileProbe::Counted { .. } | FileProbe::Unknown => 0,
     });

@@ -1,17 +1,16 @@
 //! What is left to be read when the index has answered for some files: the same plan over a smaller scan.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, internal_err};
-use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::ExecutionPlan;
-use object_store::path::Path;
+use lakemark_table::AnsweredFiles;
 
 use crate::exec::scan::LakemarkScanExec;
+use crate::read::planning_cache::FilePlace;
 
 /// Which rows of the answered files the index gave.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,7 +26,7 @@ pub(super) enum AnsweredRows {
 /// The partitions stay, and some may have nothing to do.
 pub(super) fn rest_of(
     plan: &Arc<dyn ExecutionPlan>,
-    answered: &HashSet<Path>,
+    answered: &AnsweredFiles,
     rows: AnsweredRows,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let mut left = true;
@@ -49,8 +48,8 @@ pub(super) fn rest_of(
     Ok(left.then_some(rest))
 }
 
-/// A part of a scan without some files; none if it has no others.
-fn left_of(part: Option<Arc<dyn ExecutionPlan>>, answered: &HashSet<Path>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+/// A part of a scan without the answered files; none if it has no others.
+fn left_of(part: Option<Arc<dyn ExecutionPlan>>, answered: &AnsweredFiles) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(part) = part else { return Ok(None) };
     let name = part.name().to_owned();
     let (mut left, mut is_known) = (false, false);
@@ -59,12 +58,8 @@ fn left_of(part: Option<Arc<dyn ExecutionPlan>>, answered: &HashSet<Path>) -> Re
         let Some(config) = source.and_then(|source| source.data_source().downcast_ref::<FileScanConfig>()) else {
             return Ok(Transformed::no(node));
         };
-        let unanswered = |file: &&PartitionedFile| !answered.contains(&file.object_meta.location);
-        let groups: Vec<FileGroup> = config
-            .file_groups
-            .iter()
-            .map(|group| FileGroup::new(group.files().iter().filter(unanswered).cloned().collect()))
-            .collect();
+        let groups: Vec<FileGroup> =
+            config.file_groups.iter().map(|group| unanswered(group, answered)).collect::<Result<_>>()?;
         is_known = true;
         left |= groups.iter().any(|group| !group.files().is_empty());
         let config = FileScanConfigBuilder::from(config.clone()).with_file_groups(groups).build();
@@ -76,4 +71,18 @@ fn left_of(part: Option<Arc<dyn ExecutionPlan>>, answered: &HashSet<Path>) -> Re
         return internal_err!("rows are read by {name}");
     }
     Ok(left.then_some(rest))
+}
+
+/// The files of a group that are left to be read.
+fn unanswered(group: &FileGroup, answered: &AnsweredFiles) -> Result<FileGroup> {
+    let mut left = Vec::new();
+    for file in group.files() {
+        match file.extension::<FilePlace>() {
+            Some(FilePlace(place)) if answered.contains(*place) => {}
+            Some(_) => left.push(file.clone()),
+            // Whether its rows were given already nobody could tell.
+            None => return internal_err!("{} has no place in the snapshot", file.object_meta.location),
+        }
+    }
+    Ok(FileGroup::new(left))
 }

@@ -116,13 +116,15 @@ impl ExecutionPlan for LakemarkScanExec {
             let batch_rows = context.session_config().batch_size();
             streams.push(counted_rows(&schema, self.parts.counted, batch_rows).boxed());
         }
-        if self.filters.is_empty() && self.first_rows.is_none() || self.parts.prober.is_none() {
+        let has_filters = !self.filters.is_empty() || self.first_rows.is_some();
+        let is_planned = !has_filters || self.parts.prober.is_none();
+        if is_planned && !self.shares_pages(&context) {
             streams.extend(opened(&self.planned(), partition, &context, &schema, &baseline)?);
         } else {
             let (scan, schema) = (self.clone(), Arc::clone(&schema));
             let partitions = self.properties.output_partitioning().partition_count();
             let rows = stream::once(async move {
-                let inner = scan.pruned.get_or_try_init(|| scan.prune(&context)).await?;
+                let inner = scan.pruned.get_or_try_init(|| scan.begun(&context)).await?;
                 let_others_begin();
                 let mut streams = opened(inner, partition, &context, &schema, &baseline)?;
                 let batch_rows = context.session_config().batch_size();
@@ -181,7 +183,8 @@ impl ExecutionPlan for LakemarkScanExec {
         let named =
             order.iter().map(|key| Ok(PhysicalSortExpr { expr: self.as_named(&key.expr)?, options: key.options }));
         let order = &named.collect::<Result<Vec<_>>>()?;
-        let ordered = self.with_inner(|plan| Ok(in_order(plan, order)?.unwrap_or_else(|| Arc::clone(plan))))?;
+        let mut ordered = self.with_inner(|plan| Ok(in_order(plan, order)?.unwrap_or_else(|| Arc::clone(plan))))?;
+        ordered.is_ordered = true;
         Ok(SortOrderPushdownResult::Inexact { inner: Arc::new(ordered) })
     }
 

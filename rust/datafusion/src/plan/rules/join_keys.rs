@@ -21,7 +21,7 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 
 use super::PlanRef;
 use super::barriers::BarrierExec;
-use crate::config::LakemarkOptions;
+use crate::config::{LakemarkOptions, Share};
 use crate::exec::build_keys::{BuildKeys, BuildKeysExec, BuildSideKeys};
 use crate::exec::scan::LakemarkScanExec;
 
@@ -31,24 +31,24 @@ pub(super) struct JoinKeys;
 
 impl PhysicalOptimizerRule for JoinKeys {
     fn optimize(&self, plan: PlanRef, config: &ConfigOptions) -> Result<PlanRef> {
-        if !LakemarkOptions::of(config).use_join_keys {
+        let LakemarkOptions { use_join_keys, share, .. } = LakemarkOptions::of(config);
+        if !use_join_keys {
             return Ok(plan);
         }
         let mut wanted = HashSet::new();
         plan.apply(|node| {
-            wanted.extend(
-                node.downcast_ref::<LakemarkScanExec>().into_iter().flat_map(LakemarkScanExec::dynamic_filter_ids),
-            );
+            let scan = node.downcast_ref::<LakemarkScanExec>().into_iter();
+            wanted.extend(scan.flat_map(|scan| scan.dynamic_filter_ids(share)));
             Ok(TreeNodeRecursion::Continue)
         })?;
         if wanted.is_empty() {
             return Ok(plan);
         }
         let (mut kept, mut limits) = (HashMap::new(), HashMap::new());
-        limited(&plan, None, &mut limits);
+        limited(&plan, None, share, &mut limits);
         let plan = plan.transform_up(|node| keeping(node, &wanted, &limits, &mut kept)).data()?;
         let given = |node: PlanRef| {
-            let keyed = node.downcast_ref::<LakemarkScanExec>().and_then(|scan| scan.with_keys(&kept));
+            let keyed = node.downcast_ref::<LakemarkScanExec>().and_then(|scan| scan.with_keys(&kept, share));
             Ok(keyed
                 .map_or_else(|| Transformed::no(Arc::clone(&node)), |scan| Transformed::yes(Arc::new(scan) as PlanRef)))
         };
@@ -66,9 +66,9 @@ impl PhysicalOptimizerRule for JoinKeys {
 
 /// Finds how many joined rows are enough for the operators above, if these end as soon as they have them and nothing in between reads all.
 /// `limits` gets the numbers by the identities of the joins' filters that scans have.
-fn limited(node: &PlanRef, rows: Option<usize>, limits: &mut HashMap<u64, usize>) {
+fn limited(node: &PlanRef, rows: Option<usize>, share: Share, limits: &mut HashMap<u64, usize>) {
     if let Some(scan) = node.downcast_ref::<LakemarkScanExec>() {
-        limits.extend(scan.dynamic_filter_ids().filter_map(|filter| Some((filter, rows?))));
+        limits.extend(scan.dynamic_filter_ids(share).filter_map(|filter| Some((filter, rows?))));
         return;
     }
     let skipped = node.downcast_ref::<GlobalLimitExec>().map_or(0, GlobalLimitExec::skip);
@@ -76,8 +76,8 @@ fn limited(node: &PlanRef, rows: Option<usize>, limits: &mut HashMap<u64, usize>
     let rows = rows.map(|rows| rows.saturating_add(skipped)).into_iter().chain(own).min();
     if let Some(join) = node.downcast_ref::<HashJoinExec>() {
         // The build side is read to its end.
-        limited(join.left(), None, limits);
-        return limited(join.right(), rows, limits);
+        limited(join.left(), None, share, limits);
+        return limited(join.right(), rows, share, limits);
     }
     let passes_on = node.is::<ProjectionExec>()
         || node.is::<FilterExec>()
@@ -88,7 +88,7 @@ fn limited(node: &PlanRef, rows: Option<usize>, limits: &mut HashMap<u64, usize>
         || node.is::<GlobalLimitExec>()
         || node.is::<LocalLimitExec>();
     for child in node.children() {
-        limited(child, rows.filter(|_| passes_on), limits);
+        limited(child, rows.filter(|_| passes_on), share, limits);
     }
 }
 

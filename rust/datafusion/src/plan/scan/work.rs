@@ -68,6 +68,13 @@ impl ScanWork<'_> {
         self.counted + self.exact.iter().map(|rows| rows.chosen.count()).sum::<u64>()
     }
 
+    /// The most rows that are in the answer: all that a test of the predicate may pass. None if a file is read whose rows are not counted.
+    pub(super) fn most_rows(&self) -> Option<u64> {
+        let of_file = |part: &RecheckedFile<'_>| Some(part.chosen.as_ref()?.count());
+        let rechecked = self.recheck.iter().map(of_file).sum::<Option<u64>>()?;
+        Some(self.exact_rows() + rechecked + self.buffered.map_or(0, BufferedRows::row_count))
+    }
+
     /// Any `limit` rows are an answer. Exact rows come first, and the rest of the table is left alone if they suffice.
     pub(super) fn cut(&mut self, limit: u64) {
         self.counted = self.counted.min(limit);

@@ -9,17 +9,21 @@ use arrow::util::display::array_value_to_string;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Column, ScalarValue, TableReference};
 use datafusion::dataframe::DataFrame;
+use datafusion::datasource::MemTable;
 use datafusion::error::Result as EngineResult;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::dml::{MergeIntoAction, MergeIntoClause, MergeIntoClauseKind, MergeIntoOp};
 use datafusion::logical_expr::{
     Expr, JoinType, LogicalPlan, LogicalPlanBuilder, TableSource, UNNAMED_TABLE, col, lit, when,
 };
+use datafusion::physical_plan::collect_partitioned;
+use datafusion::prelude::SessionContext;
 use lakemark_table::{Change, Error, ErrorKind, Operation, Result};
 
 use super::exact::TargetColumn;
 use super::{KEY_PREFIX, SplitRows, rows, split};
 use crate::error::from_engine;
+use crate::sql::planning_place::operators_of;
 
 /// Columns that say which sides a joined row has, and which clause takes it.
 const OF_TARGET: &str = "__lakemark_target";
@@ -35,9 +39,9 @@ pub(super) async fn changes(
     key: &[String],
 ) -> Result<Vec<Change>> {
     let called = qualifier_of(&merge, &source).unwrap_or_else(|| UNNAMED_TABLE.into());
-    let taken = taken(state, target, &called, &merge, source.clone()).map_err(from_engine)?;
+    let taken = taken(target, &called, &merge, source.clone()).map_err(from_engine)?;
     // Kept, so that all clauses see the same rows.
-    let taken = taken.cache().await.map_err(from_engine)?;
+    let taken = kept(state, taken).await?;
     let mut changes = Vec::new();
     for (number, clause) in merge.clauses.iter().enumerate() {
         let ClauseValues { operation, wanted } = values(target, &called, clause, key, &source)?;
@@ -71,12 +75,11 @@ fn change(operation: Operation, keys: Option<RecordBatch>, values: RecordBatch) 
 /// The rows that a clause takes, with its number. All columns have plain names: those of the target with `t.` before them, those of the
 /// source with `s.`.
 fn taken(
-    state: &SessionState,
     target: &Arc<dyn TableSource>,
     called: &TableReference,
     merge: &MergeIntoOp,
     source: LogicalPlan,
-) -> EngineResult<DataFrame> {
+) -> EngineResult<LogicalPlan> {
     let target = LogicalPlanBuilder::scan(called.clone(), Arc::clone(target), None)?;
     let side = |plan: LogicalPlanBuilder, flag: &str| -> EngineResult<LogicalPlanBuilder> {
         let mut columns: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
@@ -113,8 +116,16 @@ fn taken(
         columns.push(Expr::Column(column).alias(name));
     }
     columns.push(number.unwrap_or_else(|| lit(ScalarValue::Int64(None))).alias(CLAUSE));
-    let plan = joined.project(columns)?.filter(col(CLAUSE).is_not_null())?.build()?;
-    Ok(DataFrame::new(state.clone(), plan))
+    joined.project(columns)?.filter(col(CLAUSE).is_not_null())?.build()
+}
+
+/// The rows of a plan, in memory.
+async fn kept(state: &SessionState, plan: LogicalPlan) -> Result<DataFrame> {
+    let operators = operators_of(state, plan).await?;
+    let schema = operators.schema();
+    let rows = collect_partitioned(operators, state.task_ctx()).await.map_err(from_engine)?;
+    let table = MemTable::try_new(schema, rows).map_err(from_engine)?;
+    SessionContext::new_with_state(state.clone()).read_table(Arc::new(table)).map_err(from_engine)
 }
 
 /// How the statement calls its target: what no column of the source is called.

@@ -14,6 +14,8 @@ mod column;
 mod delta;
 pub mod joins;
 mod keeping;
+#[cfg(test)]
+mod pages;
 mod query;
 mod table;
 
@@ -281,7 +283,7 @@ async fn report(pair: &Pair, table: &RandomTable, seed: u64, trial: u64, shape: 
 
 #[cfg(test)]
 mod tests {
-    use super::{RandomTable, Summary, alone, joins, run, run_one, run_table};
+    use super::{RandomTable, Summary, alone, joins, pages, run, run_one, run_table};
 
     /// A taste; `make fuzz NAME=queries` runs 10,000 in CI and any number by hand.
     const TRIALS: u64 = 500;
@@ -306,6 +308,13 @@ mod tests {
         assert!(summary.errors * 20 < STATEMENTS, "{} answers are errors", summary.errors);
         assert!(summary.empty * 2 < STATEMENTS, "{} answers are empty", summary.empty);
         assert!(summary.spared * 50 < STATEMENTS, "{} answers stand beside an error", summary.spared);
+    }
+
+    #[test]
+    fn law_random_queries_at_once_that_share_pages_answer_as_alone() {
+        let found = alone(pages::run(1..13, 12));
+        assert_eq!((found.failed, found.asked > 500), (0, true), "{found:?}");
+        assert!(found.pages_shared > 100 && found.errors * 20 < found.asked, "{found:?}");
     }
 
     #[test]

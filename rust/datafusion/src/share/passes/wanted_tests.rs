@@ -1,0 +1,192 @@
+//! Who reads which piece next.
+
+use lakemark_table::ColumnReadCost;
+
+use super::*;
+
+const ROWS: u32 = 20_000;
+
+type Wanted = WantedPieces<u32, &'static str>;
+
+fn columns(places: std::ops::Range<usize>) -> ColumnCosts {
+    places.map(|place| (place, ColumnReadCost { count: 1.0, decode: 4.0 })).collect()
+}
+
+fn all() -> Piece {
+    Piece::new(RowSet::full(ROWS), columns(0..4))
+}
+
+fn half() -> Piece {
+    Piece::new(RowSet::from_range(0..ROWS / 2, ROWS), columns(0..4))
+}
+
+fn scan_of(wanted: &mut Wanted, units: impl IntoIterator<Item = u32>) -> ScanId {
+    let scan = wanted.add_scan(1);
+    units.into_iter().for_each(|unit| wanted.want(scan, unit, all(), None));
+    scan
+}
+
+/// What a scan reads next, in words.
+fn next(wanted: &mut Wanted, scan: ScanId) -> String {
+    let begun = |plan: PassPlan<'_, u32>| {
+        assert!(plan.group.prediction.wins(Terms::WherePays) && plan.pieces.len() > 1);
+        BegunPass { pass: "pass", consumers: (0..plan.pieces.len() as u64).collect() }
+    };
+    match wanted.next(scan, begun) {
+        Next::Joined(Ticket { unit, consumer, pass, .. }) => format!("joined {unit} as {consumer} in {}", pass.id),
+        Next::Enter { unit, pass, .. } => format!("enter {unit} in {}", pass.id),
+        Next::Alone(pieces) => pieces.iter().fold("alone".to_owned(), |text, (unit, piece)| match piece.rows().len() {
+            ROWS => format!("{text} {unit}"),
+            rows => format!("{text} {unit}:{rows}"),
+        }),
+        Next::Nothing => "nothing".to_owned(),
+    }
+}
+
+#[test]
+fn a_scan_alone_reads_its_pieces_in_order() {
+    let mut wanted = Wanted::new(1, Terms::WherePays);
+    let scan = scan_of(&mut wanted, [4, 2, 7]);
+    let read: Vec<String> = (0..4).map(|_| next(&mut wanted, scan)).collect();
+    assert_eq!(read, ["alone 4", "alone 2", "alone 7", "nothing"]);
+    assert!(wanted.is_empty());
+}
+
+#[test]
+fn a_pass_begins_for_all_who_want_a_piece() {
+    let mut wanted = Wanted::new(1, Terms::WherePays);
+    let [one, other] = [[1, 2], [2, 3]].map(|units| scan_of(&mut wanted, units));
+    assert_eq!(next(&mut wanted, one), "joined 2 as 0 in 0");
+    assert_eq!(next(&mut wanted, other), "joined 2 as 1 in 0");
+    assert_eq!(next(&mut wanted, other), "alone 3");
+    assert_eq!(next(&mut wanted, one), "alone 1");
+    assert!(!wanted.is_empty());
+    wanted.end_pass(0);
+    assert!(wanted.is_empty());
+}
+
+#[test]
+fn a_late_scan_enters_what_runs_and_comes_round() {
+    let mut wanted = Wanted::new(1, Terms::WherePays);
+    let [one, other] = [(); 2].map(|()| scan_of(&mut wanted, 1..=4));
+    assert_eq!(next(&mut wanted, one), "joined 1 as 0 in 0");
+    wanted.end_pass(0);
+    assert_eq!(next(&mut wanted, other), "joined 1 as 1 in 0");
+    assert_eq!(next(&mut wanted, one), "joined 2 as 0 in 1");
+    let late = scan_of(&mut wanted, 1..=4);
+    assert_eq!(next(&mut wanted, late), "enter 2 in 1");
+    // Rows that went by are wanted again, and not of the same pass.
+    wanted.want(late, 2, half(), Some(1));
+    assert_eq!(next(&mut wanted, late), "joined 3 as 0 in 2");
+    assert_eq!(next(&mut wanted, one), "joined 3 as 1 in 2");
+    assert_eq!(next(&mut wanted, one), "joined 4 as 0 in 3");
+    (1..=3).for_each(|pass| wanted.end_pass(pass));
+    assert_eq!(next(&mut wanted, late), "joined 4 as 2 in 3");
+    assert_eq!(next(&mut wanted, late), "alone 2:10000");
+    assert_eq!(next(&mut wanted, late), "alone 1");
+    assert_eq!(next(&mut wanted, late), "nothing");
+}
+
+#[test]
+fn what_cannot_be_entered_is_read_alone_in_the_end() {
+    let mut wanted = Wanted::new(1, Terms::WherePays);
+    let [one, _other] = [(); 2].map(|()| scan_of(&mut wanted, [1]));
+    let wide = wanted.add_scan(1);
+    assert_eq!(next(&mut wanted, one), "joined 1 as 0 in 0");
+    wanted.want(wide, 1, Piece::new(RowSet::full(ROWS), columns(3..5)), None);
+    wanted.want(wide, 2, all(), None);
+    assert_eq!(next(&mut wanted, wide), "alone 2");
+    assert_eq!(next(&mut wanted, wide), "alone 1");
+}
+
+#[test]
+fn no_pass_begins_for_a_scan_that_is_away() {
+    let mut wanted = Wanted::new(1, Terms::WherePays);
+    let [one, away] = [(); 2].map(|()| scan_of(&mut wanted, [1, 2]));
+    wanted.set_away(away);
+    assert_eq!(next(&mut wanted, one), "alone 1");
+    assert_eq!(next(&mut wanted, away), "joined 2 as 0 in 0");
+    assert_eq!(next(&mut wanted, away), "alone 1");
+}
+
+#[test]
+fn a_scan_that_is_away_does_not_part_what_another_one_reads_alone() {
+    let mut wanted = Wanted::new(ROWS, Terms::WherePays);
+    let [one, away] = [(); 2].map(|()| scan_of(&mut wanted, 0..8));
+    wanted.set_away(away);
+    assert_eq!(next(&mut wanted, one), "alone 0 1 2 3");
+    assert_eq!(next(&mut wanted, away), "joined 4 as 0 in 0");
+}
+
+#[test]
+fn passes_begin_for_a_scan_as_long_as_it_comes_to_them() {
+    let mut wanted = Wanted::new(1, Terms::WherePays);
+    let [one, late] = [(); 2].map(|()| scan_of(&mut wanted, 0..8));
+    let read: Vec<String> = (0..4).map(|_| next(&mut wanted, one)).collect();
+    assert_eq!(read, ["joined 0 as 0 in 0", "joined 1 as 0 in 1", "joined 2 as 0 in 2", "alone 3 4"]);
+    assert_eq!(next(&mut wanted, late), "joined 0 as 1 in 0");
+    assert_eq!(next(&mut wanted, one), "joined 5 as 0 in 3");
+    assert_eq!(next(&mut wanted, one), "alone 6");
+}
+
+#[test]
+fn pieces_that_are_not_worth_a_pass_are_read_together() {
+    let mut wanted = Wanted::new(ROWS, Terms::WherePays);
+    let [one, other] = [0..ROWS / 2, ROWS / 2..ROWS].map(|rows| {
+        let (scan, rows) = (wanted.add_scan(1), RowSet::from_range(rows, ROWS));
+        (0..4).for_each(|unit| wanted.want(scan, unit, Piece::new(rows.clone(), columns(0..4)), None));
+        scan
+    });
+    assert_eq!(next(&mut wanted, one), "alone 0:10000 1:10000");
+    assert_eq!(next(&mut wanted, other), "alone 2:10000 3:10000");
+}
+
+#[test]
+fn a_scan_that_goes_takes_its_pieces_and_leaves_its_passes() {
+    let mut wanted = Wanted::new(1, Terms::WherePays);
+    let [one, gone] = [(); 2].map(|()| scan_of(&mut wanted, [1, 2]));
+    assert_eq!(next(&mut wanted, one), "joined 1 as 0 in 0");
+    let left = wanted.remove_scan(gone);
+    assert_eq!(left.iter().map(|ticket| (ticket.unit, ticket.consumer)).collect::<Vec<_>>(), [(1, 1)]);
+    assert_eq!(next(&mut wanted, gone), "nothing");
+    assert_eq!(next(&mut wanted, one), "alone 2");
+    wanted.end_pass(0);
+    assert!(wanted.is_empty());
+}
+
+#[test]
+fn pieces_that_nobody_else_wants_are_read_together_and_fewer_towards_the_end() {
+    let mut wanted = Wanted::new(ROWS, Terms::WherePays);
+    let scan = wanted.add_scan(2);
+    (0..20).for_each(|unit| wanted.want(scan, unit, all(), None));
+    let read: Vec<String> = (0..5).map(|_| next(&mut wanted, scan)).collect();
+    assert_eq!(read, ["alone 0 1 2 3 4", "alone 5 6 7", "alone 8 9 10", "alone 11 12", "alone 13"]);
+    let other = scan_of(&mut wanted, [15]);
+    assert_eq!(next(&mut wanted, scan), "joined 15 as 0 in 0");
+    wanted.remove_scan(other).iter().for_each(|ticket| wanted.end_pass(ticket.pass.id));
+    assert_eq!(next(&mut wanted, scan), "alone 16");
+}
+
+#[test]
+fn a_large_piece_is_cut_for_several_partitions() {
+    let mut wanted = Wanted::new(2_000, Terms::WherePays);
+    let scan = wanted.add_scan(2);
+    wanted.want(scan, 1, all().divisible(true), None);
+    let read: Vec<String> = (0..4).map(|_| next(&mut wanted, scan)).collect();
+    assert_eq!(read, ["alone 1:5000", "alone 1:3750", "alone 1:2812", "alone 1:2109"]);
+    let rest: Vec<String> = std::iter::repeat_with(|| next(&mut wanted, scan)).take(4).collect();
+    assert_eq!(rest, ["alone 1:2000", "alone 1:2000", "alone 1:2329", "nothing"]);
+    assert!(wanted.is_empty());
+}
+
+#[test]
+fn a_scan_that_nobody_asks_for_rows_leaves_its_passes_and_keeps_its_pieces() {
+    let mut wanted = Wanted::new(1, Terms::WherePays);
+    let [one, idle] = [(); 2].map(|()| scan_of(&mut wanted, [1, 2]));
+    assert_eq!(next(&mut wanted, one), "joined 1 as 0 in 0");
+    let left: Vec<_> = wanted.suspend(idle).iter().map(|ticket| (ticket.unit, ticket.consumer)).collect();
+    assert_eq!(left, [(1, 1)]);
+    assert_eq!(next(&mut wanted, one), "alone 2");
+    wanted.end_pass(0);
+    assert_eq!((next(&mut wanted, idle), next(&mut wanted, idle)), ("alone 2".to_owned(), "alone 1".to_owned()));
+}

@@ -1,0 +1,318 @@
+//! When one decode for several queries is cheaper than one for each.
+//!
+//! ```text
+//! private    Σ read(rows, columns)
+//! shared     read(∪ rows, ∪ columns) + Σ select(∪ rows → rows)
+//! ```
+//!
+//! Sharing has to win by a factor and by a time, as estimates are rough. All costs are nanoseconds of one core. What reading takes, the
+//! table says ([`RowsToRead`]), with the constants that choose between searches and scans. What selecting takes is measured here:
+//! Arrow's filter on batches of 8,192 rows took 0.6 to 3 a row and 0.4 to 0.8 a value, at 2% to 98% of the rows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lakemark_table::{ColumnReadCost, RowSet, RowsToRead};
+
+use super::piece_rows::{ChosenRows, PieceRows, PlannedRows};
+
+/// Sharing has to win by this factor, and by these nanoseconds: a pass has a lock, wakers and pages that leave the cache.
+const FACTOR: f64 = 1.1;
+const NANOSECONDS: f64 = 20_000.0;
+/// To take rows out of a batch: for each row of the batch, and for each value of a column.
+const SELECT_ROW: f64 = 1.0;
+const SELECT_VALUE: f64 = 0.6;
+/// Rows of a batch. One of which all rows are taken costs nothing, nor does one of which none is.
+const BATCH_ROWS: u64 = 8_192;
+
+/// Columns by their places in the table, each with what it costs to read.
+pub(crate) type ColumnCosts = BTreeMap<usize, ColumnReadCost>;
+
+/// What a query wants of a row group.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    rows: PieceRows,
+    /// One for all pieces of a scan.
+    columns: Arc<ColumnCosts>,
+    /// Whether a part of the rows can be read without what lies before them.
+    is_divisible: bool,
+}
+
+impl Piece {
+    /// Rows of a row group, which is their universe, and columns.
+    pub(crate) fn new(rows: RowSet, columns: impl Into<Arc<ColumnCosts>>) -> Self {
+        Self { rows: PieceRows::Chosen(ChosenRows::new(rows)), columns: columns.into(), is_divisible: false }
+    }
+
+    /// Rows as a scan planned them, and columns.
+    pub(crate) fn planned(rows: PlannedRows, columns: impl Into<Arc<ColumnCosts>>) -> Self {
+        Self { rows: PieceRows::Planned(Arc::new(rows)), columns: columns.into(), is_divisible: false }
+    }
+
+    /// The same piece, of which a part can be read without what lies before it, or cannot.
+    pub(crate) fn divisible(self, is_divisible: bool) -> Self {
+        Self { is_divisible, ..self }
+    }
+
+    /// Other rows of the row group.
+    pub(crate) fn with_rows(&self, rows: RowSet) -> Self {
+        Self::new(rows, Arc::clone(&self.columns)).divisible(self.is_divisible)
+    }
+
+    pub(crate) fn is_divisible(&self) -> bool {
+        self.is_divisible
+    }
+
+    /// At most how many rows it has. That stays the same, whoever looks at them.
+    pub(crate) fn most_rows(&self) -> u32 {
+        self.rows.most()
+    }
+
+    /// Its rows, which somebody else wants some of, or which are cut.
+    pub(crate) fn rows(&self) -> &RowSet {
+        &self.rows.chosen().set
+    }
+
+    /// Its rows, if they are not those that its scan planned.
+    pub(crate) fn other_rows(&self) -> Option<&RowSet> {
+        match &self.rows {
+            PieceRows::Planned(_) => None,
+            PieceRows::Chosen(chosen) => Some(&chosen.set),
+        }
+    }
+
+    pub(crate) fn columns(&self) -> &ColumnCosts {
+        &self.columns
+    }
+
+    /// To read it alone.
+    fn cost(&self) -> f64 {
+        self.rows.chosen().to_read().cost(together(&self.columns))
+    }
+
+    /// Both pieces of a query.
+    pub(crate) fn plus(&self, other: &Self) -> Self {
+        let both = self.columns.iter().chain(other.columns.iter()).map(|(place, cost)| (*place, *cost));
+        let is_same = Arc::ptr_eq(&self.columns, &other.columns);
+        let columns = if is_same { Arc::clone(&self.columns) } else { Arc::new(both.collect()) };
+        Self::new(self.rows().or(other.rows()), columns).divisible(self.is_divisible && other.is_divisible)
+    }
+}
+
+/// What several pieces cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Prediction {
+    /// If each query reads its own.
+    pub(crate) private: f64,
+    /// If one decode gives them all.
+    pub(crate) shared: f64,
+}
+
+impl Prediction {
+    /// Whether to share is cheaper for sure.
+    pub(crate) fn wins(self, terms: Terms) -> bool {
+        terms == Terms::Always || self.private > FACTOR * self.shared + NANOSECONDS
+    }
+}
+
+/// When scans share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Terms {
+    /// Where that is predicted to be cheaper.
+    #[default]
+    WherePays,
+    /// Wherever they have something in common: for tests, whose tables are small.
+    Always,
+}
+
+/// Pieces that are worth one decode.
+#[derive(Clone, Debug)]
+pub(crate) struct PieceGroup {
+    /// The places of these pieces, ascending.
+    pub(crate) members: Vec<usize>,
+    /// What is decoded for them.
+    pub(crate) rows: RowSet,
+    pub(crate) columns: ColumnCosts,
+    pub(crate) prediction: Prediction,
+}
+
+/// Those of some pieces of a row group that are worth one decode; none if no two of them are.
+///
+/// A piece takes part if what others want of it as well costs more to decode than to select. Whoever is left out makes the union smaller,
+/// so that the others are looked at again.
+pub(crate) fn group(pieces: &[&Piece], terms: Terms) -> Option<PieceGroup> {
+    let mut members: Vec<usize> = (0..pieces.len()).collect();
+    while members.len() > 1 {
+        let chosen: Vec<&Piece> = members.iter().filter_map(|&place| pieces.get(place).copied()).collect();
+        let Overlap { union, common } = Overlap::of(&chosen);
+        let selecting: Vec<f64> = chosen.iter().map(|piece| select(&union, piece)).collect();
+        let gains = chosen.iter().zip(&selecting).map(|(piece, select)| {
+            let shared_rows = f64::from(piece.rows().and(&common).len());
+            let is_cheaper = piece.cost() * shared_rows > select * f64::from(piece.rows().len());
+            shared_rows > 0.0 && (is_cheaper || terms == Terms::Always)
+        });
+        let left: Vec<usize> =
+            members.iter().copied().zip(gains).filter(|(_, gains)| *gains).map(|(at, _)| at).collect();
+        if left.len() < members.len() {
+            members = left;
+            continue;
+        }
+        let columns: ColumnCosts =
+            chosen.iter().flat_map(|piece| piece.columns.iter()).map(|(place, cost)| (*place, *cost)).collect();
+        let read = RowsToRead::of(&union).cost(together(&columns));
+        let private = chosen.iter().map(|piece| piece.cost()).sum();
+        let prediction = Prediction { private, shared: read + selecting.iter().sum::<f64>() };
+        return prediction.wins(terms).then_some(PieceGroup { members, rows: union, columns, prediction });
+    }
+    None
+}
+
+/// What a piece costs alone, and what it costs if the rows that a pass still gives are taken from there and the others are read.
+pub(crate) fn of_entry(piece: &Piece, rest_of_pass: &RowSet, taken: &RowSet, left: &RowSet) -> Prediction {
+    let columns = together(&piece.columns);
+    let selected = select_rows(rest_of_pass, taken, columns);
+    Prediction { private: piece.cost(), shared: selected + RowsToRead::of(left).cost(columns) }
+}
+
+/// What several pieces have in common.
+struct Overlap {
+    /// Rows that one of them has.
+    union: RowSet,
+    /// Rows that two of them have.
+    common: RowSet,
+}
+
+impl Overlap {
+    fn of(pieces: &[&Piece]) -> Self {
+        let universe = pieces.first().map_or(0, |piece| piece.rows().universe());
+        let none = Self { union: RowSet::empty(universe), common: RowSet::empty(universe) };
+        pieces.iter().fold(none, |Self { union, common }, piece| Self {
+            common: common.or(&union.and(piece.rows())),
+            union: union.or(piece.rows()),
+        })
+    }
+}
+
+fn together(columns: &ColumnCosts) -> ColumnReadCost {
+    columns.values().copied().fold(ColumnReadCost::default(), ColumnReadCost::plus)
+}
+
+/// To take a piece's rows out of those that are decoded.
+fn select(decoded: &RowSet, piece: &Piece) -> f64 {
+    select_rows(decoded, piece.rows(), together(&piece.columns))
+}
+
+fn select_rows(decoded: &RowSet, rows: &RowSet, columns: ColumnReadCost) -> f64 {
+    if rows.len() == decoded.len() {
+        return 0.0;
+    }
+    // A batch reaches as far as it needs to have its rows.
+    let universe = u64::from(decoded.universe());
+    let reach = (BATCH_ROWS * universe / u64::from(decoded.len()).max(1)).clamp(1, universe.max(1));
+    let reach = u32::try_from(reach).unwrap_or(u32::MAX);
+    let starts = (0..decoded.universe()).step_by(reach as usize);
+    let filtered = starts.map(|start| {
+        let end = start.saturating_add(reach);
+        let (of_batch, wanted) = (decoded.count_in(start, end), rows.count_in(start, end));
+        if wanted == 0 || wanted == of_batch { 0.0 } else { f64::from(of_batch) }
+    });
+    filtered.sum::<f64>() * (SELECT_ROW + SELECT_VALUE * columns.count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROWS: u32 = 122_880;
+
+    fn piece(rows: RowSet, columns: std::ops::Range<usize>) -> Piece {
+        Piece::new(
+            rows,
+            columns.map(|place| (place, ColumnReadCost { count: 1.0, decode: 4.0 })).collect::<ColumnCosts>(),
+        )
+    }
+
+    fn part(range: std::ops::Range<u32>) -> RowSet {
+        RowSet::from_range(range, ROWS)
+    }
+
+    fn every(step: u32) -> RowSet {
+        RowSet::from_rows((0..ROWS).step_by(step as usize).collect(), ROWS)
+    }
+
+    fn members(pieces: &[Piece]) -> Vec<usize> {
+        group(&pieces.iter().collect::<Vec<_>>(), Terms::WherePays).map(|group| group.members).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_piece_that_nobody_else_wants_is_not_shared() {
+        assert_eq!(members(&[]), [0_usize; 0]);
+        assert_eq!(members(&[piece(part(0..ROWS), 0..4)]), [0_usize; 0]);
+    }
+
+    #[test]
+    fn equal_pieces_are_shared_and_cost_what_one_costs() {
+        let pieces = [piece(part(0..ROWS), 0..4), piece(part(0..ROWS), 0..4)];
+        let found = group(&pieces.iter().collect::<Vec<_>>(), Terms::WherePays).unwrap();
+        let alone = f64::from(ROWS) * 16.0;
+        assert_eq!(found.prediction, Prediction { private: 2.0 * alone, shared: alone });
+        assert_eq!((found.members, found.rows.len(), found.columns.len()), (vec![0, 1], ROWS, 4));
+    }
+
+    #[test]
+    fn a_small_gain_is_not_worth_a_pass() {
+        // 2,000 rows of one column cost 8 µs, and nothing that is saved of that makes 20 µs.
+        let small = RowSet::full(2_000);
+        assert_eq!(members(&[piece(small.clone(), 0..1), piece(small, 0..1)]), [0_usize; 0]);
+    }
+
+    #[test]
+    fn rows_in_common_may_be_shared_whatever_it_saves() {
+        let group_of = |pieces: &[&Piece]| group(pieces, Terms::Always).map(|group| group.members);
+        let (one, other) = (piece(part(0..10), 0..1), piece(part(9..12), 3..4));
+        assert_eq!(group_of(&[&one, &other]), Some(vec![0, 1]));
+        assert_eq!((group_of(&[&one]), group_of(&[&one, &piece(part(10..12), 0..1)])), (None, None));
+    }
+
+    #[test]
+    fn rows_that_nobody_else_wants_are_read_alone() {
+        let (first, second) = (part(0..ROWS / 2), part(ROWS / 2..ROWS));
+        assert_eq!(members(&[piece(first.clone(), 0..4), piece(second.clone(), 0..4)]), [0_usize; 0]);
+        let three = [piece(first.clone(), 0..4), piece(second, 0..9), piece(first, 0..4)];
+        assert_eq!(members(&three), [0, 2]);
+    }
+
+    #[test]
+    fn queries_of_different_columns_share_only_the_columns_in_common() {
+        let all = part(0..ROWS);
+        assert_eq!(members(&[piece(all.clone(), 0..4), piece(all.clone(), 4..8)]), [0_usize; 0]);
+        assert_eq!(members(&[piece(all.clone(), 0..4), piece(all, 1..5)]), [0, 1]);
+    }
+
+    #[test]
+    fn a_few_rows_are_not_taken_out_of_many() {
+        let pieces = [piece(part(0..ROWS), 0..4), piece(part(0..ROWS), 0..4), piece(part(7..9), 0..4)];
+        assert_eq!(members(&pieces), [0, 1, 2], "one batch is filtered, and pages are touched for two rows");
+        let scattered = RowSet::from_rows(vec![9, 20_009, 40_009, 60_009], ROWS);
+        let cheap = Piece::new(scattered, ColumnCosts::from([(9, ColumnReadCost { count: 1.0, decode: 0.1 })]));
+        assert_eq!(members(&[pieces[0].clone(), pieces[1].clone(), cheap]), [0, 1]);
+    }
+
+    #[test]
+    fn whole_batches_cost_nothing_to_select() {
+        let columns = ColumnReadCost { count: 4.0, decode: 16.0 };
+        let all = part(0..ROWS);
+        assert_eq!(select_rows(&all, &part(0..8_192), columns), 0.0);
+        assert_eq!(select_rows(&all, &part(0..8_193), columns), 8_192.0 * (1.0 + 0.6 * 4.0));
+        assert_eq!(select_rows(&all, &every(2), columns), f64::from(ROWS) * (1.0 + 0.6 * 4.0));
+        assert_eq!(select_rows(&every(2), &every(2), columns), 0.0);
+    }
+
+    #[test]
+    fn a_late_query_enters_while_enough_is_left() {
+        let wanted = piece(part(0..ROWS), 0..4);
+        let enters = |at: u32| of_entry(&wanted, &part(at..ROWS), &part(at..ROWS), &part(0..at)).wins(Terms::WherePays);
+        assert!(enters(0) && enters(ROWS / 2));
+        assert!(!enters(ROWS - 1_000));
+    }
+}
