@@ -2,6 +2,7 @@
 
 mod help;
 mod jobs;
+mod serve;
 mod updates;
 mod values;
 
@@ -12,9 +13,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use help::{
     ABOUT, ADVISE_EXAMPLES, BUILD_NOTE, CHANGE_EXAMPLES, EXAMPLES, HISTORY_EXAMPLES, KEY_EXAMPLES, LONG_ABOUT,
-    MIGRATE_EXAMPLES, REPAIR_NOTE, SQL_EXAMPLES, WATCH_EXAMPLES,
+    MIGRATE_EXAMPLES, REPAIR_NOTE, SERVE_EXAMPLES, SQL_EXAMPLES, WATCH_EXAMPLES,
 };
-pub use jobs::{JobArgs, LogFormat, WatchArgs};
+pub use jobs::{JobArgs, LogArgs, LogFormat, WatchArgs};
+pub use serve::ServeArgs;
 pub use updates::{ChangeArgs, FlushArgs, KeyArgs, MigrateArgs, RepairArgs};
 pub use values::{KeyValue, RepairChoice};
 use values::{age, interval, key_value, share, size};
@@ -75,18 +77,22 @@ pub enum Verb {
     /// Compact buffered rows into the table's files: by one commit of a Delta table, or into the store of a folder
     #[command(after_help = MIGRATE_EXAMPLES)]
     Migrate(MigrateArgs),
+    /// Serve tables to ADBC, JDBC, notebooks and dashboards by Flight SQL, until the command is stopped
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(ServeArgs),
     /// Remove old manifests, index files and runs that nobody needs any more, and with them old versions; the data stays as it is
     Vacuum(VacuumArgs),
 }
 
 impl Verb {
-    /// What operators want to see of the command, if it is a job.
-    pub(crate) fn job(&self) -> Option<&JobArgs> {
+    /// The lines that operators want to see of the command, if it is a job.
+    pub(crate) fn lines(&self) -> Option<&LogArgs> {
         match self {
-            Self::Index(IndexVerb::Build(build)) => Some(&build.run.job),
-            Self::Index(IndexVerb::Compact(compact)) => Some(&compact.run.job),
-            Self::Index(IndexVerb::Watch(watch)) => Some(&watch.job),
-            Self::Migrate(migrate) => Some(&migrate.job),
+            Self::Index(IndexVerb::Build(build)) => Some(&build.run.job.lines),
+            Self::Index(IndexVerb::Compact(compact)) => Some(&compact.run.job.lines),
+            Self::Index(IndexVerb::Watch(watch)) => Some(&watch.job.lines),
+            Self::Migrate(migrate) => Some(&migrate.job.lines),
+            Self::Serve(serve) => Some(&serve.lines),
             _ => None,
         }
     }

@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures::future::BoxFuture;
+use lakemark_serve::http::{OPEN_METRICS, Page, Pages};
 use lakemark_table::Table;
 use lakemark_table::metrics::{NamedMetrics, open_metrics};
 
@@ -52,6 +54,16 @@ impl Exporter {
         if let (Err(error), Some(path)) = (self.write(), &self.file) {
             tracing::warn!(file = %path.display(), %error, "the metrics cannot be written");
         }
+    }
+}
+
+impl Pages for Exporter {
+    fn paths(&self) -> &'static [&'static str] {
+        &["/metrics"]
+    }
+
+    fn page<'a>(&'a self, _path: &'a str) -> BoxFuture<'a, Page> {
+        Box::pin(async move { Page { content_type: OPEN_METRICS, is_well: true, body: self.text() } })
     }
 }
 

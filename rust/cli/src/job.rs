@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lakemark_serve::http::{HttpServer, Pages};
 use lakemark_table::{Progress, Report, Table};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -12,7 +13,6 @@ use crate::args::JobArgs;
 use crate::exporter::Exporter;
 use crate::failure::Failure;
 use crate::log::{Log, object};
-use crate::metrics_server::MetricsServer;
 use crate::progress;
 
 /// The time after which the file is written again.
@@ -24,7 +24,7 @@ pub(crate) struct Job {
     exporter: Arc<Exporter>,
     /// Whether somebody collects the counters.
     is_collected: bool,
-    _server: Option<MetricsServer>,
+    _server: Option<HttpServer>,
     writer: Option<JoinHandle<()>>,
 }
 
@@ -41,7 +41,8 @@ impl Job {
         let server = match args.metrics_port {
             None => None,
             Some(address) => {
-                let listening = MetricsServer::listen(address, Arc::clone(&exporter)).await;
+                let pages: Arc<dyn Pages> = exporter.clone();
+                let listening = HttpServer::listen(address, pages).await;
                 Some(listening.map_err(|error| {
                     Failure::Error(format!(
                         "{address} cannot be listened on: {error}; give --metrics-port another port"

@@ -10,14 +10,15 @@ mod input;
 mod job;
 mod log;
 mod maintain;
-mod metrics_server;
 pub mod output;
 mod progress;
 mod prompt;
 mod queries;
 mod reached;
+mod serve;
 mod shell;
 pub mod statements;
+mod stop;
 mod updates;
 mod watch;
 
@@ -30,6 +31,9 @@ use crate::args::{Cli, IndexVerb, Verb};
 use crate::failure::{DONE, FAILED, Failure, WRONG_USAGE};
 use crate::log::Log;
 
+/// The stack of a thread. Parts of the engine go down a condition by one call a level, and `serve` takes 4,000 of them.
+const STACK_BYTES: usize = 16 << 20;
+
 /// Runs one command line, program name first, and returns its exit code: 0 done, 1 failed, 2 wrong usage, 3 built but for files that could
 /// not be indexed, 130 Ctrl-C.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> i32 {
@@ -41,8 +45,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> i32 {
             return if said.print().is_ok() { code } else { FAILED };
         }
     };
-    let log = Log::begin(cli.verb.as_ref().and_then(Verb::job));
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let log = Log::begin(cli.verb.as_ref().and_then(Verb::lines));
+    let runtime = match tokio::runtime::Builder::new_multi_thread().thread_stack_size(STACK_BYTES).enable_all().build()
+    {
         Ok(runtime) => runtime,
         Err(error) => return report(log, &Failure::Error(format!("threads cannot be started: {error}"))),
     };
@@ -80,6 +85,7 @@ async fn dispatch(cli: Cli, log: Log) -> Result<(), Failure> {
         Some(Verb::Migrate(migrate)) => updates::migrate(migrate, log).await,
         Some(Verb::History(history)) => maintain::history(history).await,
         Some(Verb::Info(info)) => info::info(info).await,
+        Some(Verb::Serve(serve)) => serve::serve(serve, log).await,
         Some(Verb::Vacuum(vacuum)) => maintain::vacuum(vacuum).await,
     }
 }

@@ -14,11 +14,12 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, registry};
 
-use crate::args::{JobArgs, LogFormat};
+use crate::args::{LogArgs, LogFormat};
 use crate::failure::Failure;
 
 /// What is logged unless `LAKEMARK_LOG` or `--log` says otherwise: our warnings, and errors of everything below us.
-const DEFAULT_LOG: &str = "error,lakemark_cli=warn,lakemark_datafusion=warn,lakemark_table=warn,lakemark_index=warn";
+const DEFAULT_LOG: &str =
+    "error,lakemark_cli=warn,lakemark_serve=warn,lakemark_datafusion=warn,lakemark_table=warn,lakemark_index=warn";
 
 /// Writes lines to stderr.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,9 +29,9 @@ pub(crate) struct Log {
 
 impl Log {
     /// The log of a command; from now on warnings go there, too.
-    pub(crate) fn begin(job: Option<&JobArgs>) -> Self {
-        let format = job.map(|job| job.log_format).unwrap_or_default();
-        let filter = match job.and_then(|job| job.log.as_ref()) {
+    pub(crate) fn begin(lines: Option<&LogArgs>) -> Self {
+        let format = lines.map(|lines| lines.log_format).unwrap_or_default();
+        let filter = match lines.and_then(|lines| lines.log.as_ref()) {
             Some(given) => EnvFilter::new(given),
             None => EnvFilter::try_from_env("LAKEMARK_LOG").unwrap_or_else(|_| EnvFilter::new(DEFAULT_LOG)),
         };

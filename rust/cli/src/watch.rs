@@ -1,21 +1,18 @@
 //! `index watch`: looks at tables from time to time and builds what is new, until somebody stops it.
 
-use std::io::{self, Write};
-
 use futures::future::join_all;
 use lakemark_table::watch::{Look, Watch};
 use lakemark_table::{BuildOptions, CancelFlag, ErrorKind, Report};
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinHandle;
+use tokio::sync::Semaphore;
 
 use crate::args::{TableArgs, WatchArgs};
-use crate::failure::{Failure, INTERRUPTED};
+use crate::failure::Failure;
 use crate::job::{Job, done};
 use crate::log::{Log, object};
 use crate::maintain::{build_options, merging};
 use crate::queries::open;
+use crate::stop::Stop;
 
 pub(crate) async fn watch(args: WatchArgs, log: Log) -> Result<(), Failure> {
     check(&args)?;
@@ -131,51 +128,5 @@ fn tell(watch: &Watch, look: &Look, once: bool, job: &Job) {
             job.line("done", &text, done("watch", table, &()));
         }
         None => {}
-    }
-}
-
-/// Listens for Ctrl-C and SIGTERM as long as it lives. The first one stops the watch, a second Ctrl-C ends the process.
-struct Stop {
-    requested: watch::Receiver<bool>,
-    task: JoinHandle<()>,
-}
-
-impl Stop {
-    /// Sets `flag` at the first signal. Listens from this call on.
-    fn listen(flag: CancelFlag) -> Result<Self, Failure> {
-        let (mut interrupts, mut terms) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        let (sender, requested) = watch::channel(false);
-        let task = tokio::spawn(async move {
-            tokio::select! {
-                _ = interrupts.recv() => {}
-                _ = terms.recv() => {}
-            }
-            flag.cancel();
-            sender.send_replace(true);
-            if interrupts.recv().await.is_some() {
-                let _ = writeln!(io::stderr(), "stopped at once");
-                std::process::exit(INTERRUPTED);
-            }
-        });
-        Ok(Self { requested, task })
-    }
-
-    fn is_requested(&self) -> bool {
-        *self.requested.borrow()
-    }
-
-    /// Ends when a stop was requested.
-    async fn requested(&self) {
-        let mut requested = self.requested.clone();
-        // Nobody can request one any more if the other end is gone.
-        if requested.wait_for(|is_requested| *is_requested).await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
-}
-
-impl Drop for Stop {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }

@@ -146,7 +146,7 @@ impl<'a> GroupStates<'a> {
                 let extremes = of_column.clone().any(|measure| extremes(measure.function));
                 let request = [MinMaxRequest { column: column.clone(), extremes }];
                 let bounds = pinned.snapshot.min_max(&request, &probe.files).await?;
-                if bounds.answered.iter().all(|answered| *answered) {
+                if bounds.answered.are_all() {
                     self.add_bounds(column, &bounds)?;
                     continue;
                 }
@@ -207,7 +207,7 @@ impl<'a> GroupStates<'a> {
         };
         let counts = pinned.snapshot.group_counts(&request).await?;
         let values: usize = counts.parts.iter().map(|part| part.rows.len()).sum();
-        if values > MAX_VALUES || !counts.answered.iter().all(|answered| *answered) {
+        if values > MAX_VALUES || !counts.answered.are_all() {
             return Ok(false);
         }
         for part in &counts.parts {

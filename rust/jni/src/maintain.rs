@@ -121,19 +121,17 @@ pub(crate) struct Declaration {
 /// How a compaction runs.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Compaction {
-    /// The only index; all of them if none is given.
-    index: Option<String>,
-    memory: Option<u64>,
-    threads: Option<NonZeroUsize>,
+    #[serde(flatten)]
+    tuning: BuildTuning,
     /// Whether to merge all that fits, whatever that writes.
     full: Option<bool>,
 }
 
 impl Compaction {
     fn options(self) -> BuildOptions {
-        let Self { index, memory, threads, full } = self;
+        let Self { tuning, full } = self;
         let merging = if full == Some(true) { Merging::All } else { Merging::Due };
-        BuildOptions { merging, ..BuildTuning { index, memory, threads }.options() }
+        BuildOptions { merging, ..tuning.options() }
     }
 }
 

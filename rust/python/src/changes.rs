@@ -67,7 +67,7 @@ pub(crate) async fn write(
 /// Values as the column of a key that has one.
 async fn keys(table: &Table, values: ArrayRef) -> Result<RecordBatch> {
     // Without a key the table says so itself.
-    let key = table.snapshot().await?.key_columns().unwrap_or_else(|| vec!["key".to_owned()]);
+    let key = table.key_columns().await?.unwrap_or_else(|| vec!["key".to_owned()]);
     let [name] = key.as_slice() else {
         return Err(invalid(format!(
             "values alone are keys where the key has one column; this one has {}: give rows with the columns ({})",

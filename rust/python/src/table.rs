@@ -177,7 +177,7 @@ impl Table {
     /// The columns of the key.
     fn key(&self, py: Python<'_>) -> PyResult<Option<Vec<String>>> {
         let table = Arc::clone(&self.0);
-        wait(py, move || async move { Ok(table.snapshot().await?.key_columns()) })
+        wait(py, move || async move { table.key_columns().await })
     }
 
     fn declare_key(

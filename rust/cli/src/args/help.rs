@@ -19,6 +19,7 @@ Examples:
   lakemark explain flights/ \"carrier = 'UA'\"       what is skipped, and why not more
   lakemark index build flights/                    cover files that were added since (for cron)
   lakemark index watch flights/                    the same whenever files are added, until it is stopped
+  lakemark serve flights=flights/                  serve it to JDBC, ADBC, notebooks and dashboards
   lakemark upsert flights/ late.csv --key flight   add rows, or replace those with the same keys
   lakemark info flights/                           files, rows, buffered updates, indexes
   lakemark vacuum flights/ --dry-run               show which old index files can go
@@ -99,6 +100,27 @@ Examples:
   lakemark index watch flights/ --once                             one look, e.g. for cron; exit codes as of index build
   lakemark index watch flights/ --every 5m --metrics-port 9464     curl localhost:9464/metrics
   lakemark index watch flights/ --log-format json 2>> watch.log    one object a line";
+
+/// Of `serve`, with a first query.
+pub(super) const SERVE_EXAMPLES: &str = "\
+The first line on stdout says where clients connect. Each statement sees one state of each table; INSERT, UPDATE, DELETE, MERGE \
+and CREATE INDEX work as in the shell, and are durable when they end. SIGTERM or Ctrl-C ends the server with exit code 0: it takes \
+nothing new, waits up to 30 s for what runs, and then stops it.
+
+Examples:
+  lakemark serve flights=flights/                       one table, for programs of this machine
+  lakemark serve --warehouse /lake --http 8816          all tables of a folder; http://127.0.0.1:8816 shows them
+  lakemark serve --warehouse /lake --read-only --listen 0.0.0.0:8815 --token-file tokens --tls-cert cert.pem --tls-key key.pem
+  lakemark serve --config serve.toml                    all of that from a file
+
+A first query from Python, after pip install adbc-driver-flightsql pyarrow:
+  import adbc_driver_flightsql.dbapi as flight
+  with flight.connect('grpc://127.0.0.1:8815', autocommit=True) as connection, connection.cursor() as cursor:
+      cursor.execute('SELECT count(*) FROM flights WHERE carrier = ?', ('UA',))
+      print(cursor.fetchall())
+
+A JDBC tool takes the driver org.apache.arrow:flight-sql-jdbc-driver and the URL
+  jdbc:arrow-flight-sql://127.0.0.1:8815/?useEncryption=false";
 
 /// Of `index advise`.
 pub(super) const ADVISE_EXAMPLES: &str = "\

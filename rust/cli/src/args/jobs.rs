@@ -1,4 +1,4 @@
-//! What operators see of a job: the options that `index build`, `index compact`, `index watch` and `migrate` share.
+//! What operators see of a job: the options that `index build`, `index compact`, `index watch` and `migrate` share, and `serve` in part.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,15 +9,23 @@ use clap::{Args, ValueEnum};
 use super::TuningArgs;
 use super::values::{KeyValue, key_value, listen_address, log_filter, pause};
 
-/// What operators see of a job.
+/// The lines of a job.
 #[derive(Clone, Debug, Default, Args)]
-pub struct JobArgs {
+pub struct LogArgs {
     /// How lines on stderr are written
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
     /// What is logged: error, warn, info, debug or trace, or a filter such as lakemark_table=debug; LAKEMARK_LOG if it is left out
     #[arg(long, value_name = "LEVEL", value_parser = log_filter)]
     pub log: Option<String>,
+}
+
+/// What operators see of a job.
+#[derive(Clone, Debug, Default, Args)]
+pub struct JobArgs {
+    /// Its lines.
+    #[command(flatten)]
+    pub lines: LogArgs,
     /// Write counters and coverage to this file as OpenMetrics text every 10 seconds and at the end, e.g. for node_exporter
     #[arg(long, value_name = "PATH")]
     pub metrics_file: Option<PathBuf>,

@@ -45,6 +45,14 @@ pub(super) fn key_value(text: &str) -> Result<KeyValue, String> {
     }
 }
 
+/// A table as NAME=PATH.
+pub(super) fn table_name(text: &str) -> Result<KeyValue, String> {
+    match key_value(text) {
+        Ok(table) if !table.value.is_empty() => Ok(table),
+        _ => Err("write it as NAME=PATH, e.g. flights=/lake/flights".to_owned()),
+    }
+}
+
 /// Bytes: 512M or 2G.
 pub(super) fn size(text: &str) -> Result<u64, String> {
     let wrong = || "write it as a number with an optional K, M or G, e.g. 512M".to_owned();
@@ -108,7 +116,7 @@ pub(super) fn log_filter(text: &str) -> Result<String, String> {
     let text = text.trim();
     let filter = match text {
         "error" | "warn" | "info" | "debug" | "trace" => {
-            let ours = ["cli", "datafusion", "table", "index"].map(|name| format!(",lakemark_{name}={text}"));
+            let ours = ["cli", "serve", "datafusion", "table", "index"].map(|name| format!(",lakemark_{name}={text}"));
             format!("error{}", ours.concat())
         }
         _ => text.to_owned(),
@@ -179,7 +187,7 @@ mod tests {
     fn a_level_is_meant_for_what_is_ours_and_a_filter_is_taken_as_it_is() {
         assert_eq!(
             log_filter("debug").unwrap(),
-            "error,lakemark_cli=debug,lakemark_datafusion=debug,lakemark_table=debug,lakemark_index=debug"
+            "error,lakemark_cli=debug,lakemark_serve=debug,lakemark_datafusion=debug,lakemark_table=debug,lakemark_index=debug"
         );
         assert_eq!(log_filter("lakemark_table=trace").unwrap(), "lakemark_table=trace");
         for wrong in ["", "loud", "lakemark_table=loud"] {

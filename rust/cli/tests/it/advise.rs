@@ -11,6 +11,11 @@ struct Sales {
     path: PathBuf,
 }
 
+/// Writes a file in the order of its rows. Several partitions would write as they come.
+fn write(copy: &str) {
+    ok(["sql", "-c", "SET datafusion.execution.target_partitions = 1", "-c", copy]);
+}
+
 /// 300,000 rows: `shop` has 1,000 values, `customer` some 60,000, both in no order; `id` ascends; `kind` has three.
 fn sales() -> Sales {
     let folder = tempfile::tempdir().unwrap();
@@ -20,7 +25,7 @@ fn sales() -> Sales {
          value * 0.25 AS price FROM generate_series(1, 300000)) TO '{}/part-0.parquet' STORED AS PARQUET",
         path.display()
     );
-    ok(["sql", "-c", &copy]);
+    write(&copy);
     Sales { folder, path }
 }
 
@@ -87,7 +92,7 @@ fn a_column_of_unique_values_is_proposed_and_built_as_a_key() {
          STORED AS PARQUET",
         path.display()
     );
-    ok(["sql", "-c", &copy]);
+    write(&copy);
     let file = folder.path().join("queries.sql");
     fs::write(&file, "SELECT price FROM sales WHERE token = 77;").unwrap();
     let file = file.to_str().unwrap();

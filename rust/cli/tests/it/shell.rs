@@ -109,6 +109,8 @@ fn help_teaches_and_is_no_error() {
         (vec!["sql", "--help"], "SHOW INDEXES FROM t"),
         (vec!["index", "create", "--help"], "--on <COL[,COL]>"),
         (vec!["index", "build", "--help"], "command takes over what was finished"),
+        (vec!["serve", "--help"], "jdbc:arrow-flight-sql://127.0.0.1:8815/?useEncryption=false"),
+        (vec!["serve", "--help"], "import adbc_driver_flightsql.dbapi as flight"),
         (vec!["--version"], "lakemark 0.1.0"),
     ] {
         assert!(ok(&arguments).contains(says), "{arguments:?}");
