@@ -22,6 +22,7 @@ import measure
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from answers import rows_of
 from clicks import hashed
 from kept import kept
 from suites import (
@@ -36,7 +37,6 @@ from suites import (
     line,
     other_answers,
     plot,
-    rows_of,
     session,
     summary,
     totals,

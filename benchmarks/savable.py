@@ -21,15 +21,20 @@ SECONDS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 TIME = re.compile(r"\b(?:elapsed_compute|time_elapsed_processing)=([0-9.]+)(ns|µs|ms|s)\b")
 
 
+def operator_seconds(ask: Callable[[str], pa.Table], sql: str) -> list[tuple[str, float]]:
+    """The operators of the query as the plan has them, each with the time of one core that it took."""
+    plan = ask(f"EXPLAIN ANALYZE {sql}").to_pylist()[0]["plan"]
+    return [
+        (operator.lstrip(), sum(float(number) * SECONDS[unit] for number, unit in TIME.findall(operator)))
+        for operator in plan.splitlines()
+    ]
+
+
 def savable_share(ask: Callable[[str], pa.Table], sql: str) -> float:
     """What scans and filters take of the time that all operators of the query take, from 0 to 1."""
-    plan = ask(f"EXPLAIN ANALYZE {sql}").to_pylist()[0]["plan"]
-    total = savable = 0.0
-    for operator in plan.splitlines():
-        seconds = sum(float(number) * SECONDS[unit] for number, unit in TIME.findall(operator))
-        total += seconds
-        if operator.lstrip().startswith((SCAN, FILTER)):
-            savable += seconds
+    operators = operator_seconds(ask, sql)
+    total = sum(seconds for _, seconds in operators)
+    savable = sum(seconds for operator, seconds in operators if operator.startswith((SCAN, FILTER)))
     return savable / total if total else 0.0
 
 

@@ -24,6 +24,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import measure
 import numpy as np
 import pyarrow as pa
@@ -32,6 +33,9 @@ from kept import kept
 from suites import CACHE
 
 import lakemark
+
+mpl.use("agg")
+import matplotlib.pyplot as plt
 
 GROUP = 4
 BUILD = """
@@ -171,6 +175,25 @@ def one_percent(folder: Path, new: Path, store: Path) -> float:
             Path(file).unlink()
 
 
+def plot(result: dict[str, Any], path: Path) -> None:
+    """Draws each kind of build as a share of the full one, and what each kill cost beside a group of files."""
+    taken = result["seconds"]
+    full = taken["full"]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.2))
+    shares = {"full": 1.0, "two builders": taken["together"] / full, "1% more files": taken["new_files"] / full}
+    left.barh(list(shares), list(shares.values()))
+    left.invert_yaxis()
+    left.set_xlabel("of the full build's time")
+    right.bar(range(len(taken["lost"])), taken["lost"])
+    right.axhline(full / taken["segments"], color="black", linestyle="--", label="a group of files")
+    right.set_xlabel("kills, by their cost")
+    right.set_ylabel("seconds lost")
+    right.legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
 def main() -> None:
     """Generates, measures, reports."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -199,7 +222,7 @@ def main() -> None:
     print(f"\nthe same bytes after {taken['same']} of {len(lost)} kills")
     print(f"segments: {taken['segments']}; of two builders {taken['segments_together']}")
     result = {"files": given.files, "rounds": given.rounds, "machine": measure.machine(), "seconds": taken}
-    print(f"written: {measure.write_json(given.results, f'store-builds-{given.files}', result)}")
+    measure.publish(given.results, f"store-builds-{given.files}", result, plot)
 
 
 if __name__ == "__main__":

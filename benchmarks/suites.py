@@ -28,8 +28,6 @@ import math
 import os
 import statistics
 import time
-from collections import Counter
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +38,7 @@ import measure
 import savable
 import ssb
 import tpc
+from answers import is_close, rows_of
 
 import lakemark
 
@@ -47,6 +46,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
@@ -61,11 +61,6 @@ ENOUGH_ROUNDS = 9
 # Single rounds vary by a tenth: of 9 the median is sure to some 4 hundredths, of 27 to 2.
 CHECKED_ROUNDS = (ENOUGH_ROUNDS, 27)
 PATIENCE_SECONDS = 20.0
-DIGITS = 9
-JUDGED_TOLERANCE = 1e-6
-SORTED_DIGITS = 3
-# Smaller whole numbers, such as years, are the same in every engine.
-WHOLE = 1e6
 # What sessions of ours set otherwise.
 ENGINE_SETTINGS = {"datafusion.optimizer.hash_join_single_partition_threshold": 1 << 20}
 # Tables with more rows than this are facts.
@@ -151,51 +146,6 @@ def asks_of(folder: Path, queries: Mapping[str, str], chosen: Sequence[str]) -> 
         DUCKDB: lambda: judge(folder),
     }
     return {name: opened[name]() for name in opened if name in chosen}
-
-
-def rows_of(answer: pa.Table) -> Counter[tuple[Any, ...]]:
-    """The rows in no order, with numbers that are the same in every engine."""
-    return Counter(tuple(rounded(value) for value in row.values()) for row in answer.to_pylist())
-
-
-def rounded(value: object) -> object:
-    """Decimals and floats to nine digits."""
-    if isinstance(value, Decimal):
-        value = float(value)
-    if isinstance(value, float) and math.isfinite(value) and value:
-        return float(f"{value:.{DIGITS}g}")
-    return value
-
-
-def is_close(rows: Counter[tuple[Any, ...]], others: Counter[tuple[Any, ...]]) -> bool:
-    """Whether the rows are the same but for what floats lose."""
-    mine, theirs = (sorted(map(as_floats, each.elements()), key=coarse) for each in (rows, others))
-    return len(mine) == len(theirs) and all(
-        all(map(is_close_value, one, other)) for one, other in zip(mine, theirs, strict=True)
-    )
-
-
-def as_floats(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A row with all numbers as floats of nine digits: an integer here may be a decimal there."""
-    return tuple(rounded(float(value)) if isinstance(value, (int, float)) else value for value in row)
-
-
-def is_close_value(one: object, other: object) -> bool:
-    """Whether two values are the same but for what floats lose."""
-    if isinstance(one, float) and isinstance(other, float):
-        return math.isclose(one, other, rel_tol=JUDGED_TOLERANCE, abs_tol=JUDGED_TOLERANCE)
-    return one == other
-
-
-def coarse(row: tuple[Any, ...]) -> tuple[str, ...]:
-    """A row as what it is sorted by, which the last digits of floats do not change."""
-
-    def text(value: object) -> str:
-        if not isinstance(value, float) or (value.is_integer() and abs(value) < WHOLE):
-            return str(value)
-        return f"{value:.{SORTED_DIGITS}g}"
-
-    return tuple(map(text, row))
 
 
 def other_answers(answers: Mapping[str, Counter[tuple[Any, ...]]]) -> list[str]:

@@ -1,0 +1,231 @@
+"""What the benchmark of shared work predicts, asks and judges; `test_examples.py` runs it as it is."""
+
+from __future__ import annotations
+
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+ROWS = 100_000
+FOUR = {"a": 4.0, "b": 4.0, "c": 12.0, "d": 4.0}
+
+
+@pytest.fixture(autouse=True)
+def benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+
+
+def masks(seed: int, *shares: float) -> list[Any]:
+    drawn = np.random.default_rng(seed)
+    return [drawn.random(ROWS) < share for share in shares]
+
+
+def test_a_row_set_counts_rows_runs_and_the_rows_of_touched_pages() -> None:
+    from sharing_model import PAGE_ROWS, RowSet
+
+    mask = np.zeros(2 * PAGE_ROWS + 5, dtype=np.bool_)
+    assert RowSet.of(mask) == RowSet(2 * PAGE_ROWS + 5, 0, 0, 0)
+    mask[[0, 1, 7]] = True
+    mask[-2:] = True
+    # The first page, and the last one of five rows.
+    assert RowSet.of(mask) == RowSet(2 * PAGE_ROWS + 5, selected=5, runs=3, touched=PAGE_ROWS + 5)
+
+
+def test_equal_row_sets_are_decoded_once_for_all_queries() -> None:
+    from sharing_model import Wanted, piece, read
+
+    for share in (0.001, 0.2, 1.0):
+        (mask,) = masks(1, share)
+        costs = piece([Wanted(mask, FOUR)] * 8)
+        assert costs.bound == pytest.approx(8)
+        assert costs.selected == 8 * costs.union == 8 * int(mask.sum())
+    assert costs.shared == read(read_set(mask), FOUR) == ROWS * 24.0
+
+
+def read_set(mask: Any) -> Any:
+    from sharing_model import RowSet
+
+    return RowSet.of(mask)
+
+
+def test_a_piece_that_one_query_wants_is_not_shared() -> None:
+    from sharing_model import Wanted, piece
+
+    one, none = masks(2, 0.3, 0.0)
+    costs = piece([Wanted(one, FOUR), Wanted(none, {"e": 4.0})])
+    assert (costs.pieces, costs.pieces_shared) == (1, 0)
+    assert costs.shared == costs.private
+    assert piece([Wanted(none, FOUR)] * 2).private == 0
+
+
+def test_a_few_rows_of_a_piece_are_cheaper_to_read_alone_than_out_of_all_rows() -> None:
+    from sharing_model import Wanted, piece
+
+    few = np.zeros(ROWS, dtype=np.bool_)
+    few[:10] = True
+    (all_rows,) = masks(3, 1.0)
+    # The many rows are read anyway, and the few would be searched for among them.
+    assert piece([Wanted(few, {"a": 4.0}), Wanted(all_rows, FOUR)]).pieces_shared == 0
+    assert piece([Wanted(all_rows, FOUR), Wanted(all_rows, {"a": 4.0})]).pieces_shared == 1
+
+
+def test_prediction_never_loses_and_shares_only_what_wins() -> None:
+    from sharing_model import SHARE_FACTOR, SHARE_NANOSECONDS, Wanted, piece
+
+    shared = 0
+    for seed in range(40):
+        drawn = random.Random(seed)  # noqa: S311 - no secret
+        wanted = [
+            Wanted(mask, dict(drawn.sample(list(FOUR.items()), drawn.randint(1, 4))))
+            for mask in masks(seed, *(drawn.choice((0.0, 0.0005, 0.02, 0.5, 1.0)) for _ in range(drawn.randint(1, 6))))
+        ]
+        costs = piece(wanted)
+        assert costs.shared <= costs.private
+        assert max(int(each.mask.sum()) for each in wanted) <= costs.union <= min(costs.selected, ROWS)
+        if costs.pieces_shared:
+            assert costs.private > SHARE_FACTOR * costs.shared + SHARE_NANOSECONDS
+        shared += costs.pieces_shared
+    assert 0 < shared < 40
+
+
+def test_reading_some_rows_never_costs_more_than_reading_all_and_testing_them() -> None:
+    from sharing_model import TEST, read
+
+    for share in (0.0001, 0.001, 0.01, 0.1, 0.5, 0.9):
+        (mask,) = masks(4, share)
+        assert 0 < read(read_set(mask), FOUR) <= ROWS * (24.0 + TEST)
+
+
+def test_each_level_saves_what_it_shares() -> None:
+    from sharing_model import Costs, Work, predicted
+
+    work = Work(total=1.0, scans=0.5, joins=0.25)
+    eight = Work(8.0, 4.0, 2.0)
+    # Eight equal queries are one.
+    alone = Costs(private=100.0, shared=100.0, selected=10, union=10)
+    assert predicted(eight, work, [(work, alone)]) == {"plans": 0.125, "pages": 0.125, "stars": 0.125}
+    # Eight different ones: scans are half of each, and a quarter of their cost is left; so is a tenth of the joins.
+    apart = Costs(private=100.0, shared=25.0, selected=100, union=10)
+    found = predicted(eight, eight, [(eight, apart)])
+    assert found == pytest.approx({"plans": 1.0, "pages": 1 - 0.5 * 0.75, "stars": 1 - 0.5 * 0.75 - 0.25 * 0.9})
+
+
+def test_every_engine_is_asked_the_same_and_each_turn_something_else() -> None:
+    from sharing_queries import WORKLOADS, statement
+
+    for name, workload in WORKLOADS.items():
+        point = workload.points[-1]
+        assert statement(name, point, 3, 5) == statement(name, point, 3, 5)
+    identical, dates, q3_2 = (WORKLOADS[name].points[0] for name in ("identical", "dates", "q3.2"))
+    assert len({statement("identical", identical, client, client).sql for client in range(64)}) == 1
+    assert len({statement("dates", dates, client, 0).sql for client in range(61)}) == 61
+    assert len({statement("q3.2", q3_2, 0, turn).sql for turn in range(64)}) > 60
+    templates = [statement("mix", WORKLOADS["mix"].points[0], 0, turn).template for turn in range(6)]
+    assert templates == ["Q1.1", "Q2.1", "Q3.2"] * 2
+    few = WORKLOADS["plans"].points[-1]
+    assert len({statement("plans", few, client, 0).sql for client in range(256)}) == 16
+
+
+def test_conditions_of_a_statement_are_the_rows_that_its_joins_leave(tmp_path: Path) -> None:
+    import ssb
+    from sharing_queries import WORKLOADS, statement
+
+    ssb.generate(tmp_path / "ssb", 0.02)
+    connection = duckdb.connect()
+    for table in ssb.TABLES:
+        files = f"{tmp_path}/ssb/{table}/*.parquet"
+        connection.execute(f"CREATE VIEW {table} AS SELECT * FROM read_parquet('{files}')")
+    seen = set()
+    for name in ("mix", "wide"):
+        for turn in range(9):
+            asked = statement(name, WORKLOADS[name].points[-1], 0, turn)
+            where = asked.sql.partition(" FROM ")[2].partition(" GROUP BY ")[0]
+            joined = f"SELECT count(*), sum({' + '.join(asked.columns)}) FROM {where}"
+            direct = f"SELECT count(*), sum({' + '.join(asked.columns)}) FROM lineorder WHERE "
+            found = connection.execute(joined).fetchone()
+            assert connection.execute(direct + " AND ".join(asked.conditions)).fetchone() == found
+            seen.add((asked.template, found is not None and found[0] > 0))
+    assert {template for template, is_some in seen if is_some} >= {"Q1.1", "Q2.1", "Q3.2"}
+
+
+def test_clients_ask_at_the_same_time_and_each_as_often_as_it_should() -> None:
+    from closed_loop import ask_at_once
+
+    together = threading.Barrier(5)
+
+    def ask(text: str) -> str:
+        # Raises unless all of them are here.
+        together.wait(timeout=30)
+        return text.upper()
+
+    asked = ask_at_once([ask] * 5, lambda client, turn: f"q{client}.{turn}", turns=3)
+    expected = [(f"q{client}.{turn}", f"Q{client}.{turn}") for client in range(5) for turn in range(3)]
+    assert sorted(asked.answers) == expected
+    summary = asked.summary()
+    assert summary["queries"] == len(asked.latencies) == 15
+    assert summary["latency_ms"] <= summary["latency_ms_p95"]
+
+
+def test_a_client_that_fails_ends_the_others_and_is_heard() -> None:
+    from closed_loop import ask_at_once
+
+    failed = threading.Event()
+
+    def fails(text: str) -> None:
+        failed.set()
+        raise ValueError(text)
+
+    def waits(_text: str) -> None:
+        assert failed.wait(timeout=30)
+
+    # The hour would be long.
+    with pytest.raises(ValueError, match="q0"):
+        ask_at_once([fails, waits], lambda client, _turn: f"q{client}", turns=1, seconds=3600)
+
+
+def point(workload: str, clients: int, label: str = "", **ways: dict[str, float]) -> dict[str, Any]:
+    return {"workload": workload, "clients": clients, "label": label, "ways": ways}
+
+
+def test_goals_are_judged_by_what_was_measured_and_only_by_that() -> None:
+    from sharing_goals import GOALS, judged, shown
+
+    assert all(goal["met"] is None for goal in judged([]))
+    assert {shown(goal)[3] for goal in judged([])} == {"not measured"}
+    cpu = "cpu_seconds_per_query"
+    found = judged(
+        [
+            point("identical", 1, plans={"wall_seconds": 1.0}),
+            point("identical", 8, plans={"wall_seconds": 1.25, cpu: 0.1}, duckdb={cpu: 0.2}),
+            point("mix", 32, engine={cpu: 1.0}, duckdb={cpu: 0.25}, flight={cpu: 0.125, "queries_per_second": 50.0}),
+            point("mix", 256, flight={"queries_per_second": 40.0}),
+        ]
+    )
+    assert len(found) == len(GOALS)
+    measured = {goal["what"]: (goal["measured"], goal["met"]) for goal in found if goal["met"] is not None}
+    assert measured == {
+        "8 identical Q1, times as long as one": (1.25, True),
+        "8 identical Q1, share of DuckDB's CPU": (0.5, False),
+        "32 clients, mix by Flight: times less CPU than the engine": (8.0, True),
+        "32 clients, mix by Flight: times less CPU than DuckDB": (2.0, False),
+        "mix by Flight: least throughput beyond 32 clients": (0.8, False),
+    }
+
+
+def test_a_lone_query_is_longer_only_beyond_a_millisecond_and_noise() -> None:
+    from sharing_goals import Measured, worst_alone
+
+    def alone(plans: tuple[float, float], again: float) -> float | None:
+        way = {"ratio": plans[0], "longer_ms": plans[1]}
+        return worst_alone(Measured([point("alone", 1, "Q1", plans=way, **{"off again": {"ratio": again}})]))
+
+    assert alone((1.2, 4.0), again=1.0) == 1.2
+    assert alone((1.2, 0.5), again=1.0) == 1.0
+    assert alone((1.2, 4.0), again=1.1) == 1.0
+    assert worst_alone(Measured([])) is None
