@@ -251,6 +251,39 @@ def test_summaries_grow_without_rewriting_beside_the_model_of_the_paper(tmp_path
     assert compacted["stale_segment_bytes"] > 0
 
 
+def test_many_queries_at_once_have_the_answers_of_duckdb_and_refused_levels_say_why(tmp_path: Path) -> None:
+    ways = ["engine", "duckdb", "off", "plans", "pages", "stars"]
+    done = run(
+        [
+            *[sys.executable, ROOT / "benchmarks" / "sharing.py", "--scale", "0.01", "--rounds", "1"],
+            *["--seconds", "0.1", "--most-clients", "8", "--workloads", "identical,dates,mix,cold"],
+            *["--ways", ",".join(ways), "--results", tmp_path],
+        ],
+        LAKEMARK_BENCH_DATA=str(tmp_path / "data"),
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "sharing-0.01.json").read_text("utf-8"))
+    assert sorted([*result["ways"], *result["skipped"]]) == sorted(ways)
+    assert all("lakemark.share" in reason for reason in result["skipped"].values())
+    assert {"engine", "duckdb", "off"} <= set(result["ways"])
+    points = {(point["workload"], point["clients"]): point for point in result["points"]}
+    assert set(points) == {
+        *((name, count) for name in ("identical", "dates", "mix", "cold") for count in (1, 8)),
+        ("mix", 2),
+    }
+    for point in result["points"]:
+        assert set(point["ways"]) == set(result["ways"])
+        assert all(cost["queries"] >= point["clients"] for cost in point["ways"].values())
+    # Q1, eight of its dates, and whatever else was asked.
+    assert result["judged"] > 9
+    assert points["identical", 8]["headroom"]["cpu"]["plans"] == 0.125
+    dates = points["dates", 8]["headroom"]
+    assert (dates["distinct"], dates["known_to_indexes"], dates["pieces"], dates["rows"]) == (8, 8, 1, 60_175)
+    assert 1 < dates["bound"] < 8
+    assert dates["cpu"]["stars"] <= dates["cpu"]["pages"] < dates["cpu"]["plans"] == 1
+    assert (tmp_path / "sharing-0.01.png").stat().st_size > 10_000
+
+
 def test_model_of_pbfilter_is_the_one_of_the_paper(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     import pbfilter_model

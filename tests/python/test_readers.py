@@ -46,7 +46,7 @@ asks = {
     "scan without indexes": lambda: kept.count("v > -1", use_index=False),
 }
 counts, wrong = dict.fromkeys(asks, 0), []
-while time.time() < until and len(wrong) < 5:
+while True:
     for name, ask in asks.items():
         try:
             found = ask()
@@ -56,6 +56,9 @@ while time.time() < until and len(wrong) < 5:
             counts[name] += 1
             if found != expected:
                 wrong.append(f"{name}: {found}")
+    # On a machine that is busy a reader may begin when its time is over already.
+    if time.time() >= until or len(wrong) >= 5:
+        break
 print(json.dumps([counts, wrong]))
 """
 

@@ -65,7 +65,8 @@ def test_count_and_scan_are_what_duckdb_says_with_and_without_indexes(plain: Jud
 def test_indexes_can_be_left_out(indexed: Judged) -> None:
     assert indexed.table.explain("city = 'Oslo'").coverage == 1.0
     assert indexed.table.explain("city = 'Oslo'", use_index=False).coverage == 0.0
-    assert indexed.table.scan("id < 3", columns=["id"], use_index=False).to_arrow()["id"].to_pylist() == [0, 1, 2]
+    found = indexed.table.scan("id < 3", columns=["id"], use_index=False).to_arrow()
+    assert sorted(found["id"].to_pylist()) == [0, 1, 2]
 
 
 def test_count_without_a_condition_counts_every_row(indexed: Judged) -> None:

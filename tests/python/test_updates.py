@@ -12,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,6 +103,18 @@ def test_a_key_may_have_several_columns_and_options(folder: Path) -> None:
         table.delete([1, 2])
     with pytest.raises(lakemark.InvalidInputError, match=r"give rows with the columns \(name, id\)"):
         table.delete(pa.array([1, 2]))
+
+
+def test_a_delete_of_keys_lists_no_data_files(stock: lakemark.Table) -> None:
+    # What was written just now may still be changing, and is listed each time.
+    time.sleep(0.05)
+    assert stock.schema.names[0] == "id"
+    before = stock.metrics()["lakemark_listings_total"]
+    assert isinstance(before, float)
+    assert (stock.delete([3]).rows, stock.delete(pa.array([4])).rows, stock.key) == (1, 1, ("id",))
+    # Metrics list the files themselves, for what is covered.
+    assert stock.metrics()["lakemark_listings_total"] == before + 1
+    assert 3 not in names(stock)
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import queue
+import random
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
@@ -20,7 +22,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 import lakemark
-from conftest import orders, write_orders
+from conftest import FILES, orders, write_orders
 from test_command import command
 
 if TYPE_CHECKING:
@@ -80,13 +82,17 @@ def watching(*arguments: str | Path) -> Iterator[Watching]:
         process.stderr.close()
 
 
+# How often a watch is killed.
+KILLS = int(os.environ.get("LAKEMARK_WATCH_KILLS", "3"))
+
+
 @pytest.fixture
-def port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        number: int = free.getsockname()[1]
-        return number
+def port() -> Iterator[int]:
+    """A port that nobody listens on, and that nobody else is given before the watch listens there."""
+    with socket.socket() as kept:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        yield kept.getsockname()[1]
 
 
 def metrics(port: int) -> dict[str, list[Any]]:
@@ -226,6 +232,32 @@ def test_looking_once_ends_with_3_if_a_file_cannot_be_indexed(plain: Judged, tmp
     assert value(samples, "lakemark_coverage_ratio", index="c") == 0.8
     broken.unlink()
     assert command("index", "watch", plain.folder, "--once").returncode == 0
+
+
+def test_a_watch_that_is_killed_at_any_instant_leaves_right_answers_and_the_next_look_does_the_rest(
+    plain: Judged, tmp_path: Path
+) -> None:
+    conditions = ("city = 'Oslo'", "city IS NULL", "id BETWEEN 990 AND 1010", f"id >= {1000 * FILES - 5}")
+    chance = random.Random(29)  # noqa: S311
+    for name, using, column in (("c", "bitmap", "city"), ("i", "key", "id")):
+        plain.table.create_index(column, using=using, name=name, build=False)
+    for kill in range(KILLS):
+        pq.write_table(orders(FILES + kill), tmp_path / "late.parquet")
+        (tmp_path / "late.parquet").rename(plain.folder / f"late-{kill:04}.parquet")
+        with watching(plain.folder, "--every", "1s"):
+            time.sleep(chance.uniform(0.1, 0.8))
+        table = lakemark.Table(plain.folder)
+        for condition in conditions:
+            assert table.count(condition) == plain.count(condition), f"kill {kill}: {condition}"
+        # Some watches meet what several others left.
+        if chance.random() < 0.6 or kill + 1 == KILLS:
+            done = command("index", "watch", plain.folder, "--once")
+            assert done.returncode == 0, done.stderr
+            table = lakemark.Table(plain.folder)
+            assert {index.coverage for index in table.indexes} == {1.0}, f"kill {kill}"
+            assert table.verify().ok, f"kill {kill}"
+            for condition in conditions:
+                assert table.count(condition) == plain.count(condition), f"kill {kill}: {condition}"
 
 
 def test_a_watch_refuses_what_it_cannot_tell_apart(plain: Judged, tmp_path: Path) -> None:

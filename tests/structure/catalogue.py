@@ -17,8 +17,11 @@ FOLDERS = {
     "rust/table/tests/it": "Tables (`rust/table`)",
     "rust/table/tests": "Tables under stress (`rust/table`)",
     "rust/datafusion/tests/it": "DataFusion (`rust/datafusion`)",
+    "rust/serve/tests/it": "The server (`rust/serve`)",
     "rust/cli/tests/it": "The command (`rust/cli`)",
     "tests/python": "Python",
+    "tests/serve": "The server and its clients",
+    "tests/browser": "The page of the server in a browser (`make test-browser`)",
     "tests/spark": "Spark",
     "tests/jobs": "Scheduled jobs in Airflow (`make test-jobs`)",
     "tests/structure": "The code itself",
@@ -27,6 +30,10 @@ HEAD = """# The tests
 
 Written by `tests/structure/catalogue.py` from the heads of the suites.
 A test's name is a sentence that says what is expected; `grep -rn WORD rust/*/tests tests` finds the test of a promise.
+
+Rows come in an order only where somebody asks for one: files are read at the same time, on so many cores as there are.
+So tests meet such rows with their second half first: `rows` of `fixture.rs`, and `in_no_order` of `conftest.py`.
+A test that goes by the order of its own machine fails at once: it sorts the rows, or says `ORDER BY`.
 
 """
 # Each with the suites, separated by semicolons.
@@ -43,13 +50,17 @@ PROMISES = {
         "Spark itself in `test_differential.py`; "
         "a look at every value in Rust"
     ),
-    "what was acknowledged outlives crashes, full disks and power cuts": ("`crash.rs`, `disk.rs`, `builds.rs`"),
-    "several writers and readers at once": ("`schedules.rs`, `processes.rs`, `test_readers.py`, `test_soak.py`"),
+    "what was acknowledged outlives crashes, full disks and power cuts": (
+        "`crash.rs`, `disk.rs`, `builds.rs`, `test_clients.py`"
+    ),
+    "several writers and readers at once": (
+        "`schedules.rs`, `processes.rs`, `test_readers.py`, `test_soak.py`, `test_clients.py`"
+    ),
     "other programs change the same table": ("the model in `rust/table/tests/it/updates/model`, `test_neighbours.py`"),
     "bytes are what [docs/format.md](../docs/format.md) says": (
         "`spec.rs`, `golden.rs`, a second reader in `test_format.py`"
     ),
-    "no byte is believed": ("`bad.rs` with [tests/bad](bad/README.md), `rust/fuzz`, `test_damage.py`"),
+    "no byte is believed": ("`bad.rs` with [tests/bad](bad/README.md), `rust/fuzz`, `test_damage.py`, `forged.rs`"),
     "less is read, counted and not timed": (
         "tests that count reads by a layer around the store (`layer.rs`), `test_pushdown.py`"
     ),

@@ -21,6 +21,7 @@ CIRCLES: dict[str, dict[str, list[set[str]]]] = {
     "index": {},
     "table": {},
     "datafusion": {},
+    "serve": {},
     "cli": {},
     "jni": {},
     "python": {},

@@ -5,16 +5,20 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING
 
+import adbc_driver_flightsql.dbapi
 import duckdb
 import pytest
 
 import lakemark
 from corpus import cases
 from corpus.answers import create_indexes, ids_or_error
+from serving import serve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from adbc_driver_manager.dbapi import Connection
 
 
 @pytest.fixture(autouse=True)
@@ -78,3 +82,14 @@ def judge() -> duckdb.DuckDBPyConnection:
     connection.execute("SET timezone = 'UTC'")
     connection.execute(f"CREATE VIEW t AS SELECT * FROM read_parquet('{cases.TABLE}/*.parquet', union_by_name = true)")
     return connection
+
+
+@pytest.fixture(scope="session")
+def flight(state_folder: Callable[[str], Path]) -> Iterator[Connection]:
+    """A connection to a server that has a table for each state."""
+    tables = [f"t_{state}={state_folder(state)}" for state in cases.STATES]
+    with (
+        serve(*tables, "--read-only") as server,
+        adbc_driver_flightsql.dbapi.connect(server.url, autocommit=True) as connection,
+    ):
+        yield connection

@@ -1,4 +1,4 @@
-"""Every predicate of the corpus, in every state of the indexes, through the Python API and through the shell."""
+"""Every predicate of the corpus, in every state of the indexes, through the Python API, the shell and a server."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import adbc_driver_manager
 import pyarrow as pa
 import pytest
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import duckdb
+    from adbc_driver_manager.dbapi import Connection, Cursor
 
     RowsOff = Callable[[Case], list[int] | str]
     TableOf = Callable[[str], lakemark.Table]
@@ -92,6 +94,44 @@ def test_law_1_shell_counts_the_same(state: str, rows_off: RowsOff, state_folder
         batch = asked[start : start + 50]
         counts = shell_counts(state_folder(state), batch)
         assert counts == {case.id: len(rows_off(case)) for case in batch}
+
+
+@by_state
+def test_law_1_a_server_gives_the_same_rows(state: str, rows_off: RowsOff, flight: Connection) -> None:
+    asked = [case for case in CASES if isinstance(rows_off(case), list)]
+    assert len(asked) > 550
+    for start in range(0, len(asked), 50):
+        batch = asked[start : start + 50]
+        parts = [f"SELECT '{case.id}' AS name, id FROM t_{state} AS t WHERE {case.sql}" for case in batch]
+        found: dict[str, list[int]] = {case.id: [] for case in batch}
+        with flight.cursor() as cursor:
+            cursor.execute(" UNION ALL ".join(parts))
+            for name, row in cursor.fetchall():
+                found[name].append(row)
+        assert {name: sorted(ids) for name, ids in found.items()} == {case.id: rows_off(case) for case in batch}
+
+
+def test_what_is_an_error_is_one_for_clients_of_a_server(rows_off: RowsOff, flight: Connection) -> None:
+    failing = [case for case in CASES if isinstance(rows_off(case), str)]
+    assert failing
+    for case in failing:
+        with flight.cursor() as cursor, pytest.raises(adbc_driver_manager.Error):
+            fetched(cursor, f"SELECT id FROM t_on AS t WHERE {case.sql}")
+
+
+def test_whole_rows_of_every_type_come_through_a_server(off_session: lakemark.Session, flight: Connection) -> None:
+    expected = off_session.sql("SELECT * FROM t").to_arrow()
+    for state in ("on", "buffered"):
+        with flight.cursor() as cursor:
+            found = fetched(cursor, f"SELECT * FROM t_{state}")
+        assert found.column_names == expected.column_names
+        # repr tells -0.0 from 0.0 and makes NaN equal to itself.
+        assert repr(plain(found)) == repr(plain(expected))
+
+
+def fetched(cursor: Cursor, statement: str) -> pa.Table:
+    cursor.execute(statement)
+    return cursor.fetch_arrow_table()
 
 
 def shell_counts(folder: Path, batch: list[Case]) -> dict[str, int]:
