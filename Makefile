@@ -33,8 +33,11 @@ SCALE ?= 1
 TRIALS ?= 120
 POWER_STATES ?= 2
 DISK_STRIDE ?= 13
+WATCHES ?= 12
 OPERATIONS ?= 20000
 STATEMENTS ?= 1000
+CASES ?= 20000
+QUERIES ?= 100000
 # Tests that sync all the time are quicker in memory, which keeps what it has as long as the machine runs.
 TEST_FOLDER ?= $(if $(wildcard /dev/shm/.),/dev/shm,$(or $(TMPDIR),/tmp))
 SCHEDULES ?= 250
@@ -53,13 +56,17 @@ PART := .ci/part
 # Environments that only tests and benchmarks beside peers need: DuckDB's generators of TPC-H and TPC-DS, and an older Spark.
 TPC := $(LAKEMARK_CACHE)/venv-tpc
 SPARK35 := $(LAKEMARK_CACHE)/venv-spark-3.5
+# The JDBC driver that the server is tested with.
+JDBC := $(LAKEMARK_CACHE)/serve-jdbc
 # Airflow, whose packages go together with those of nothing else.
 AIRFLOW := $(LAKEMARK_CACHE)/venv-airflow
+# The browser that shows the page of the server.
+CHROMIUM := $(LAKEMARK_CACHE)/chromium
 # Tools in Rust that only some verbs need.
 TOOLS := $(LAKEMARK_CACHE)/tools
 export LAKEMARK_TPC_PYTHON := $(TPC)/bin/python
 
-.PHONY: help setup fmt lint audit test test-core test-python test-spark test-jobs bench stress fuzz demo ci
+.PHONY: help setup fmt lint audit test test-core test-python test-spark test-jobs test-browser bench stress fuzz demo ci
 .PHONY: style benches-built test-rust rust native native-release jar jar-release wheel
 
 help: ## list the verbs
@@ -100,7 +107,7 @@ test: ## every test: Rust, Python, Java, Spark, README
 test-core: ## the three crates below the query engine; compiles no DataFusion
 	$(CARGO) test -p lakemark-format -p lakemark-index -p lakemark-table
 
-test-python: native $(TPC)/.done ## Python tests, doctests and the README's Python and shell blocks
+test-python: native $(TPC)/.done $(JDBC)/.done ## Python tests, doctests and the README's Python and shell blocks
 	$(PY) -m pytest
 	$(PY) tests/readme/run.py shell python updates
 
@@ -111,6 +118,9 @@ test-spark: native jar ## Java unit tests and the Spark tests on the PySpark of 
 
 test-jobs: native $(AIRFLOW)/.done ## the DAGs of examples/jobs in the real Airflow; no part of ci, as its environment takes 1 GB
 	LAKEMARK_AIRFLOW_PYTHON=$(AIRFLOW)/bin/python $(PY) -m pytest tests/jobs
+
+test-browser: native $(CHROMIUM)/.done ## the page of `lakemark serve` in the real Chromium; no part of ci, as the browser takes 500 MB
+	LAKEMARK_CHROMIUM=$(CHROMIUM)/chromium $(PY) -m pytest tests/browser
 
 demo: native jar ## a real data set, indexed, then queried with and without indexes from the shell and from Spark
 	PYTHONPATH=$(CURDIR)/python $(PY) examples/demo.py
@@ -125,7 +135,7 @@ endif
 BENCH = LAKEMARK_PROFILE=release $(PY) benchmarks
 
 # The engines that run beside us.
-bench-sqb bench-keys bench-lists bench-key-builds bench-updates: peers
+bench-sqb bench-keys bench-lists bench-key-builds bench-updates bench-sharing: peers
 bench-sqb bench-encodings bench-never-worse bench-keys bench-lists bench-key-builds: ROWS ?= 10000000
 bench-updates bench-updates-figures bench-updates-spark: ROWS ?= 2000000
 bench-zones: ROWS ?= 4194304
@@ -133,6 +143,7 @@ bench-pbfilter: ROWS ?= 7000000
 bench-joins: ROWS ?= 100000000
 bench-spark: ROWS ?= 1000000
 bench-store: FILES ?= 50000
+bench-sharing: SCALE = 0.1
 
 bench-sqb: native-release ### the Set Query Benchmark at ROWS=10000000 beside its peers and T*
 	$(BENCH)/sqb.py --rows $(ROWS)
@@ -172,6 +183,12 @@ bench-clicks: native-release $(TPC)/.done ### 43 queries of the shape of ClickBe
 
 bench-joins: native-release ### joins of 10,000 and of 1,000,000 keys with ROWS=100000000 rows, the same way
 	$(BENCH)/joins.py --rows $(ROWS)
+
+bench-sharing: native-release $(TPC)/.done ### 1 to 256 clients at SCALE=0.1: SSB and TPC-H Q1 with each level of sharing, beside DataFusion and DuckDB
+	$(BENCH)/sharing.py --scale $(SCALE)
+
+bench-star-costs: ### what a key, a row to its query and a key into a table cost in a chain of star joins, in nanoseconds
+	$(CARGO) test --release --workspace --lib -- --ignored --nocapture costs_of_a_chain
 
 bench-planning: native-release ### plans over 24 tables and over 10,000 files beside DataFusion's own tables
 	$(BENCH)/planning.py
@@ -227,6 +244,7 @@ stress-crashes stress-schedules stress-model: export TMPDIR := $(TEST_FOLDER)
 stress-crashes: export LAKEMARK_CRASH_TRIALS = $(TRIALS)
 stress-crashes: export LAKEMARK_POWER_STATES = $(POWER_STATES)
 stress-crashes: export LAKEMARK_DISK_STRIDE = $(DISK_STRIDE)
+stress-crashes stress-watches: export LAKEMARK_WATCH_KILLS = $(WATCHES)
 stress-processes: export LAKEMARK_PROCESSES_SECONDS = $(or $(SECONDS),240)
 stress-schedules: export LAKEMARK_SCHEDULES = $(SCHEDULES)
 stress-schedules: export LAKEMARK_SCHEDULE_SEED = $(SEED)
@@ -239,11 +257,16 @@ ifdef NEIGHBOURS
 stress-model: export LAKEMARK_MODEL_NEIGHBOURS = $(NEIGHBOURS)
 endif
 stress-readers: export LAKEMARK_READERS_SECONDS = $(or $(SECONDS),300)
+stress-serve: export LAKEMARK_SERVE_SECONDS = $(or $(SECONDS),300)
+stress-serve: export LAKEMARK_SERVE_QUERIES = $(QUERIES)
 stress-neighbours: export LAKEMARK_NEIGHBOURS_OPERATIONS = $(OPERATIONS)
 stress-neighbours: export LAKEMARK_NEIGHBOURS_SEED = $(or $(SEED),7)
 
-stress-crashes: setup ### kills a writer TRIALS=120 times, at random instants and named points, and builds at each step; full and failing disks, power cuts
+stress-crashes: setup ### kills a writer TRIALS=120 times, a watch WATCHES=12 times, at random instants and named points, and builds at each step; full and failing disks, power cuts
 	$(FAILPOINTS) --test crash --test disk --test builds -- --nocapture
+
+stress-watches: native ### kills `lakemark index watch` WATCHES=12 times at random instants
+	$(PY) -m pytest -s tests/python/test_watch.py -k killed
 
 stress-schedules: setup ### SCHEDULES=250 SEED=1 ACTORS=2..4 WALK=12 PROFILE=dev: writers, migrations, vacuums and readers take turns as a seed says, and fail
 	$(FAILPOINTS) $(if $(filter release,$(PROFILE)),--release) --test schedules -- --nocapture
@@ -260,6 +283,9 @@ stress-neighbours: native ### OPERATIONS=20000 SEED=7: delta-rs changes, compact
 
 stress-readers: native ### four processes count a folder, and then a Delta table, that is published, migrated and vacuumed for SECONDS=300
 	$(PY) -m pytest -s tests/python/test_readers.py
+
+stress-serve: native ### clients of the server vanish, stall, crowd, send long statements and change rows for SECONDS=300, while it is killed; QUERIES=100000 short queries
+	$(PY) -m pytest -s tests/serve/test_clients.py
 
 stress-spark: native jar ### SCANS=10000 scans that may leak nothing, SECONDS=300 of transfers for each kind of table, ROUNDS=20 of killed tasks
 	LAKEMARK_LEAK_SCANS=$(SCANS) LAKEMARK_SOAK_SECONDS=$(or $(SECONDS),300) LAKEMARK_KILL_ROUNDS=$(ROUNDS) \
@@ -307,6 +333,11 @@ fuzz-spark: native jar ### TABLES=100 SEED=1: random statements over random tabl
 
 fuzz-decoders: setup ### the decoders against mutated bytes, SECONDS=5 each (cargo-fuzz is installed into the cache at first)
 	rust/fuzz/smoke $(or $(SECONDS),5)
+
+fuzz-handles: export PROPTEST_CASES = $(CASES)
+fuzz-handles: setup ### CASES=20000: tickets, handles and commands that were changed on their way to a server
+	$(CARGO) test --workspace --test it forged
+	$(CARGO) test --workspace --lib handles_are_a_map
 
 # CI has our crates compiled by clippy's driver, which is the compiler with its lints. `cargo clippy` would check everything that they depend
 # on besides, which takes as long as to compile it.
@@ -386,9 +417,17 @@ $(TPC)/.done: benchmarks/tpc-requirements.txt
 	$(TPC)/bin/pip install --quiet --requirement benchmarks/tpc-requirements.txt
 	touch $@
 
+$(JDBC)/.done: tests/serve/jdbc/pom.xml
+	mvn --batch-mode --quiet --file $< dependency:copy-dependencies -DoutputDirectory=$(JDBC)
+	touch $@
+
 $(AIRFLOW)/.done: examples/jobs/airflow/requirements.txt
 	[ -x $(AIRFLOW)/bin/python ] || $(PYTHON) -m venv $(AIRFLOW)
 	$(AIRFLOW)/bin/pip install --quiet --requirement examples/jobs/airflow/requirements.txt
+	touch $@
+
+$(CHROMIUM)/.done: .ci/chromium
+	.ci/chromium $(CHROMIUM)
 	touch $@
 
 $(SPARK35)/.done: benchmarks/spark35-requirements.txt

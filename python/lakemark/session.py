@@ -59,8 +59,8 @@ class Session:
 
         Args:
             text: One SQL statement.
-            parameters: Values in the place of `$1`, `$2` and so on, or by name in the place of `$name`: anything that
-                Arrow makes a scalar of, dates, decimals, bytes and None among them.
+            parameters: Values in the place of `$1`, `$2` and so on, of each `?` in turn, or by name in the place of
+                `$name`: anything that Arrow makes a scalar of, dates, decimals, bytes and None among them.
 
         Returns:
             The rows.

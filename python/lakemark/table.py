@@ -68,6 +68,7 @@ class Table:
             every reader of Delta calls so, of others the number of a manifest; `history` lists them.
         max_staleness: How long queries may go by the data files that an earlier one found, without a look at the
             folder or the Delta log. Files of other programs are seen that late at most; changes by Lakemark at once.
+            The earlier query may be one of another object of this process.
 
     Raises:
         NotFoundError: There is nothing at `path`, or no such version.
@@ -448,7 +449,8 @@ class Table:
             InvalidInputError: An option is unknown or its value is wrong.
         """
         wanted = _names(columns)
-        before = {index.name for index in self.indexes}
+        # An index is found by its name, if it was given one.
+        before = {index.name for index in self.indexes} if name is None else set()
         created = self._inner.create_index(wanted, using, name, _option_texts(options), if_not_exists)
         index = self._find_index(name, wanted, before if created else set())
         if not (build and created):
@@ -627,7 +629,7 @@ class Table:
             use_index: Whether the indexes are used; the rows are the same without.
 
         Returns:
-            The rows, as an Arrow C stream that is computed when it is read.
+            The rows, in no particular order, as an Arrow C stream that is computed when it is read.
 
         Raises:
             InvalidInputError: The condition is not valid SQL, or names a column that is not there.
