@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 ROWS_PER_FILE = 1000
 ROW_GROUP_ROWS = 100
+# Seconds: longer than anything takes that is waited for on a machine that is busy.
+PATIENCE = 300
 Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 
 
@@ -166,9 +168,9 @@ def z85(content: bytes) -> str:
     return "".join(digits)
 
 
-def wait_for(is_so: object, seconds: float = 30) -> None:
+def wait_for(is_so: object) -> None:
     """What Spark gives up it does not wait for: tasks end a little later than their job."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + PATIENCE
     while not is_so():  # type: ignore[operator]
         assert time.monotonic() < end
         time.sleep(0.02)

@@ -14,7 +14,7 @@ import pytest
 
 import lakemark
 import lakemark.spark
-from spark_tables import ROWS_PER_FILE, add_file, wait_for, write_delta, write_folder
+from spark_tables import PATIENCE, ROWS_PER_FILE, add_file, wait_for, write_delta, write_folder
 from test_catalog import refusal, rows
 from test_examples import ROOT, run
 from test_procedures import report
@@ -252,7 +252,7 @@ def test_a_file_that_is_replaced_during_the_build_is_left_out(spark: SparkSessio
     caller.start()
     wait_for(lambda: bool(spark.sparkContext.statusTracker().getActiveJobsIds()))
     other.replace(large / "part-3.parquet")
-    caller.join(120)
+    caller.join(PATIENCE)
     (built,) = told
     (failed,) = built["failed"]
     assert failed.startswith("part-3.parquet: it changed")
@@ -268,7 +268,7 @@ def test_a_job_that_is_cancelled_stops_its_tasks_and_commits_what_is_finished(sp
     caller.start()
     wait_for(lambda: bool(spark.sparkContext.statusTracker().getActiveJobsIds()))
     spark.sparkContext.cancelAllJobs()
-    caller.join(60)
+    caller.join(PATIENCE)
     assert len(told) == 1
     assert "cancelled" in told[0]
     (index,) = lakemark.Table(large).indexes

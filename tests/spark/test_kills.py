@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakemark
-from kills import Killer, slow, vacuum_old
+from kills import LOOK_SECONDS, Killer, slow, vacuum_old
 from spark_tables import wait_for
 from test_build_job import declare, indexes
 from test_writes import staged
@@ -137,13 +137,25 @@ def test_changes_are_made_once(spark: SparkSession, folder: Path, statement: str
     vacuum_keeps_what_counts(spark, folder, expected)
 
 
+def cancel(spark: SparkSession, over: threading.Event, moment: float, in_job: bool) -> None:
+    """Cancels all jobs at a moment of a statement, or while it has one: a busy machine may take long to plan it."""
+    if in_job:
+        while not spark.sparkContext.statusTracker().getActiveJobsIds() and not over.wait(LOOK_SECONDS):
+            pass
+    else:
+        over.wait(moment)
+    spark.sparkContext.cancelAllJobs()
+
+
 def test_a_statement_that_is_cancelled_at_any_moment_is_made_or_not(spark: SparkSession, folder: Path) -> None:
     lakemark.Table(folder, key="id")
     slow_source(spark)
     expected, moments, cancelled = before(), random.Random(5), list[int]()  # noqa: S311 - no secret
     for number in rounds(cancelled):
         fresh = 100_000 * (number + 1)
-        canceller = threading.Timer(moments.uniform(0.1, 1.2), spark.sparkContext.cancelAllJobs)
+        over = threading.Event()
+        moment, in_job = moments.uniform(0.1, 1.2), number >= ROUNDS
+        canceller = threading.Thread(target=cancel, args=(spark, over, moment, in_job))
         canceller.start()
         try:
             spark.sql(CHANGES["insert"].format(t=folder, fresh=fresh))
@@ -154,7 +166,9 @@ def test_a_statement_that_is_cancelled_at_any_moment_is_made_or_not(spark: Spark
         else:
             expected = changed("insert", expected, fresh, 0)
             cancelled.append(0)
-        canceller.join()
+        finally:
+            over.set()
+            canceller.join()
         assert of_python(folder) == expected
     assert any(cancelled)
     vacuum_keeps_what_counts(spark, folder, expected)

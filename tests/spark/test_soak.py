@@ -24,7 +24,7 @@ from py4j.protocol import Py4JJavaError
 
 import lakemark
 from bank import ACCOUNTS, BALANCE, TOTAL, Ledger, draw, update
-from spark_tables import create_indexes
+from spark_tables import PATIENCE, create_indexes
 from test_examples import ROOT
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ def is_conflict(error: Exception) -> bool:
 def of_spark(spark: SparkSession, folder: Path, seed: int, end: float, ledger: Ledger) -> None:
     """Transfers as UPDATE and as MERGE."""
     chance, table = random.Random(seed), f"lm.`{folder}`"  # noqa: S311 - no secret
-    while time.monotonic() < end:
+    # A statement that takes long meets others in nearly all cases: one is made when these have ended.
+    while time.monotonic() < end or not (ledger.done["UPDATE"] or ledger.done["MERGE"]):
         moves = draw(chance)
         values = ", ".join(f"({account}L, {amount}L)" for account, amount in moves.items())
         merge = f"""
@@ -140,7 +141,7 @@ def test_money_is_neither_made_nor_lost(spark: SparkSession, tmp_path: Path, kin
             lambda: keep(folder, end, keeping),
         )
     finally:
-        told, _ = other.communicate(timeout=120)
+        told, _ = other.communicate(timeout=PATIENCE)
     assert other.returncode == 0
     python = json.loads(told)
     print(kind, writing.done, reading.done, keeping.done, python["done"])  # noqa: T201 - what a long run has seen
