@@ -40,6 +40,9 @@ MANY_ROWS = 1_000_000
 # Connections of a server, and of a client that takes them all: no more too many than it has places to refuse them.
 MOST_CONNECTIONS = 128
 CROWD = MOST_CONNECTIONS + 20
+# How long the server waits for a client that takes no rows, and how long one takes none. A client that takes its rows
+# may have no core for a while, and is not to be stopped for that.
+STALLED_SECONDS, STALLS_SECONDS = 4, 10
 # What a client does over one connection.
 ROUND = 20
 PAIRS = 40
@@ -145,6 +148,8 @@ class Client(threading.Thread):
                 self.soak.note("killed")
             elif "the server is busy" in str(error):
                 self.soak.note("busy")
+                # It comes again later, as it is told. Where many are refused at a time, others hear nothing.
+                life.killed.wait(0.1)
             else:
                 raise
 
@@ -320,7 +325,7 @@ class Stalling(Client):
             cursor.execute(MANY)
             reader = cursor.fetch_record_batch()
             taken = reader.read_next_batch().num_rows
-            life.killed.wait(3)
+            life.killed.wait(STALLS_SECONDS)
             try:
                 taken += sum(batch.num_rows for batch in reader)
             except FAILURES as error:

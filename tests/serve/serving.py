@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# Longer than anything here takes on a machine that is busy.
-PATIENCE = 120
+# Seconds: longer than anything here takes on a machine that is busy.
+PATIENCE = 600
+PAGE = "the page is at "
 ROWS = 1000
 CARRIERS = ("AA", "B6", "DL", "UA", "WN")
 
@@ -78,10 +79,13 @@ class Server:
             pipe.close()
 
     def page(self) -> str:
-        """The address of its page."""
-        line = self.lines.get(timeout=PATIENCE)
-        assert line.startswith("the page is at "), line
-        return line.removeprefix("the page is at ").strip()
+        """The address of its page. Warnings may come before it, as of what a server left that was killed."""
+        others: list[str] = []
+        while not (line := self.lines.get(timeout=PATIENCE)).startswith(PAGE):
+            others.append(line)
+        for other in others:
+            self.lines.put(other)
+        return line.removeprefix(PAGE).strip()
 
     def end(self, number: int = signal.SIGTERM) -> int:
         """Ends it by a signal; gives its exit code."""

@@ -25,6 +25,7 @@ from clients import (
     FAILURES,
     MOST_CONNECTIONS,
     PAIRS,
+    STALLED_SECONDS,
     TOKEN,
     Auditor,
     Client,
@@ -69,7 +70,7 @@ ledger = "{folder}/ledger"
 connections = {connections}
 running = {running}
 waiting = 64
-stalled_seconds = 1
+stalled_seconds = {stalled}
 plan_seconds = 20
 memory_bytes = {pool}
 """
@@ -101,7 +102,8 @@ def configured(folder: Path) -> Path:
     tokens.write_text(f"ann {TOKEN}\n")
     tokens.chmod(0o600)
     file = folder / "serve.toml"
-    file.write_text(CONFIGURATION.format(folder=folder, pool=POOL, running=RUNNING, connections=MOST_CONNECTIONS))
+    limits = {"pool": POOL, "running": RUNNING, "connections": MOST_CONNECTIONS, "stalled": STALLED_SECONDS}
+    file.write_text(CONFIGURATION.format(folder=folder, **limits))
     return file
 
 

@@ -21,6 +21,12 @@ CLIENT = Path(__file__).parent / "jdbc" / "Jdbc.java"
 CACHE = Path(os.environ.get("LAKEMARK_CACHE", Path.home() / ".cache" / "lakemark"))
 
 
+def java() -> str:
+    """The Java that Maven and Spark take."""
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home) / "bin" / "java") if home else shutil.which("java") or "java"
+
+
 def ask(url: str, *what: str) -> dict[str, list[str]]:
     """What the client printed, by the name of each answer."""
     jars = sorted((CACHE / "serve-jdbc").glob("*.jar"))
@@ -28,7 +34,7 @@ def ask(url: str, *what: str) -> dict[str, list[str]]:
     opened = "--add-opens=java.base/java.nio=org.apache.arrow.memory.core,ALL-UNNAMED"
     done = subprocess.run(
         [
-            shutil.which("java") or "java",
+            java(),
             opened,
             "-Duser.timezone=UTC",
             "--class-path",
