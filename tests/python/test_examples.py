@@ -276,7 +276,8 @@ def test_many_queries_at_once_have_the_answers_of_duckdb_and_refused_levels_say_
         assert all(cost["queries"] >= point["clients"] for cost in point["ways"].values())
     # Q1, eight of its dates, and whatever else was asked.
     assert result["judged"] > 9
-    assert points["identical", 8]["headroom"]["cpu"]["plans"] == 0.125
+    # The work of a query is measured, and eight times it is a sum that may be rounded.
+    assert points["identical", 8]["headroom"]["cpu"]["plans"] == pytest.approx(0.125)
     dates = points["dates", 8]["headroom"]
     assert (dates["distinct"], dates["known_to_indexes"], dates["pieces"], dates["rows"]) == (8, 8, 1, 60_175)
     assert 1 < dates["bound"] < 8
