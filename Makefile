@@ -359,7 +359,8 @@ endef
 
 .PHONY: part-setup part-style part-build part-benches part-rust-tests part-python-spark part-fuzz-queries part-fuzz-decoders \
   part-crashes part-schedules
-part-setup: setup
+# What tests download comes first: two Mavens at once would write into one local repository, and the tests of a part begin together.
+part-setup: setup $(TPC)/.done $(JDBC)/.done
 part-style: style
 part-build: native jar
 part-benches: benches-built
