@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from conftest import Judged
 
 
+# Seconds: longer than anything here takes on a machine that is busy.
+PATIENCE = 600
+
+
 @pytest.fixture
 def large(tmp_path: Path) -> lakemark.Table:
     """Enough rows to be building for a moment: 3 million in 30 files."""
@@ -101,7 +105,11 @@ def test_what_a_killed_build_has_written_is_taken_over(large: lakemark.Table) ->
     path = os.pathsep.join(sys.path)
     environment = {**os.environ, "PYTHONPATH": path}
     killed = subprocess.run(
-        [sys.executable, "-c", script, large.location], env=environment, timeout=120, check=False, capture_output=True
+        [sys.executable, "-c", script, large.location],
+        env=environment,
+        timeout=PATIENCE,
+        check=False,
+        capture_output=True,
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     (index,) = large.indexes
@@ -131,8 +139,8 @@ def test_other_threads_run_while_a_build_does(large: lakemark.Table) -> None:
     finally:
         stop.set()
         thread.join()
-    # Far more often than if the GIL had been held for the whole build.
-    assert len([at for at in ticks if at < began + seconds]) > min(10, seconds / 0.05)
+    # If the GIL were held for the whole build, there would be one at most. The load of the machine says how many.
+    assert len([at for at in ticks if began < at < began + seconds]) >= 3
 
 
 def test_threads_can_share_a_table(indexed: Judged) -> None:
@@ -185,7 +193,7 @@ def test_a_forked_child_gets_an_error_instead_of_waiting_for_ever(indexed: Judge
         if child == 0:
             wrong = 0
             # Whoever waits is ended, and is no success.
-            signal.alarm(40)
+            signal.alarm({PATIENCE // 2})
             for name, use in uses.items():
                 try:
                     eval(use)
@@ -212,7 +220,7 @@ def test_a_forked_child_gets_an_error_instead_of_waiting_for_ever(indexed: Judge
     done = subprocess.run(
         [sys.executable, "-c", script, str(indexed.folder)],
         env={**os.environ, "PYTHONPATH": path},
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
         capture_output=True,
         text=True,

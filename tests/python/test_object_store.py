@@ -221,7 +221,7 @@ def command(environment: dict[str, str], *arguments: str) -> subprocess.Complete
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
 

@@ -47,7 +47,7 @@ def run(name: str, code: str, folder: Path, variables: dict[str, str]) -> None:
     """Runs one quick start and checks that its output holds what it must, in that order."""
     program = ["bash", "-euo", "pipefail", "-c"] if name in IN_THE_SHELL else [sys.executable, "-c"]
     done = subprocess.run(
-        [*program, code], cwd=folder, env=variables, capture_output=True, text=True, timeout=300, check=False
+        [*program, code], cwd=folder, env=variables, capture_output=True, text=True, timeout=1200, check=False
     )
     if done.returncode != 0:
         sys.exit(f"error: the README's {name} quick start failed\n{done.stdout}\n{done.stderr}")
