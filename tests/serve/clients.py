@@ -1,7 +1,8 @@
 """Clients of a server, good ones and bad ones, for `test_clients.py`: each does one thing again and again.
 
 A life is a server from its start to its end. Whoever talks to one that is killed hears errors, and goes on with the
-next life. An error of a life that was not killed is a failure, unless the server says that it is busy.
+next life. An error of a life that was not killed is a failure, unless the server says that it is busy, or that a
+migration was faster.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ TOKEN = "0123456789abcdef" * 4
 HEADER = DatabaseOptions.AUTHORIZATION_HEADER.value
 # What a client may be told of a life that is over, or of one that it left.
 FAILURES = (adbc_driver_manager.Error, pa.ArrowException, OSError)
+# What a client is told whose statement took longer than a migration and the changes before it: it tries again.
+MIGRATED = "rows were changed and migrated meanwhile"
 # Rows that nobody reads in one go, and how many of them a client has that reads them all.
 MANY = "SELECT value, repeat('x', 1000) AS x FROM generate_series(1, 1000000)"
 MANY_ROWS = 1_000_000
@@ -150,6 +153,8 @@ class Client(threading.Thread):
                 self.soak.note("busy")
                 # It comes again later, as it is told. Where many are refused at a time, others hear nothing.
                 life.killed.wait(0.1)
+            elif MIGRATED in str(error):
+                self.soak.note("migrated meanwhile")
             else:
                 raise
 
@@ -267,7 +272,13 @@ class Writer(Client):
             case = f"CASE WHEN id = {2 * pair} THEN {value} ELSE {-value} END"
             statement, new = f"UPDATE ledger SET value = {case} WHERE pair = {pair}", value
         self.open[pair] = new
-        changed = rows(connection, statement)
+        try:
+            changed = rows(connection, statement)
+        except FAILURES as error:
+            if MIGRATED in str(error):
+                # Nothing was written, and the next look sees whether that is true.
+                self.open.clear()
+            raise
         assert changed == [(2,)], f"{statement}: {changed}"
         self.acknowledge()
 
