@@ -88,11 +88,12 @@ impl PlanSharing {
         Self::default()
     }
 
-    /// A registry in which scans share whatever pages they have in common, also where reading alone is cheaper. For tests.
+    /// A registry in which scans share whatever pages they have in common, also where reading alone is cheaper, and queries whatever parts of
+    /// their plans, however long ago the other one began. For tests.
     #[must_use]
     pub fn sharing_always() -> Self {
         let limits = PassLimits { least_alone: 1, terms: Terms::Always, ..PassLimits::default() };
-        Self { scans: SharedScans::new(limits), ..Self::default() }
+        Self { scans: SharedScans::new(limits), parts: Sightings::within(f64::INFINITY), ..Self::default() }
     }
 
     /// The registry of a session.

@@ -30,7 +30,7 @@ impl Default for Sightings {
 
 impl Sightings {
     /// None so far. Those of a query count for so long.
-    fn within(recent_seconds: f64) -> Self {
+    pub(super) fn within(recent_seconds: f64) -> Self {
         Self { parts: Mutex::default(), recent_seconds }
     }
 

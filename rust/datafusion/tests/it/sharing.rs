@@ -35,7 +35,8 @@ pub const SHARED: [&str; 12] = [
     "WITH c AS (SELECT k, count(*) AS n FROM t GROUP BY k) SELECT x.k, y.n FROM c x JOIN c y ON x.k = y.k",
 ];
 
-/// A session with a registry of its own that knows a table as `t`.
+/// A session with a registry of its own that knows a table as `t`. It has two partitions, however many cores the machine has, and statements
+/// share parts of their plans, however long the machine takes from one to the next.
 pub struct Shared {
     pub session: LakemarkSession,
     pub sharing: Arc<PlanSharing>,
@@ -47,8 +48,9 @@ impl Shared {
     }
 
     async fn with(table: &Arc<Table>, config: SessionConfig) -> Self {
-        let sharing = Arc::new(PlanSharing::new());
-        let config = config.with_information_schema(true).with_extension(Arc::clone(&sharing));
+        let sharing = Arc::new(PlanSharing::sharing_always());
+        let config = config.with_information_schema(true).with_target_partitions(2);
+        let config = config.with_extension(Arc::clone(&sharing));
         let session = LakemarkSession::with_config(config);
         session.register("t", Arc::clone(table)).await.unwrap();
         Self { session, sharing }
@@ -243,7 +245,7 @@ async fn principals_share_nothing_with_each_other() {
     let plain = LakemarkSession::new();
     let runtime = plain.context().runtime_env();
     let session = async |principal: Option<&str>| {
-        let mut config = SessionConfig::new().with_extension(Arc::clone(&sharing));
+        let mut config = SessionConfig::new().with_target_partitions(2).with_extension(Arc::clone(&sharing));
         if let Some(name) = principal {
             config = config.with_extension(Arc::new(Principal(name.into())));
         }
