@@ -220,7 +220,7 @@ impl Process {
             tokio::time::sleep(Duration::from_millis(random.random_range(0..200))).await;
             match random.random_range(0..5) {
                 0..2 => match self.table.flush().await {
-                    Ok(_) => self.counts.count(FLUSHES),
+                    Ok(()) => self.counts.count(FLUSHES),
                     // Others commit all the time.
                     Err(error) if error.kind() == ErrorKind::Conflict => self.counts.count(CONFLICTS),
                     Err(error) => panic!("{error:?}"),
