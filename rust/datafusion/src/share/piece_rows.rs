@@ -5,11 +5,11 @@
 //! chosen     a set of rows                               what others want some of, or what is left of that
 //! ```
 //!
-//! To make a set of planned rows takes time with each run of them, and with each page that zone maps are asked about. Whoever reads alone
-//! needs neither, so that it is made once somebody else wants rows of the row group.
+//! To make a set of planned rows takes time with each run of them, and with each page that zone maps are asked about. Whoever reads few rows
+//! alone needs neither, so that it is made once somebody else wants rows of the row group, or may enter where they are read.
 
 use std::fmt;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use lakemark_table::{RowSet, RowsToRead};
 
@@ -29,10 +29,18 @@ impl PieceRows {
         }
     }
 
+    /// Whether the set is there.
+    pub(crate) fn is_seen(&self) -> bool {
+        match self {
+            Self::Planned(planned) => planned.chosen.get().is_some(),
+            Self::Chosen(_) => true,
+        }
+    }
+
     /// The set.
     pub(crate) fn chosen(&self) -> &ChosenRows {
         match self {
-            Self::Planned(planned) => LazyLock::force(&planned.chosen),
+            Self::Planned(planned) => planned.chosen(),
             Self::Chosen(chosen) => chosen,
         }
     }
@@ -59,14 +67,18 @@ impl ChosenRows {
 /// Rows as a scan planned them.
 pub(crate) struct PlannedRows {
     most: u32,
-    chosen: LazyLock<ChosenRows, Box<dyn FnOnce() -> ChosenRows + Send>>,
+    find: Box<dyn Fn() -> RowSet + Send + Sync>,
+    chosen: OnceLock<ChosenRows>,
 }
 
 impl PlannedRows {
     /// At most so many rows. `find` makes a set of them, for whichever query asks first. It must not panic.
-    pub(crate) fn new(most: u32, find: impl FnOnce() -> RowSet + Send + 'static) -> Self {
-        let chosen: Box<dyn FnOnce() -> ChosenRows + Send> = Box::new(|| ChosenRows::new(find()));
-        Self { most, chosen: LazyLock::new(chosen) }
+    pub(crate) fn new(most: u32, find: impl Fn() -> RowSet + Send + Sync + 'static) -> Self {
+        Self { most, find: Box::new(find), chosen: OnceLock::new() }
+    }
+
+    fn chosen(&self) -> &ChosenRows {
+        self.chosen.get_or_init(|| ChosenRows::new((self.find)()))
     }
 }
 
@@ -94,8 +106,8 @@ mod tests {
             let rows = PieceRows::Planned(Arc::new(planned));
             (rows.clone(), rows)
         };
-        assert_eq!((one.most(), looks.load(Ordering::SeqCst)), (7, 0));
+        assert_eq!((one.most(), one.is_seen(), looks.load(Ordering::SeqCst)), (7, false, 0));
         assert_eq!((one.chosen().set.len(), other.chosen().to_read().selected), (3, 3.0));
-        assert_eq!((other.most(), looks.load(Ordering::SeqCst)), (7, 1));
+        assert_eq!((other.most(), other.is_seen(), looks.load(Ordering::SeqCst)), (7, true, 1));
     }
 }

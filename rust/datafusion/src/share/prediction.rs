@@ -22,6 +22,11 @@ const NANOSECONDS: f64 = 20_000.0;
 /// To take rows out of a batch: for each row of the batch, and for each value of a column.
 const SELECT_ROW: f64 = 1.0;
 const SELECT_VALUE: f64 = 0.6;
+/// A scan that finds nobody lets others enter where it decodes for so many nanoseconds, or longer. For that it opens a row group by itself,
+/// which is estimated at 40 µs: 2% of a query half of which is decoding.
+const LEAST_LONE: f64 = 1_000_000.0;
+/// It does so with runs of so many rows, or more: to make a set of rows is estimated at 40 ns a run.
+const LONE_ROWS_OF_RUN: f64 = 256.0;
 /// Rows of a batch. One of which all rows are taken costs nothing, nor does one of which none is.
 const BATCH_ROWS: u64 = 8_192;
 
@@ -36,17 +41,23 @@ pub(crate) struct Piece {
     columns: Arc<ColumnCosts>,
     /// Whether a part of the rows can be read without what lies before them.
     is_divisible: bool,
+    /// Whether others may enter where its scan reads it, and find nobody worse off.
+    is_open: bool,
 }
 
 impl Piece {
     /// Rows of a row group, which is their universe, and columns.
     pub(crate) fn new(rows: RowSet, columns: impl Into<Arc<ColumnCosts>>) -> Self {
-        Self { rows: PieceRows::Chosen(ChosenRows::new(rows)), columns: columns.into(), is_divisible: false }
+        Self::of(PieceRows::Chosen(ChosenRows::new(rows)), columns.into())
     }
 
     /// Rows as a scan planned them, and columns.
     pub(crate) fn planned(rows: PlannedRows, columns: impl Into<Arc<ColumnCosts>>) -> Self {
-        Self { rows: PieceRows::Planned(Arc::new(rows)), columns: columns.into(), is_divisible: false }
+        Self::of(PieceRows::Planned(Arc::new(rows)), columns.into())
+    }
+
+    fn of(rows: PieceRows, columns: Arc<ColumnCosts>) -> Self {
+        Self { rows, columns, is_divisible: false, is_open: true }
     }
 
     /// The same piece, of which a part can be read without what lies before it, or cannot.
@@ -54,9 +65,15 @@ impl Piece {
         Self { is_divisible, ..self }
     }
 
+    /// The same piece, which others may enter where its scan reads it, or may not: a reader may leave out rows of it that zone maps do not
+    /// rule out, and a pass reads them all.
+    pub(crate) fn open(self, is_open: bool) -> Self {
+        Self { is_open, ..self }
+    }
+
     /// Other rows of the row group.
     pub(crate) fn with_rows(&self, rows: RowSet) -> Self {
-        Self::new(rows, Arc::clone(&self.columns)).divisible(self.is_divisible)
+        Self::new(rows, Arc::clone(&self.columns)).divisible(self.is_divisible).open(self.is_open)
     }
 
     pub(crate) fn is_divisible(&self) -> bool {
@@ -71,6 +88,24 @@ impl Piece {
     /// Its rows, which somebody else wants some of, or which are cut.
     pub(crate) fn rows(&self) -> &RowSet {
         &self.rows.chosen().set
+    }
+
+    /// Whether somebody looked at its rows.
+    pub(crate) fn is_seen(&self) -> bool {
+        self.rows.is_seen()
+    }
+
+    /// Whether its scan reads it as a pass of one, which others may enter: it has so many rows, or more, and to decode them takes long enough.
+    /// Of rows that nobody looked at, that is what they are at most.
+    pub(crate) fn is_lone(&self, least_rows: u32, terms: Terms) -> bool {
+        let (rows, runs) = if self.is_seen() {
+            (self.rows().len(), self.rows.chosen().to_read().runs)
+        } else {
+            (self.most_rows(), 0.0)
+        };
+        let is_long = f64::from(rows) * together(&self.columns).decode >= LEAST_LONE;
+        let pays = is_long && are_dense(rows, runs);
+        self.is_open && rows >= least_rows.max(1) && (terms == Terms::Always || pays)
     }
 
     /// Its rows, if they are not those that its scan planned.
@@ -95,7 +130,8 @@ impl Piece {
         let both = self.columns.iter().chain(other.columns.iter()).map(|(place, cost)| (*place, *cost));
         let is_same = Arc::ptr_eq(&self.columns, &other.columns);
         let columns = if is_same { Arc::clone(&self.columns) } else { Arc::new(both.collect()) };
-        Self::new(self.rows().or(other.rows()), columns).divisible(self.is_divisible && other.is_divisible)
+        let both = Self::new(self.rows().or(other.rows()), columns);
+        both.divisible(self.is_divisible && other.is_divisible).open(self.is_open && other.is_open)
     }
 }
 
@@ -165,6 +201,18 @@ pub(crate) fn group(pieces: &[&Piece], terms: Terms) -> Option<PieceGroup> {
         return prediction.wins(terms).then_some(PieceGroup { members, rows: union, columns, prediction });
     }
     None
+}
+
+/// Whether so many rows lie in so few runs that making a set of them costs little beside reading them.
+pub(crate) fn are_dense(rows: u32, runs: f64) -> bool {
+    (runs - 1.0) * LONE_ROWS_OF_RUN <= f64::from(rows)
+}
+
+/// A piece by itself: what a scan decodes that finds nobody, for whoever enters.
+pub(crate) fn of_one(piece: &Piece) -> PieceGroup {
+    let alone = piece.cost();
+    let prediction = Prediction { private: alone, shared: alone };
+    PieceGroup { members: vec![0], rows: piece.rows().clone(), columns: piece.columns().clone(), prediction }
 }
 
 /// What a piece costs alone, and what it costs if the rows that a pass still gives are taken from there and the others are read.
@@ -296,6 +344,28 @@ mod tests {
         let scattered = RowSet::from_rows(vec![9, 20_009, 40_009, 60_009], ROWS);
         let cheap = Piece::new(scattered, ColumnCosts::from([(9, ColumnReadCost { count: 1.0, decode: 0.1 })]));
         assert_eq!(members(&[pieces[0].clone(), pieces[1].clone(), cheap]), [0, 1]);
+    }
+
+    #[test]
+    fn much_that_a_scan_reads_by_itself_may_be_entered_and_little_may_not() {
+        let is_lone = |piece: &Piece| piece.is_lone(1_000, Terms::WherePays);
+        let all = piece(part(0..ROWS), 0..4);
+        assert!(is_lone(&all) && !is_lone(&all.clone().open(false)) && !all.is_lone(ROWS + 1, Terms::WherePays));
+        // Rows that lie in many runs, and few values.
+        assert!(!is_lone(&piece(every(2), 0..8)) && !is_lone(&piece(part(0..ROWS), 0..1)));
+        let is_always = |piece: &Piece| piece.is_lone(0, Terms::Always);
+        assert!(is_always(&piece(every(2), 0..1)) && !is_always(&piece(part(0..0), 0..1)));
+        assert!(!is_lone(&all.with_rows(part(0..999))) && !is_lone(&all.open(false).with_rows(part(0..ROWS - 1))));
+        let planned = |rows: RowSet| Piece::planned(PlannedRows::new(ROWS, move || rows.clone()), all_columns());
+        let (few, many) = (planned(part(0..10)), planned(part(9..ROWS)));
+        assert!(is_lone(&few) && is_lone(&many) && !few.is_seen());
+        assert_eq!((few.rows().len(), is_lone(&few)), (10, false));
+        assert_eq!((many.rows().len(), is_lone(&many)), (ROWS - 9, true));
+        assert_eq!(of_one(&many).rows, part(9..ROWS));
+    }
+
+    fn all_columns() -> ColumnCosts {
+        (0..4).map(|place| (place, ColumnReadCost { count: 1.0, decode: 4.0 })).collect()
     }
 
     #[test]

@@ -92,7 +92,8 @@ impl PlanSharing {
     /// their plans, however long ago the other one began. For tests.
     #[must_use]
     pub fn sharing_always() -> Self {
-        let limits = PassLimits { least_alone: 1, terms: Terms::Always, ..PassLimits::default() };
+        // Small row groups are passes of one, and rests of them are still read alone.
+        let limits = PassLimits { least_alone: 1, least_lone: 100, terms: Terms::Always, ..PassLimits::default() };
         Self { scans: SharedScans::new(limits), parts: Sightings::within(f64::INFINITY), ..Self::default() }
     }
 

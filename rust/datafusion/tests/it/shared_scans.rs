@@ -9,8 +9,8 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion::physical_plan::collect;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::{collect, execute_stream};
 use datafusion::prelude::SessionConfig;
 use futures::StreamExt;
 use futures::future::join_all;
@@ -18,14 +18,14 @@ use lakemark_datafusion::{LakemarkSession, PlanSharing, Principal};
 use lakemark_table::{MigrateOptions, Table};
 use parquet::arrow::ArrowWriter;
 use parquet::file::metadata::ParquetMetaDataReader;
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
 
 use crate::delta;
 use crate::differential::{commit, vector};
-use crate::fixture::{FILE_ROWS, batch, create_indexes, folder, open, rows, text, write};
+use crate::fixture::{FILE_ROWS, batch, create_indexes, folder, metric, open, ran, rows, text, write};
 use crate::sharing::{clients_get_what_is_expected, keyed, sorted, taken, upsert};
 use crate::together::{Running, Together, interleave};
 
@@ -398,13 +398,17 @@ async fn principals_share_no_page_with_each_other() {
     taken(ann).await;
 }
 
-/// A folder of one file with four row groups of so many rows.
-fn wide(group_rows: usize) -> TempDir {
+/// A folder of one file with four row groups of so many rows, whose pages have an index or have none.
+fn wide(group_rows: usize, has_page_index: bool) -> TempDir {
     let folder = TempDir::new().unwrap();
     let parts: Vec<RecordBatch> =
         (0..(4 * group_rows).div_ceil(FILE_ROWS)).map(|part| batch(part * FILE_ROWS)).collect();
     let rows = concat_batches(&parts[0].schema(), &parts).unwrap();
-    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(group_rows)).build();
+    let mut properties = WriterProperties::builder().set_max_row_group_row_count(Some(group_rows));
+    if !has_page_index {
+        properties = properties.set_statistics_enabled(EnabledStatistics::Chunk).set_offset_index_disabled(true);
+    }
+    let properties = properties.build();
     let file = fs::File::create(folder.path().join("part.parquet")).unwrap();
     let mut writer = ArrowWriter::try_new(file, rows.schema(), Some(properties)).unwrap();
     writer.write(&rows).unwrap();
@@ -415,7 +419,7 @@ fn wide(group_rows: usize) -> TempDir {
 #[tokio::test]
 async fn scans_share_where_it_is_predicted_to_pay_and_nowhere_else() {
     for (group_rows, share) in [(250, false), (32_000, true)] {
-        let folder = wide(group_rows);
+        let folder = wide(group_rows, true);
         let paged = paged_by(&open(folder.path()).await, PlanSharing::new(), 200).await;
         let [mut one, mut other] = [
             Running::of(&paged, "SELECT id, k, s FROM t WHERE abs(id) % 97 = 1").await,
@@ -427,5 +431,62 @@ async fn scans_share_where_it_is_predicted_to_pay_and_nowhere_else() {
         one.finish(0).await;
         other.finish(0).await;
         assert_eq!(paged.sharing.pages_shared() > 0, share, "{group_rows}");
+    }
+}
+
+/// Statements with a bound of their own each, over row groups that a reader cannot cut, in a session as users have it.
+#[tokio::test]
+async fn statements_that_begin_together_decode_row_groups_without_a_page_index_once() {
+    const GROUP_ROWS: usize = 60_000;
+    let folder = wide(GROUP_ROWS, false);
+    let sharing = Arc::new(PlanSharing::new());
+    let session = LakemarkSession::with_config(SessionConfig::new().with_extension(Arc::clone(&sharing)));
+    session.register("t", open(folder.path()).await).await.unwrap();
+    let asked = (1..=8).map(|bound| {
+        let bound = bound * 1_000;
+        format!("SELECT k, count(f), sum(id), min(s) FROM t WHERE id >= {bound} AND abs(id) % 3 > 0 GROUP BY k")
+    });
+    let asked: Vec<String> = asked.collect();
+    rows(&session, "SET lakemark.share = off").await;
+    let mut expected = Vec::new();
+    for sql in &asked {
+        expected.push(sorted(rows(&session, sql).await));
+    }
+    let bytes_alone = metric(&ran(&session, &asked[0]).await.plan, "bytes_scanned");
+    rows(&session, "SET lakemark.share = pages").await;
+    let (mut plans, mut running) = (Vec::new(), Vec::new());
+    for sql in &asked {
+        let frame = session.sql(sql).await.unwrap();
+        let context = Arc::new(frame.task_ctx());
+        let plan = frame.create_physical_plan().await.unwrap();
+        running.push(taken(execute_stream(Arc::clone(&plan), context).unwrap()));
+        plans.push(plan);
+    }
+    let given: Vec<Vec<String>> = join_all(running).await.into_iter().map(sorted).collect();
+    assert_eq!(given, expected);
+    assert_eq!(sharing.counts().guests, 0);
+    // Alone each of them takes all pages of 8,192 rows by itself.
+    let pages = asked.len() as u64 * 4 * GROUP_ROWS.div_ceil(8_192) as u64;
+    assert!(sharing.pages_shared() > pages / 2, "{} of {pages}", sharing.pages_shared());
+    let bytes: usize = plans.iter().map(|plan| metric(plan, "bytes_scanned")).sum();
+    assert!(bytes_alone > 0 && bytes <= 4 * bytes_alone, "{bytes} for eight, {bytes_alone} for one");
+}
+
+/// One statement after the other finds nobody, however much it reads.
+#[tokio::test]
+async fn much_that_is_read_alone_is_as_off_and_shares_nothing() {
+    for has_page_index in [false, true] {
+        let folder = wide(60_000, has_page_index);
+        let paged = paged_by(&open(folder.path()).await, PlanSharing::new(), 8_192).await;
+        paged.set("datafusion.execution.target_partitions", "3").await;
+        for sql in [
+            "SELECT count(s), sum(id), count(f), min(k) FROM t WHERE abs(id) % 97 = 1",
+            "SELECT id, k, s, f FROM t WHERE id > 100000 AND abs(id) % 500 = 2",
+        ] {
+            assert_eq!(sorted(rows(&paged.session, sql).await), paged.alone(sql).await, "{sql}");
+            let shown = scan_metrics(&paged.session, sql).await;
+            assert!(shown.contains("shared_role=alone") && shown.contains("pages_shared=0"), "{shown}");
+        }
+        assert_eq!(paged.sharing.pages_shared(), 0);
     }
 }

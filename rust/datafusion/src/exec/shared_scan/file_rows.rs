@@ -61,6 +61,16 @@ impl FileRows {
         planned.filter(|(_, rows)| *rows > 0)
     }
 
+    /// In how many runs the rows lie that are read of a row group.
+    pub(super) fn runs(&self, row_group: usize) -> usize {
+        let runs = |access: &RowGroupAccess| match access {
+            RowGroupAccess::Skip => 0,
+            RowGroupAccess::Scan => 1,
+            RowGroupAccess::Selection(rows) => rows.iter().filter(|selector| !selector.skip).count(),
+        };
+        self.parts(row_group).map(runs).sum()
+    }
+
     /// How a row group is read, as it was planned.
     pub(super) fn access(&self, row_group: usize) -> RowGroupAccess {
         let mut parts = self.parts(row_group);

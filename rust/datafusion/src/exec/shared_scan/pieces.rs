@@ -8,11 +8,12 @@ use datafusion::datasource::physical_plan::parquet::ParquetAccessPlan;
 use datafusion::datasource::physical_plan::{FileScanConfig, FileSource, ParquetSource};
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::execution::TaskContext;
-use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::expressions::{Column, DynamicFilterTracking};
 use futures::{StreamExt, stream};
 use lakemark_table::ColumnReadCost;
 use object_store::ObjectMeta;
 use object_store::path::Path;
+use parquet::file::metadata::ParquetMetaData;
 use tokio::runtime::Handle;
 
 use super::file_rows::{FilePlan, FileRows};
@@ -23,7 +24,7 @@ use crate::read::reader::{CONCURRENT_FOOTERS, Footers};
 use crate::share::key::Principal;
 use crate::share::passes::unit::{UnitFile, UnitKey, UnitReading};
 use crate::share::piece_rows::PlannedRows;
-use crate::share::prediction::{ColumnCosts, Piece};
+use crate::share::prediction::{ColumnCosts, Piece, are_dense};
 
 /// A scan of more files is read as it was planned: their footers are not all read before the first row.
 const MOST_FILES: usize = 1_024;
@@ -94,9 +95,11 @@ impl ScanPieces {
         });
         let KnownFiles { files: known, footers } = KnownFiles::of(&planned, footers).await?;
         let (zone_maps, read) = (ZoneMaps::lazily(source), Arc::new(columns.read.clone()));
+        let later = LaterPruning::of(source);
         let (mut files, mut pieces) = (Vec::with_capacity(planned.len()), Vec::new());
-        for (PlannedFile { file, accesses }, KnownFile { lengths, is_divisible }) in planned.into_iter().zip(known) {
-            let meta = file.object_meta.clone();
+        for (PlannedFile { file, accesses }, known) in planned.into_iter().zip(known) {
+            let (meta, is_open) = (file.object_meta.clone(), !later.may_prune(&known));
+            let KnownFile { lengths, is_divisible, .. } = known;
             let all = || ParquetAccessPlan::new_all(lengths.len());
             let accesses = accesses.into_iter().map(|access| access.unwrap_or_else(all)).collect();
             let plan = FilePlan { meta: meta.clone(), accesses, lengths };
@@ -105,12 +108,34 @@ impl ScanPieces {
             for (row_group, most) in rows.planned() {
                 let of_file = Arc::clone(&rows);
                 let planned = PlannedRows::new(most, move || of_file.needed(row_group));
+                let is_dense = are_dense(most, rows.runs(row_group) as f64);
                 let piece = Piece::planned(planned, Arc::clone(&read)).divisible(is_divisible);
-                pieces.push((UnitKey { file: Arc::clone(&unit), row_group }, piece));
+                pieces.push((UnitKey { file: Arc::clone(&unit), row_group }, piece.open(is_open && is_dense)));
             }
             files.push(SharedFile { unit, file, rows });
         }
         Some(Self { files, pieces, columns, footers })
+    }
+}
+
+/// What a reader may leave out that has the predicate of a scan, when zone maps were asked already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct LaterPruning {
+    /// The predicate may say more while the query runs, such as the least value so far.
+    changes: bool,
+    asks_bloom_filters: bool,
+}
+
+impl LaterPruning {
+    fn of(source: &ParquetSource) -> Self {
+        let Some(filter) = source.filter() else { return Self { changes: false, asks_bloom_filters: false } };
+        let changes = matches!(DynamicFilterTracking::classify(&filter), DynamicFilterTracking::Watching(_));
+        Self { changes, asks_bloom_filters: source.table_parquet_options().global.bloom_filter_on_read }
+    }
+
+    /// Whether it may leave out rows of a file.
+    fn may_prune(self, file: &KnownFile) -> bool {
+        self.changes || self.asks_bloom_filters && file.has_bloom_filters
     }
 }
 
@@ -176,6 +201,18 @@ struct KnownFile {
     lengths: Vec<u32>,
     /// Whether a part of a row group can be read without what lies before it.
     is_divisible: bool,
+    has_bloom_filters: bool,
+}
+
+impl KnownFile {
+    /// None if a row group has more rows than are counted.
+    fn of(footer: &ParquetMetaData) -> Option<Self> {
+        let lengths = footer.row_groups().iter().map(|group| u32::try_from(group.num_rows()).ok());
+        let mut columns = footer.row_groups().iter().flat_map(|group| group.columns());
+        let has_bloom_filters = columns.any(|column| column.bloom_filter_offset().is_some());
+        let is_divisible = Pages::of(footer) == Pages::Indexed;
+        Some(Self { lengths: lengths.collect::<Option<_>>()?, is_divisible, has_bloom_filters })
+    }
 }
 
 impl KnownFiles {
@@ -190,9 +227,7 @@ impl KnownFiles {
         let (mut known, mut read, mut read_bytes) = (Vec::with_capacity(files.len()), HashMap::new(), 0);
         while let Some((footer, is_remembered, name)) = fetches.next().await {
             let footer = footer.ok()?;
-            let lengths = footer.row_groups().iter().map(|group| u32::try_from(group.num_rows()).ok());
-            let is_divisible = Pages::of(&footer) == Pages::Indexed;
-            known.push(KnownFile { lengths: lengths.collect::<Option<_>>()?, is_divisible });
+            known.push(KnownFile::of(&footer)?);
             if is_remembered {
                 continue;
             }
@@ -208,10 +243,11 @@ impl KnownFiles {
 
 #[cfg(test)]
 mod tests {
-    use arrow::datatypes::Schema;
+    use arrow::datatypes::{DataType, Field, Schema};
     use datafusion::datasource::physical_plan::parquet::RowGroupAccess;
     use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder};
     use datafusion::execution::object_store::ObjectStoreUrl;
+    use datafusion::physical_expr::expressions::{DynamicFilterPhysicalExpr, col, lit};
 
     use super::*;
 
@@ -221,6 +257,22 @@ mod tests {
         FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source)
             .with_file_groups(groups.into_iter().map(FileGroup::new).collect())
             .build()
+    }
+
+    #[test]
+    fn filters_that_change_and_bloom_filters_leave_out_more_than_zone_maps() {
+        let schema = Arc::new(Schema::new(vec![Field::new("k", DataType::Int32, true)]));
+        let source = ParquetSource::new(TableSchema::from(Arc::clone(&schema)));
+        let file = |has_bloom_filters| KnownFile { lengths: vec![1], is_divisible: false, has_bloom_filters };
+        let may_prune =
+            |source: &ParquetSource| [false, true].map(|has| LaterPruning::of(source).may_prune(&file(has)));
+        assert_eq!(may_prune(&source), [false, false]);
+        assert_eq!(may_prune(&source.clone().with_predicate(lit(true))), [false, true]);
+        let dynamic = Arc::new(DynamicFilterPhysicalExpr::new(vec![col("k", &schema).unwrap()], lit(true)));
+        let filtered = source.with_predicate(Arc::clone(&dynamic) as _);
+        assert_eq!(may_prune(&filtered), [true, true]);
+        dynamic.mark_complete();
+        assert_eq!(may_prune(&filtered), [false, true]);
     }
 
     #[test]

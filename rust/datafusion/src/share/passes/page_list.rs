@@ -156,6 +156,19 @@ impl<T: Clone> PassPages<T> {
         Some((self.add(entry.taken), entry.left))
     }
 
+    /// Whether no more than one consumer is left, which takes each page as soon as it is there.
+    pub(crate) fn is_lone(&self) -> bool {
+        self.consumers.len() < 2
+    }
+
+    /// Pages that came without a weight get one.
+    pub(crate) fn weigh(&mut self, weight: impl Fn(&T) -> usize) {
+        for page in self.pages.iter_mut().filter(|page| page.bytes == 0) {
+            page.bytes = weight(&page.item);
+            self.kept_bytes += page.bytes;
+        }
+    }
+
     fn add(&mut self, rows: RowSet) -> ConsumerId {
         let id = self.next_id;
         self.next_id += 1;

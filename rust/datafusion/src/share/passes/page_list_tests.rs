@@ -121,6 +121,19 @@ fn the_newest_page_is_kept_whatever_fits() {
 }
 
 #[test]
+fn a_page_of_one_consumer_is_weighed_when_another_one_enters() {
+    let mut list = PassPages::new(part(0..100), WINDOW);
+    let one = list.begin(&part(0..100));
+    assert!(list.is_lone());
+    list.push((0..20).collect::<Vec<u32>>(), 0, 20);
+    let (late, left) = list.enter(&part(0..100), |_| true).unwrap();
+    list.weigh(Vec::len);
+    assert_eq!((list.is_lone(), list.kept_bytes, left.len()), (false, 20, 0));
+    assert_eq!((page(&mut list, one).len(), list.kept_bytes), (20, 20));
+    assert_eq!((page(&mut list, late).len(), list.kept_bytes), (20, 0));
+}
+
+#[test]
 fn after_a_failure_pages_are_taken_and_the_rest_is_left() {
     let mut decoded = Decoded::new(&part(0..100));
     let one = decoded.list.begin(&part(0..100));

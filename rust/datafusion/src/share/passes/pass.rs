@@ -9,7 +9,8 @@
 //! could not come so far, as soon as they are halfway to falling behind.
 //!
 //! Nothing is held between two polls. So a consumer that is never polled again holds nobody up, and one that goes leaves the decoder to the
-//! others. An error of the decoder is nobody's: each consumer reads the rest of its rows alone, and has the error then or has it not.
+//! others. While a pass has one consumer, that one takes each page as soon as it is there: nothing is kept, counted or weighed.
+//! An error of the decoder is nobody's: each consumer reads the rest of its rows alone, and has the error then or has it not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -142,7 +143,10 @@ impl Pass {
 
     /// As [`PassPages::enter`].
     pub(crate) fn enter(&self, wanted: &RowSet, is_worth: impl FnOnce(&Entry) -> bool) -> Option<(ConsumerId, RowSet)> {
-        self.lock().pages.enter(wanted, is_worth)
+        let mut state = self.lock();
+        let entered = state.pages.enter(wanted, is_worth)?;
+        state.pages.weigh(|page| bytes_of(&page.batch));
+        Some(entered)
     }
 
     /// A consumer that entered is a star query.
@@ -222,7 +226,8 @@ impl Pass {
         mem::take(&mut self.lock().away)
     }
 
-    /// How many rows a consumer decoded and does not take, since this was asked last; none if it decoded no page.
+    /// How many rows a consumer decoded and does not take, since this was asked last; none if it decoded no page, or if nobody else was
+    /// there.
     pub(crate) fn take_decoded_for_others(&self, id: ConsumerId) -> Option<u64> {
         self.lock().for_others.remove(&id)
     }
@@ -299,11 +304,15 @@ impl Pass {
 
 impl PassState {
     fn push(&mut self, batch: RecordBatch, decoded_by: ConsumerId) {
-        let bytes = bytes_of(&batch);
+        let is_lone = self.pages.is_lone();
+        let bytes = if is_lone { 0 } else { bytes_of(&batch) };
         let rows = u32::try_from(batch.num_rows()).unwrap_or(u32::MAX);
         let from = self.pages.decoded_to();
         self.pages.push(PassPage::new(batch), bytes, rows);
-        *self.for_others.entry(decoded_by).or_default() += u64::from(self.pages.decoded_for_others(decoded_by, from));
+        if !is_lone {
+            let for_others = u64::from(self.pages.decoded_for_others(decoded_by, from));
+            *self.for_others.entry(decoded_by).or_default() += for_others;
+        }
         let memory = &mut self.memory;
         self.away.extend(self.pages.shed(|bytes| memory.resize(bytes)));
     }

@@ -66,7 +66,7 @@ impl PassMetrics {
         self.role.set(Role::Host);
     }
 
-    /// It takes pages of a pass.
+    /// It takes pages of a pass with others.
     pub(crate) fn joined(&self) {
         self.role.set_if(Role::Alone, Role::Guest);
     }

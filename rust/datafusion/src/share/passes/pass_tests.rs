@@ -126,6 +126,18 @@ async fn whoever_decodes_is_told_what_it_decoded_for_others() {
 }
 
 #[tokio::test]
+async fn one_consumer_decodes_for_nobody_until_another_one_enters() {
+    let fed = FedPass::new(&[part(0..ROWS)], PAGE_BYTES * 4);
+    (0..4).for_each(|number| fed.feed(number * 10..number * 10 + 10));
+    assert_eq!((page(&fed.pass, 0), page(&fed.pass, 0)), (all(0..10), all(10..20)));
+    assert_eq!((fed.pass.take_decoded_for_others(0), fed.memory.reserved()), (None, 0));
+    assert_eq!(fed.pass.enter(&part(0..30), |_| true), Some((1, part(0..20))));
+    assert_eq!((page(&fed.pass, 0), page(&fed.pass, 0)), (all(20..30), all(30..40)));
+    assert_eq!((fed.pass.take_decoded_for_others(0), fed.memory.reserved()), (Some(0), PAGE_BYTES));
+    assert_eq!((page(&fed.pass, 1), fed.memory.reserved()), (all(20..30), 0));
+}
+
+#[tokio::test]
 async fn a_consumer_that_waits_is_woken_by_the_page_of_another_one() {
     let fed = FedPass::new(&[part(0..ROWS), part(0..ROWS)], PAGE_BYTES * 4);
     let waits = tokio::spawn({

@@ -55,13 +55,14 @@ struct World {
 }
 
 fn columns(places: std::ops::Range<usize>) -> ColumnCosts {
-    places.map(|place| (place, ColumnReadCost { count: 1.0, decode: 4_000.0 })).collect()
+    places.map(|place| (place, ColumnReadCost { count: 1.0, decode: 40_000.0 })).collect()
 }
 
 impl World {
     fn new(seed: u64) -> Self {
-        let rng = StdRng::seed_from_u64(seed);
-        Self { rng, wanted: Wanted::new(1, Terms::WherePays), budget: PageBudget::new(BUDGET), shared_rows: 0 }
+        let mut rng = StdRng::seed_from_u64(seed);
+        let wanted = Wanted::new(1, Terms::WherePays).with_least_lone(rng.random_range(1..2 * ROWS));
+        Self { rng, wanted, budget: PageBudget::new(BUDGET), shared_rows: 0 }
     }
 
     fn rows(&mut self) -> RowSet {
@@ -110,7 +111,8 @@ impl World {
             BegunPass { pass: Rc::new(RefCell::new(decoding)), consumers }
         };
         match self.wanted.next(scan.id, begin) {
-            Next::Joined(ticket) => Partition::Taking(ticket),
+            Next::Joined(ticket) | Next::Lone(ticket) => Partition::Taking(ticket),
+            Next::Look(pieces) => panic!("nobody has looked at {pieces:?}"),
             Next::Alone(pieces) => {
                 for (unit, piece) in pieces {
                     scan.has.entry(unit).or_default().extend(piece.rows().iter());

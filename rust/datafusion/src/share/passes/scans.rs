@@ -43,12 +43,15 @@ pub(crate) struct PassLimits {
     pub(crate) all: usize,
     /// Rows that a partition reads alone at a time, or more. To open files for fewer takes a share of the time that reading them takes.
     pub(crate) least_alone: u32,
+    /// Rows that a scan reads which finds nobody, or more, so that others may enter: as few as a turn has that opens files for itself anyway.
+    pub(crate) least_lone: u32,
     pub(crate) terms: Terms,
 }
 
 impl Default for PassLimits {
     fn default() -> Self {
-        Self { window: 8 << 20, all: 64 << 20, least_alone: 1 << 15, terms: Terms::default() }
+        let (least_alone, least_lone) = (1 << 15, 1 << 15);
+        Self { window: 8 << 20, all: 64 << 20, least_alone, least_lone, terms: Terms::default() }
     }
 }
 
@@ -94,7 +97,7 @@ struct Owner {
 
 impl<K: Clone + Eq + Hash> SharedScans<K> {
     pub(crate) fn new(limits: PassLimits) -> Arc<Self> {
-        let wanted = WantedPieces::new(limits.least_alone, limits.terms);
+        let wanted = WantedPieces::new(limits.least_alone, limits.terms).with_least_lone(limits.least_lone);
         let registry = Mutex::new(Registry { wanted, owners: BTreeMap::new(), stars: HashMap::new() });
         let (pages_shared, star_pages) = (AtomicU64::new(0), AtomicU64::new(0));
         let PassLimits { window, all, terms, .. } = limits;
@@ -214,8 +217,10 @@ pub(crate) struct SharedScan<K: Clone + Eq + Hash> {
 /// What a partition does next.
 enum Turn<K> {
     Take(Ticket<K, Arc<Pass>>),
+    /// A pass that began for it alone.
+    Drive(Ticket<K, Arc<Pass>>),
     ReadAlone(Vec<(K, Piece)>),
-    /// The pass that it might have entered gives nothing.
+    /// The pass that it might have entered gives nothing, or rows are known now.
     Again,
     End,
 }
@@ -242,6 +247,14 @@ impl<K: Clone + Eq + Hash> SharedScan<K> {
             Next::Enter { pass, unit, piece } => {
                 drop(registry);
                 self.enter(pass, unit, piece)
+            }
+            Next::Lone(ticket) => Turn::Drive(ticket),
+            Next::Look(pieces) => {
+                drop(registry);
+                for piece in &pieces {
+                    piece.rows();
+                }
+                Turn::Again
             }
             Next::Nothing => Turn::End,
         }
@@ -329,6 +342,7 @@ impl<K: Clone + Eq + Hash> ScanPartition<K> {
                         self.scan.metrics.joined();
                         self.ticket = Some(ticket);
                     }
+                    Turn::Drive(ticket) => self.ticket = Some(ticket),
                     Turn::ReadAlone(pieces) => return Poll::Ready(Some(Ok(Given::Alone(pieces)))),
                     Turn::Again => {}
                     Turn::End => return Poll::Ready(None),
@@ -390,6 +404,7 @@ impl<K: Clone + Eq + Hash> ScanPartition<K> {
 
     fn count_page(&self, is_shared: bool) {
         if is_shared {
+            self.scan.metrics.joined();
             self.scan.metrics.pages_shared.add(1);
             self.scan.scans.pages_shared.fetch_add(1, Ordering::Relaxed);
         }

@@ -13,6 +13,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
 use lakemark_table::ColumnReadCost;
 use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
 use super::*;
@@ -185,6 +186,89 @@ async fn rows_are_shared_while_another_scan_takes_the_page() {
     assert_eq!(world.scans.pages_shared(), 1);
 }
 
+/// Of a scan that finds nobody others may enter all that it reads.
+fn lone() -> PassLimits {
+    PassLimits { least_alone: 1, least_lone: 1, ..PassLimits::default() }
+}
+
+fn sorted(mut has: Rows) -> Rows {
+    has.values_mut().for_each(|rows| rows.sort_unstable());
+    has
+}
+
+fn all_rows() -> Rows {
+    (0..4).map(|unit| (unit, (0..ROWS).collect())).collect()
+}
+
+/// Each comes when another one has begun.
+#[tokio::test]
+async fn scans_that_come_one_after_the_other_enter_where_the_first_one_reads() {
+    let (world, read) = (World::new(lone(), false), columns(&[0, 1]));
+    let mut running = Vec::new();
+    for number in 0..8 {
+        let scan = world.scan(&all_units(), &read);
+        let (mut partition, mut has) = (scan.partition(), Rows::new());
+        add(&mut has, next(&mut partition, &read).await.unwrap());
+        assert_eq!((world.passes.load(Ordering::SeqCst), world.scans.pages_shared()), (1, number));
+        running.push((partition, has));
+    }
+    for (mut partition, mut has) in running {
+        while let Some(given) = next(&mut partition, &read).await {
+            add(&mut has, given);
+        }
+        assert_eq!(sorted(has), all_rows());
+    }
+    // One for each unit. The few rows before its entry point each reads alone, as nobody waits for those that are far behind.
+    assert_eq!(world.passes.load(Ordering::SeqCst), 4);
+    assert!(world.scans.is_empty() && world.scans.budget.used() == 0);
+}
+
+#[tokio::test]
+async fn a_scan_that_finds_nobody_keeps_no_page_until_another_one_enters() {
+    let (world, read) = (World::new(lone(), false), columns(&[0, 1]));
+    let one = world.scan(&all_units(), &read);
+    let mut partition = one.partition();
+    let kept = || (world.memory.reserved(), world.scans.budget.used());
+    for _ in 0..5 {
+        next(&mut partition, &read).await.unwrap();
+        assert_eq!((kept(), world.scans.pages_shared()), ((0, 0), 0));
+    }
+    let other = world.scan(&all_units(), &read);
+    let mut entered = other.partition();
+    next(&mut entered, &read).await.unwrap();
+    for _ in 0..4 {
+        next(&mut partition, &read).await.unwrap();
+    }
+    assert!(kept().0 > 0 && kept().1 > 0);
+    drop((entered, other));
+    assert_eq!(kept(), (0, 0));
+}
+
+#[tokio::test]
+async fn who_began_a_pass_of_one_may_go_and_who_entered_goes_on() {
+    let (world, read) = (World::new(lone(), false), columns(&[0, 1]));
+    let one = world.scan(&all_units(), &read);
+    let mut partition = one.partition();
+    next(&mut partition, &read).await.unwrap();
+    let has = tokio::spawn(read_all(world.scan(&all_units(), &read), 1, read));
+    while world.scans.pages_shared() == 0 {
+        tokio::task::yield_now().await;
+    }
+    drop((partition, one));
+    assert_eq!(has.await.unwrap(), all_rows());
+    assert!(world.scans.is_empty() && world.scans.budget.used() == 0);
+}
+
+#[tokio::test]
+async fn a_pass_of_one_that_fails_leaves_each_scan_its_rows() {
+    let (world, read) = (World::new(lone(), true), columns(&[0, 1]));
+    let first = tokio::spawn(read_all(world.scan(&all_units(), &read), 1, read.clone()));
+    tokio::task::yield_now().await;
+    let second = tokio::spawn(read_all(world.scan(&all_units(), &read), 2, read));
+    assert_eq!((first.await.unwrap(), second.await.unwrap()), (all_rows(), all_rows()));
+    assert!(world.scans.is_empty());
+}
+
 #[test]
 fn few_rows_keep_no_page_in_memory() {
     let page = batch(0, &(0..1_000).collect::<Vec<_>>(), &columns(&[0]));
@@ -238,7 +322,7 @@ async fn rows_are_looked_at_where_another_scan_wants_some_and_nowhere_else() {
 
 #[tokio::test]
 async fn a_scan_that_stalls_keeps_little_and_still_gets_its_rows() {
-    let world = World::new(PassLimits { window: 64, all: 128, least_alone: 1, terms: Terms::WherePays }, false);
+    let world = World::new(PassLimits { window: 64, all: 128, least_alone: 1, ..PassLimits::default() }, false);
     let read = columns(&[0]);
     let (stalled, other) = (world.scan(&all_units(), &read), world.scan(&all_units(), &read));
     let mut partition = stalled.partition();
@@ -313,14 +397,16 @@ async fn every_scan_gets_each_of_its_rows_once() {
             window: rng.random_range(0..400),
             all: rng.random_range(0..800),
             least_alone: rng.random_range(1..500),
+            least_lone: rng.random_range(1..2 * ROWS),
             terms: Terms::WherePays,
         };
         let world = World::new(limits, rng.random_bool(0.5));
         let mut running = Vec::new();
         for _ in 0..8 {
             let read = columns([&[0][..], &[0, 1], &[1, 2]][rng.random_range(0..3)]);
+            let share = *[0.8, 1.0].choose(&mut rng).unwrap();
             let wanted: BTreeMap<u32, RowSet> = (0..rng.random_range(1..8))
-                .map(|unit| (unit, RowSet::from_rows((0..ROWS).filter(|_| rng.random_bool(0.8)).collect(), ROWS)))
+                .map(|unit| (unit, RowSet::from_rows((0..ROWS).filter(|_| rng.random_bool(share)).collect(), ROWS)))
                 .collect();
             let scan = world.scan(&wanted, &read);
             if rng.random_bool(0.2) {
@@ -352,6 +438,7 @@ async fn star_queries_get_each_row_that_has_their_keys_once() {
             window: rng.random_range(0..400),
             all: rng.random_range(0..800),
             least_alone: rng.random_range(1..500),
+            least_lone: rng.random_range(1..2 * ROWS),
             terms: Terms::Always,
         };
         let world = World::new(limits, rng.random_bool(0.3));

@@ -9,13 +9,12 @@ pub(crate) type ScanId = u64;
 /// Tells passes apart.
 pub(crate) type PassId = u64;
 
-/// A piece, and the pass of its unit that gives no more of it.
+/// A piece that a scan wants.
 #[derive(Debug)]
 pub(crate) struct WantedPiece {
     pub(crate) piece: Piece,
     /// Its place among the pieces of its scan.
     pub(crate) place: u64,
-    pub(crate) tried: Option<PassId>,
 }
 
 /// The pieces of a unit, in the order of their scans.
@@ -77,7 +76,7 @@ mod tests {
         let mut pieces = UnitPieces::default();
         for (place, scan) in [4, 1, 9, 2].into_iter().enumerate() {
             let piece = Piece::new(RowSet::full(7), ColumnCosts::new());
-            pieces.add(scan, WantedPiece { piece, place: place as u64, tried: None });
+            pieces.add(scan, WantedPiece { piece, place: place as u64 });
         }
         assert_eq!(pieces.scans().collect::<Vec<_>>(), [1, 2, 4, 9]);
         assert_eq!(

@@ -6,12 +6,12 @@
 //! ```
 //!
 //! A scan takes first what is decoded anyway: passes that began for it, then passes that it may enter. Else it takes of the pieces next to
-//! its last one that which most others want. If they are worth one decode, a pass begins for all of them. If not, the scan reads the piece
-//! alone, with neighbours that nobody else wants.
+//! its last one that which most others want. If they are worth one decode, a pass begins for all of them. If not, and the piece has many
+//! rows, a pass of one begins, which others may enter. Few rows the scan reads alone, with neighbours that nobody else wants.
 //!
-//! Invariant: of each wanted piece every row is handed out once. A unit has one pass at a time.
+//! Invariant: of each wanted piece every row is handed out once. A scan comes to a pass once.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use lakemark_table::RowSet;
 use super::ranks::behind;
 use super::unit_pieces::{PassId, ScanId, UnitPieces, WantedPiece};
 use crate::share::pages::ConsumerId;
-use crate::share::prediction::{ColumnCosts, Piece, PieceGroup, Terms, group};
+use crate::share::prediction::{ColumnCosts, Piece, PieceGroup, Terms, group, of_one};
 
 /// Pieces that are looked at for the next one.
 const LOOK_AHEAD: usize = 64;
@@ -38,6 +38,10 @@ pub(crate) enum Next<K, P> {
     Joined(Ticket<K, P>),
     /// A pass that it may enter. What the pass does not give it is wanted again.
     Enter { pass: RunningPass<P>, unit: K, piece: Piece },
+    /// A pass that began for it alone, and that others may enter.
+    Lone(Ticket<K, P>),
+    /// Somebody has to look at the rows of these pieces before it asks again. It still wants them.
+    Look(Vec<Piece>),
     /// Pieces that it reads alone, one after the other.
     Alone(Vec<(K, Piece)>),
     /// It has no piece left.
@@ -84,12 +88,13 @@ pub(crate) struct BegunPass<P> {
 #[derive(Debug)]
 struct Unit<P> {
     pieces: UnitPieces,
-    pass: Option<RunningPass<P>>,
+    /// The passes that run: several if scans come to them that cannot enter the others.
+    passes: Vec<RunningPass<P>>,
 }
 
 impl<P> Default for Unit<P> {
     fn default() -> Self {
-        Self { pieces: UnitPieces::default(), pass: None }
+        Self { pieces: UnitPieces::default(), passes: Vec::new() }
     }
 }
 
@@ -101,6 +106,8 @@ struct Scan<K, P> {
     /// The place behind the piece that it took last.
     behind_last: u64,
     tickets: VecDeque<Ticket<K, P>>,
+    /// Passes that give no more of what it wants: it came to them, or they were not worth it.
+    tried: BTreeSet<PassId>,
     /// Whether it does not ask for rows just now.
     is_away: bool,
     partitions: u64,
@@ -110,8 +117,8 @@ struct Scan<K, P> {
 
 impl<K, P> Scan<K, P> {
     fn new(partitions: u64) -> Self {
-        let (units, tickets) = (BTreeMap::new(), VecDeque::new());
-        Self { units, next_place: 0, behind_last: 0, tickets, is_away: false, partitions, rows: 0 }
+        let (units, tickets, tried) = (BTreeMap::new(), VecDeque::new(), BTreeSet::new());
+        Self { units, next_place: 0, behind_last: 0, tickets, tried, is_away: false, partitions, rows: 0 }
     }
 
     /// Whether passes may begin for it while it is elsewhere.
@@ -138,13 +145,20 @@ pub(crate) struct WantedPieces<K, P> {
     next_pass: PassId,
     /// A partition reads so many rows alone at a time, or more.
     least_alone: u32,
+    /// Others may enter where a scan alone reads so many rows, or more.
+    least_lone: u32,
     terms: Terms,
 }
 
 impl<K: Clone + Eq + Hash, P: Clone> WantedPieces<K, P> {
     pub(crate) fn new(least_alone: u32, terms: Terms) -> Self {
         let (units, scans, running) = (HashMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { units, scans, running, next_scan: 0, next_pass: 0, least_alone, terms }
+        Self { units, scans, running, next_scan: 0, next_pass: 0, least_alone, least_lone: u32::MAX, terms }
+    }
+
+    /// The same, where others may enter if a scan alone reads so many rows, or more.
+    pub(crate) fn with_least_lone(self, least_lone: u32) -> Self {
+        Self { least_lone, ..self }
     }
 
     /// A scan of so many partitions, without pieces.
@@ -158,6 +172,7 @@ impl<K: Clone + Eq + Hash, P: Clone> WantedPieces<K, P> {
     /// A scan wants a piece, behind those that it wants already. `tried` is a pass of the unit that gives no more of it.
     pub(crate) fn want(&mut self, scan: ScanId, unit: K, piece: Piece, tried: Option<PassId>) {
         let Some(own) = self.scans.get_mut(&scan) else { return };
+        own.tried.extend(tried);
         if piece.most_rows() == 0 {
             return;
         }
@@ -165,7 +180,6 @@ impl<K: Clone + Eq + Hash, P: Clone> WantedPieces<K, P> {
         if let Some(known) = pieces.get_mut(scan) {
             let before = known.piece.most_rows();
             known.piece = known.piece.plus(&piece);
-            known.tried = tried;
             own.rows = own.rows + u64::from(known.piece.most_rows()) - u64::from(before);
             return;
         }
@@ -173,7 +187,7 @@ impl<K: Clone + Eq + Hash, P: Clone> WantedPieces<K, P> {
         own.next_place += 1;
         own.rows += u64::from(piece.most_rows());
         own.units.insert(place, unit);
-        pieces.add(scan, WantedPiece { piece, place, tried });
+        pieces.add(scan, WantedPiece { piece, place });
     }
 
     /// What a scan reads next. `begin` makes a pass.
@@ -187,8 +201,17 @@ impl<K: Clone + Eq + Hash, P: Clone> WantedPieces<K, P> {
             return next;
         }
         let Some(unit) = self.most_wanted(scan) else { return Next::Nothing };
-        if let Some(ticket) = self.begin_pass(scan, &unit, begin) {
-            return Next::Joined(ticket);
+        if let Some((members, found)) = self.worth_a_pass(scan, &unit) {
+            let pieces = members.iter().filter_map(|member| self.take(*member, &unit)).map(|wanted| wanted.piece);
+            let pieces = pieces.collect();
+            return self.begin_pass(&unit, members, pieces, found, begin).map_or(Next::Nothing, Next::Joined);
+        }
+        if self.is_lone(scan, &unit) {
+            let unseen = self.unseen(scan, &unit);
+            if !unseen.is_empty() {
+                return Next::Look(unseen);
+            }
+            return self.begin_lone(scan, &unit, begin).map_or(Next::Nothing, Next::Lone);
         }
         let alone = self.take_alone(scan, unit);
         if alone.is_empty() { Next::Nothing } else { Next::Alone(alone) }
@@ -217,7 +240,7 @@ impl<K: Clone + Eq + Hash, P: Clone> WantedPieces<K, P> {
     pub(crate) fn end_pass(&mut self, id: PassId) {
         let Some(unit) = self.running.remove(&id) else { return };
         if let Some(of_unit) = self.units.get_mut(&unit) {
-            of_unit.pass = None;
+            of_unit.passes.retain(|pass| pass.id != id);
         }
         self.drop_empty(&unit);
     }
@@ -239,7 +262,7 @@ impl<K: Clone + Eq + Hash, P: Clone> WantedPieces<K, P> {
         let Some(own) = self.scans.get(&scan).filter(|_| self.scans.len() > 1) else { return Vec::new() };
         let of_units = own.units.values().filter_map(|unit| self.units.get(unit));
         let contested =
-            of_units.filter(|of_unit| of_unit.pass.is_some() || self.others(scan, of_unit).next().is_some());
+            of_units.filter(|of_unit| !of_unit.passes.is_empty() || self.others(scan, of_unit).next().is_some());
         contested.flat_map(|of_unit| of_unit.pieces.all()).map(|wanted| wanted.piece.clone()).collect()
     }
 
@@ -251,25 +274,28 @@ impl<K: Clone + Eq + Hash, P: Clone> WantedPieces<K, P> {
 
     /// A pass that runs, of a unit that the scan wants a piece of.
     fn enterable(&mut self, scan: ScanId) -> Option<Next<K, P>> {
-        let may_enter = |id: &PassId, unit: &K| {
+        let own = self.scans.get(&scan)?;
+        let may_enter = |id: PassId, unit: &K| {
             let of_unit = self.units.get(unit)?;
-            let (wanted, pass) = (of_unit.pieces.get(scan)?, of_unit.pass.as_ref()?);
+            let wanted = of_unit.pieces.get(scan)?;
+            let pass = of_unit.passes.iter().find(|pass| pass.id == id)?;
             let has_columns = wanted.piece.columns().keys().all(|column| pass.columns.contains_key(column));
-            (wanted.tried != Some(*id) && has_columns).then(|| (unit.clone(), pass.clone()))
+            has_columns.then(|| (unit.clone(), pass.clone()))
         };
-        let (unit, pass) = self.running.iter().find_map(|(id, unit)| may_enter(id, unit))?;
+        let mut untried = self.running.iter().filter(|(id, _)| !own.tried.contains(*id));
+        let (unit, pass) = untried.find_map(|(id, unit)| may_enter(*id, unit))?;
         let WantedPiece { piece, .. } = self.take(scan, &unit)?;
         Some(Next::Enter { pass, unit, piece })
     }
 
     /// Of the next pieces of a scan that which most scans want, and of these the nearest. A unit with a pass comes last: the scan cannot
-    /// enter it, and another pass may begin when that one ends.
+    /// enter it, and those who do want the rows before their entry point when it ends.
     fn most_wanted(&self, scan: ScanId) -> Option<K> {
         let own = self.scans.get(&scan)?;
         let round = own.units.range(own.behind_last..).chain(own.units.range(..own.behind_last));
         let mut best: Option<(usize, &K)> = None;
         for (_, unit) in round.take(LOOK_AHEAD) {
-            let of_unit = self.units.get(unit).filter(|of_unit| of_unit.pass.is_none());
+            let of_unit = self.units.get(unit).filter(|of_unit| of_unit.passes.is_empty());
             let wants = of_unit.map_or(0, |of_unit| 1 + self.others(scan, of_unit).count());
             if best.is_none_or(|(most, _)| wants > most) {
                 best = Some((wants, unit));
@@ -290,36 +316,57 @@ impl<K: Clone + Eq + Hash, P: Clone> WantedPieces<K, P> {
         let Some(most) = self.scans.get(&scan).map(|own| own.rows_of_turn(self.least_alone)) else { return Vec::new() };
         let (mut taken, mut left, mut next) = (Vec::new(), most, Some(unit));
         while let Some(unit) = next.take() {
-            let Some(WantedPiece { piece, tried, .. }) = self.take(scan, &unit) else { break };
-            let rows = piece.most_rows();
-            // A small rest is read with the others.
-            let is_much = rows >= left.saturating_add(self.least_alone);
-            let piece = match is_much.then(|| cut(&piece, left)).flatten() {
-                Some((first, others)) => {
-                    self.want(scan, unit.clone(), others, tried);
-                    first
-                }
-                None => piece,
-            };
+            let Some(piece) = self.take_up_to(scan, &unit, left) else { break };
+            left = left.saturating_sub(piece.most_rows());
             taken.push((unit, piece));
-            left = left.saturating_sub(rows);
             next = self.next_alone(scan, left);
         }
         taken
+    }
+
+    /// So many rows of a piece, or all of them. Others stay with the scan, but for a few.
+    fn take_up_to(&mut self, scan: ScanId, unit: &K, most: u32) -> Option<Piece> {
+        let WantedPiece { piece, .. } = self.take(scan, unit)?;
+        let is_much = piece.most_rows() >= most.saturating_add(self.least_alone);
+        let Some((first, others)) = is_much.then(|| cut(&piece, most)).flatten() else { return Some(piece) };
+        self.want(scan, unit.clone(), others, None);
+        Some(first)
     }
 
     /// The unit behind the last one of a scan, if the scan wants at most so many rows of it, and would read them alone.
     fn next_alone(&self, scan: ScanId, most: u32) -> Option<K> {
         let own = self.scans.get(&scan)?;
         let unit = own.units.get(&own.behind_last)?;
-        let of_unit = self.units.get(unit).filter(|of_unit| of_unit.pass.is_none())?;
+        let of_unit = self.units.get(unit).filter(|of_unit| of_unit.passes.is_empty())?;
         let rows = of_unit.pieces.get(scan)?.piece.most_rows();
-        (rows <= most && self.worth_a_pass(scan, unit).is_none()).then(|| unit.clone())
+        let is_alone = || !self.is_lone(scan, unit) && self.worth_a_pass(scan, unit).is_none();
+        (rows <= most && is_alone()).then(|| unit.clone())
+    }
+
+    /// Whether a scan that finds nobody reads a piece as a pass of one.
+    fn is_lone(&self, scan: ScanId, unit: &K) -> bool {
+        self.piece(scan, unit).is_some_and(|piece| piece.is_lone(self.least_lone, self.terms))
+    }
+
+    fn piece(&self, scan: ScanId, unit: &K) -> Option<&Piece> {
+        Some(&self.units.get(unit)?.pieces.get(scan)?.piece)
+    }
+
+    /// If nobody has looked at the rows of a piece, this one and those behind it that nobody has looked at, either. Files are pruned as a
+    /// whole, and rows that are ruled out take no turn each.
+    fn unseen(&self, scan: ScanId, unit: &K) -> Vec<Piece> {
+        let Some(own) = self.scans.get(&scan).filter(|_| self.piece(scan, unit).is_some_and(|piece| !piece.is_seen()))
+        else {
+            return Vec::new();
+        };
+        let next = own.units.range(own.behind_last..).chain(own.units.range(..own.behind_last)).take(LOOK_AHEAD);
+        let pieces = next.filter_map(|(_, unit)| self.piece(scan, unit));
+        pieces.filter(|piece| !piece.is_seen() && piece.is_lone(self.least_lone, self.terms)).cloned().collect()
     }
 
     /// The scans for which one decode of a unit is worth it, of which this one is the first, and what is decoded for them.
     fn worth_a_pass(&self, scan: ScanId, unit: &K) -> Option<(Vec<ScanId>, PieceGroup)> {
-        let of_unit = self.units.get(unit).filter(|of_unit| of_unit.pass.is_none())?;
+        let of_unit = self.units.get(unit)?;
         let scans: Vec<ScanId> = std::iter::once(scan).chain(self.others(scan, of_unit)).take(MOST_MEMBERS).collect();
         if scans.len() < 2 {
             return None;
@@ -332,33 +379,47 @@ impl<K: Clone + Eq + Hash, P: Clone> WantedPieces<K, P> {
         Some((members, found))
     }
 
-    /// Begins a pass for the scan and those others with which it is worth one.
-    fn begin_pass(
+    /// Begins a pass for a scan that finds nobody.
+    fn begin_lone(
         &mut self,
         scan: ScanId,
         unit: &K,
         begin: impl FnOnce(PassPlan<'_, K>) -> BegunPass<P>,
     ) -> Option<Ticket<K, P>> {
-        let (members, found) = self.worth_a_pass(scan, unit)?;
-        let pieces = members.iter().filter_map(|member| self.take(*member, unit)).map(|wanted| wanted.piece);
-        let pieces: Vec<Piece> = pieces.collect();
+        let most = self.scans.get(&scan)?.rows_of_turn(self.least_alone);
+        let piece = self.take_up_to(scan, unit, most)?;
+        let found = of_one(&piece);
+        self.begin_pass(unit, vec![scan], vec![piece], found, begin)
+    }
+
+    /// Begins a pass for scans and their pieces. The first one gets its consumer, the others find theirs when they come.
+    fn begin_pass(
+        &mut self,
+        unit: &K,
+        members: Vec<ScanId>,
+        pieces: Vec<Piece>,
+        found: PieceGroup,
+        begin: impl FnOnce(PassPlan<'_, K>) -> BegunPass<P>,
+    ) -> Option<Ticket<K, P>> {
         let id = self.next_pass;
         self.next_pass += 1;
         let plan = PassPlan { id, unit, group: &found, scans: &members, pieces: &pieces };
         let BegunPass { pass, consumers } = begin(plan);
         let pass = RunningPass { id, pass, columns: Arc::new(found.columns) };
         self.running.insert(id, unit.clone());
-        self.units.entry(unit.clone()).or_default().pass = Some(pass.clone());
-        let mut own = None;
+        self.units.entry(unit.clone()).or_default().passes.push(pass.clone());
+        let mut first = None;
         for ((member, piece), consumer) in members.into_iter().zip(pieces).zip(consumers) {
             let ticket = Ticket { pass: pass.clone(), consumer, unit: unit.clone(), piece };
-            if member == scan {
-                own = Some(ticket);
-            } else if let Some(other) = self.scans.get_mut(&member) {
-                other.tickets.push_back(ticket);
+            let Some(scan) = self.scans.get_mut(&member) else { continue };
+            scan.tried.insert(id);
+            if first.is_none() {
+                first = Some(ticket);
+            } else {
+                scan.tickets.push_back(ticket);
             }
         }
-        own
+        first
     }
 
     /// Takes a piece away, which its scan gets.
@@ -374,7 +435,7 @@ impl<K: Clone + Eq + Hash, P: Clone> WantedPieces<K, P> {
     }
 
     fn drop_empty(&mut self, unit: &K) {
-        if self.units.get(unit).is_some_and(|unit| unit.pieces.is_empty() && unit.pass.is_none()) {
+        if self.units.get(unit).is_some_and(|unit| unit.pieces.is_empty() && unit.passes.is_empty()) {
             self.units.remove(unit);
         }
     }

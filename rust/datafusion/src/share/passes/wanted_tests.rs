@@ -3,6 +3,7 @@
 use lakemark_table::ColumnReadCost;
 
 use super::*;
+use crate::share::piece_rows::PlannedRows;
 
 const ROWS: u32 = 20_000;
 
@@ -20,6 +21,15 @@ fn half() -> Piece {
     Piece::new(RowSet::from_range(0..ROWS / 2, ROWS), columns(0..4))
 }
 
+/// Columns of which 6,250 rows and more are passes of one.
+fn slow_columns() -> ColumnCosts {
+    (0..4).map(|place| (place, ColumnReadCost { count: 1.0, decode: 40.0 })).collect()
+}
+
+fn slow() -> Piece {
+    Piece::new(RowSet::full(ROWS), slow_columns())
+}
+
 fn scan_of(wanted: &mut Wanted, units: impl IntoIterator<Item = u32>) -> ScanId {
     let scan = wanted.add_scan(1);
     units.into_iter().for_each(|unit| wanted.want(scan, unit, all(), None));
@@ -29,12 +39,17 @@ fn scan_of(wanted: &mut Wanted, units: impl IntoIterator<Item = u32>) -> ScanId 
 /// What a scan reads next, in words.
 fn next(wanted: &mut Wanted, scan: ScanId) -> String {
     let begun = |plan: PassPlan<'_, u32>| {
-        assert!(plan.group.prediction.wins(Terms::WherePays) && plan.pieces.len() > 1);
+        assert!(plan.group.prediction.wins(Terms::WherePays) || plan.pieces.len() == 1);
         BegunPass { pass: "pass", consumers: (0..plan.pieces.len() as u64).collect() }
     };
     match wanted.next(scan, begun) {
         Next::Joined(Ticket { unit, consumer, pass, .. }) => format!("joined {unit} as {consumer} in {}", pass.id),
         Next::Enter { unit, pass, .. } => format!("enter {unit} in {}", pass.id),
+        Next::Lone(Ticket { unit, piece, pass, .. }) => format!("lone {unit}:{} in {}", piece.rows().len(), pass.id),
+        Next::Look(pieces) => {
+            let rows: Vec<u32> = pieces.iter().map(|piece| piece.rows().len()).collect();
+            format!("look at {rows:?}")
+        }
         Next::Alone(pieces) => pieces.iter().fold("alone".to_owned(), |text, (unit, piece)| match piece.rows().len() {
             ROWS => format!("{text} {unit}"),
             rows => format!("{text} {unit}:{rows}"),
@@ -189,4 +204,94 @@ fn a_scan_that_nobody_asks_for_rows_leaves_its_passes_and_keeps_its_pieces() {
     assert_eq!(next(&mut wanted, one), "alone 2");
     wanted.end_pass(0);
     assert_eq!((next(&mut wanted, idle), next(&mut wanted, idle)), ("alone 2".to_owned(), "alone 1".to_owned()));
+}
+
+#[test]
+fn who_finds_nobody_reads_much_as_a_pass_that_others_enter() {
+    let mut wanted = Wanted::new(1, Terms::WherePays).with_least_lone(ROWS);
+    let one = wanted.add_scan(1);
+    (1..=2).for_each(|unit| wanted.want(one, unit, slow(), None));
+    assert_eq!(next(&mut wanted, one), "lone 1:20000 in 0");
+    let late = wanted.add_scan(1);
+    (1..=2).for_each(|unit| wanted.want(late, unit, slow(), None));
+    assert_eq!(next(&mut wanted, late), "enter 1 in 0");
+    // Rows that went by are wanted again, and not of the same pass.
+    wanted.want(late, 1, slow().with_rows(RowSet::from_range(0..ROWS / 2, ROWS)), Some(0));
+    assert_eq!(next(&mut wanted, late), "joined 2 as 0 in 1");
+    assert_eq!(next(&mut wanted, one), "joined 2 as 1 in 1");
+    assert_eq!(next(&mut wanted, late), "alone 1:10000");
+    assert_eq!((next(&mut wanted, late), next(&mut wanted, one)), ("nothing".to_owned(), "nothing".to_owned()));
+    (0..2).for_each(|pass| wanted.end_pass(pass));
+    assert!(wanted.is_empty());
+}
+
+#[test]
+fn little_is_no_pass_of_one_nor_is_what_a_reader_may_leave_out() {
+    let mut wanted = Wanted::new(1, Terms::WherePays).with_least_lone(ROWS);
+    let scan = wanted.add_scan(4);
+    wanted.want(scan, 1, all(), None);
+    wanted.want(scan, 2, slow().with_rows(RowSet::from_range(1..ROWS, ROWS)), None);
+    wanted.want(scan, 3, slow().open(false), None);
+    wanted.want(scan, 4, slow(), None);
+    let read: Vec<String> = (0..4).map(|_| next(&mut wanted, scan)).collect();
+    assert_eq!(read, ["alone 1", "alone 2:19999", "alone 3", "lone 4:20000 in 0"]);
+}
+
+#[test]
+fn partitions_cut_a_large_piece_into_passes_of_one() {
+    let mut wanted = Wanted::new(2_000, Terms::WherePays).with_least_lone(2_000);
+    let scan = wanted.add_scan(2);
+    wanted.want(scan, 1, slow().divisible(true), None);
+    let read: Vec<String> = (0..2).map(|_| next(&mut wanted, scan)).collect();
+    assert_eq!(read, ["lone 1:5000 in 0", "lone 1:3750 in 1"]);
+    let late = wanted.add_scan(2);
+    wanted.want(late, 1, slow(), None);
+    assert_eq!(next(&mut wanted, late), "enter 1 in 0");
+    wanted.want(late, 1, slow().with_rows(RowSet::from_range(4_000..ROWS, ROWS)), Some(0));
+    assert_eq!(next(&mut wanted, late), "enter 1 in 1");
+    wanted.want(late, 1, slow().with_rows(RowSet::from_range(6_000..ROWS, ROWS)), Some(1));
+    // What both still want is decoded once.
+    assert_eq!(next(&mut wanted, late), "joined 1 as 0 in 2");
+    assert_eq!(
+        (next(&mut wanted, scan), next(&mut wanted, scan)),
+        ("joined 1 as 1 in 2".to_owned(), "nothing".to_owned())
+    );
+    (0..3).for_each(|pass| wanted.end_pass(pass));
+    assert!(wanted.is_empty());
+}
+
+#[test]
+fn a_pass_of_other_columns_begins_beside_one_that_runs() {
+    let mut wanted = Wanted::new(1, Terms::WherePays).with_least_lone(1);
+    let reads = |wanted: &mut Wanted, places: std::ops::Range<usize>| {
+        let columns: ColumnCosts = places.map(|place| (place, ColumnReadCost { count: 1.0, decode: 80.0 })).collect();
+        let scan = wanted.add_scan(1);
+        wanted.want(scan, 1, Piece::new(RowSet::full(ROWS), columns), None);
+        next(wanted, scan)
+    };
+    assert_eq!(reads(&mut wanted, 0..4), "lone 1:20000 in 0");
+    assert_eq!(reads(&mut wanted, 3..6), "lone 1:20000 in 1");
+    assert_eq!(
+        (reads(&mut wanted, 4..6), reads(&mut wanted, 1..3)),
+        ("enter 1 in 1".to_owned(), "enter 1 in 0".to_owned())
+    );
+    wanted.end_pass(1);
+    assert_eq!(
+        (reads(&mut wanted, 2..4), reads(&mut wanted, 4..6)),
+        ("enter 1 in 0".to_owned(), "lone 1:20000 in 2".to_owned())
+    );
+}
+
+#[test]
+fn rows_are_looked_at_before_passes_of_one_begin_and_what_is_ruled_out_takes_no_turns() {
+    let mut wanted = Wanted::new(ROWS, Terms::WherePays).with_least_lone(ROWS);
+    let scan = wanted.add_scan(1);
+    let (full, none) = (RowSet::full(ROWS), RowSet::empty(ROWS));
+    for (unit, rows) in (0..).zip([&full, &none, &none, &none, &full]) {
+        let rows = rows.clone();
+        wanted.want(scan, unit, Piece::planned(PlannedRows::new(ROWS, move || rows.clone()), slow_columns()), None);
+    }
+    let read: Vec<String> = (0..6).map(|_| next(&mut wanted, scan)).collect();
+    let turns = ["lone 0:20000 in 0", "alone 1:0 2:0", "alone 3:0", "lone 4:20000 in 1", "nothing"];
+    assert_eq!((read[0].as_str(), &read[1..]), ("look at [20000, 0, 0, 0, 20000]", &turns.map(str::to_owned)[..]));
 }
