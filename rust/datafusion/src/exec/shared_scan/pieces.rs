@@ -9,6 +9,8 @@ use datafusion::datasource::physical_plan::{FileScanConfig, FileSource, ParquetS
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::execution::TaskContext;
 use datafusion::physical_expr::expressions::{Column, DynamicFilterTracking};
+use datafusion::physical_expr::split_conjunction;
+use datafusion::physical_expr::utils::collect_columns;
 use futures::{StreamExt, stream};
 use lakemark_table::ColumnReadCost;
 use object_store::ObjectMeta;
@@ -121,21 +123,32 @@ impl ScanPieces {
 /// What a reader may leave out that has the predicate of a scan, when zone maps were asked already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LaterPruning {
-    /// The predicate may say more while the query runs, such as the least value so far.
-    changes: bool,
+    /// The predicate may say more while the query runs, such as the least value so far, or with the values of partition columns.
+    says_more: bool,
     asks_bloom_filters: bool,
 }
 
 impl LaterPruning {
     fn of(source: &ParquetSource) -> Self {
-        let Some(filter) = source.filter() else { return Self { changes: false, asks_bloom_filters: false } };
-        let changes = matches!(DynamicFilterTracking::classify(&filter), DynamicFilterTracking::Watching(_));
-        Self { changes, asks_bloom_filters: source.table_parquet_options().global.bloom_filter_on_read }
+        let Some(filter) = source.filter() else { return Self { says_more: false, asks_bloom_filters: false } };
+        let constants = source.table_schema().table_partition_cols();
+        let says_more = split_conjunction(&filter).into_iter().any(|part| {
+            let columns = collect_columns(part);
+            let is_constant = |column: &&Column| constants.iter().any(|constant| constant.name() == column.name());
+            let asked = columns.iter().filter(is_constant).count();
+            match DynamicFilterTracking::classify(part) {
+                // What asks partition columns alone left out files before.
+                DynamicFilterTracking::Static => asked > 0 && asked < columns.len(),
+                DynamicFilterTracking::AllComplete => asked > 0,
+                DynamicFilterTracking::Watching(_) => true,
+            }
+        });
+        Self { says_more, asks_bloom_filters: source.table_parquet_options().global.bloom_filter_on_read }
     }
 
     /// Whether it may leave out rows of a file.
     fn may_prune(self, file: &KnownFile) -> bool {
-        self.changes || self.asks_bloom_filters && file.has_bloom_filters
+        self.says_more || self.asks_bloom_filters && file.has_bloom_filters
     }
 }
 
@@ -247,7 +260,8 @@ mod tests {
     use datafusion::datasource::physical_plan::parquet::RowGroupAccess;
     use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder};
     use datafusion::execution::object_store::ObjectStoreUrl;
-    use datafusion::physical_expr::expressions::{DynamicFilterPhysicalExpr, col, lit};
+    use datafusion::logical_expr::Operator;
+    use datafusion::physical_expr::expressions::{DynamicFilterPhysicalExpr, binary, col, lit};
 
     use super::*;
 
@@ -273,6 +287,23 @@ mod tests {
         assert_eq!(may_prune(&filtered), [true, true]);
         dynamic.mark_complete();
         assert_eq!(may_prune(&filtered), [false, true]);
+    }
+
+    #[test]
+    fn values_of_partition_columns_leave_out_more_than_zone_maps() {
+        let [k, day] = ["k", "day"].map(|name| Arc::new(Field::new(name, DataType::Boolean, true)));
+        let of_files = Arc::new(Schema::new(vec![Arc::clone(&k)]));
+        let source = ParquetSource::new(TableSchema::new(of_files, vec![Arc::clone(&day)]));
+        let schema = Schema::new(vec![k, day]);
+        let [k, day] = ["k", "day"].map(|name| col(name, &schema).unwrap());
+        let both = |operator| binary(Arc::clone(&k), operator, Arc::clone(&day), &schema).unwrap();
+        let says_more = |filter| LaterPruning::of(&source.with_predicate(filter)).says_more;
+        assert!(!says_more(both(Operator::And)) && says_more(both(Operator::Or)));
+        for (column, is_more) in [(&k, false), (&day, true)] {
+            let dynamic = DynamicFilterPhysicalExpr::new(vec![Arc::clone(column)], lit(true));
+            dynamic.mark_complete();
+            assert_eq!(says_more(Arc::new(dynamic)), is_more);
+        }
     }
 
     #[test]
