@@ -37,6 +37,14 @@ impl PieceRows {
         }
     }
 
+    /// In how many runs they lie, or were planned as long as nobody looked at them.
+    pub(crate) fn runs(&self) -> f64 {
+        match self {
+            Self::Planned(planned) if !self.is_seen() => planned.runs as f64,
+            Self::Planned(_) | Self::Chosen(_) => self.chosen().to_read().runs,
+        }
+    }
+
     /// The set.
     pub(crate) fn chosen(&self) -> &ChosenRows {
         match self {
@@ -67,6 +75,7 @@ impl ChosenRows {
 /// Rows as a scan planned them.
 pub(crate) struct PlannedRows {
     most: u32,
+    runs: usize,
     find: Box<dyn Fn() -> RowSet + Send + Sync>,
     chosen: OnceLock<ChosenRows>,
 }
@@ -74,7 +83,12 @@ pub(crate) struct PlannedRows {
 impl PlannedRows {
     /// At most so many rows. `find` makes a set of them, for whichever query asks first. It must not panic.
     pub(crate) fn new(most: u32, find: impl Fn() -> RowSet + Send + Sync + 'static) -> Self {
-        Self { most, find: Box::new(find), chosen: OnceLock::new() }
+        Self { most, runs: 1, find: Box::new(find), chosen: OnceLock::new() }
+    }
+
+    /// The same rows, which were planned in so many runs.
+    pub(crate) fn in_runs(self, runs: usize) -> Self {
+        Self { runs, ..self }
     }
 
     fn chosen(&self) -> &ChosenRows {
@@ -102,12 +116,13 @@ mod tests {
             counted.fetch_add(1, Ordering::SeqCst);
             RowSet::from_range(2..5, 10)
         });
+        let planned = planned.in_runs(4);
         let (one, other) = {
             let rows = PieceRows::Planned(Arc::new(planned));
             (rows.clone(), rows)
         };
-        assert_eq!((one.most(), one.is_seen(), looks.load(Ordering::SeqCst)), (7, false, 0));
+        assert_eq!((one.most(), one.runs(), one.is_seen(), looks.load(Ordering::SeqCst)), (7, 4.0, false, 0));
         assert_eq!((one.chosen().set.len(), other.chosen().to_read().selected), (3, 3.0));
-        assert_eq!((other.most(), other.is_seen(), looks.load(Ordering::SeqCst)), (7, true, 1));
+        assert_eq!((other.most(), other.runs(), other.is_seen(), looks.load(Ordering::SeqCst)), (7, 1.0, true, 1));
     }
 }

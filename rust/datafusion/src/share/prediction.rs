@@ -98,13 +98,9 @@ impl Piece {
     /// Whether its scan reads it as a pass of one, which others may enter: it has so many rows, or more, and to decode them takes long enough.
     /// Of rows that nobody looked at, that is what they are at most.
     pub(crate) fn is_lone(&self, least_rows: u32, terms: Terms) -> bool {
-        let (rows, runs) = if self.is_seen() {
-            (self.rows().len(), self.rows.chosen().to_read().runs)
-        } else {
-            (self.most_rows(), 0.0)
-        };
+        let rows = if self.is_seen() { self.rows().len() } else { self.most_rows() };
         let is_long = f64::from(rows) * together(&self.columns).decode >= LEAST_LONE;
-        let pays = is_long && are_dense(rows, runs);
+        let pays = is_long && are_dense(rows, self.rows.runs());
         self.is_open && rows >= least_rows.max(1) && (terms == Terms::Always || pays)
     }
 
@@ -204,7 +200,7 @@ pub(crate) fn group(pieces: &[&Piece], terms: Terms) -> Option<PieceGroup> {
 }
 
 /// Whether so many rows lie in so few runs that making a set of them costs little beside reading them.
-pub(crate) fn are_dense(rows: u32, runs: f64) -> bool {
+fn are_dense(rows: u32, runs: f64) -> bool {
     (runs - 1.0) * LONE_ROWS_OF_RUN <= f64::from(rows)
 }
 
@@ -359,6 +355,8 @@ mod tests {
         let planned = |rows: RowSet| Piece::planned(PlannedRows::new(ROWS, move || rows.clone()), all_columns());
         let (few, many) = (planned(part(0..10)), planned(part(9..ROWS)));
         assert!(is_lone(&few) && is_lone(&many) && !few.is_seen());
+        let scattered = PlannedRows::new(ROWS, || RowSet::full(ROWS)).in_runs(ROWS as usize / 200);
+        assert!(!is_lone(&Piece::planned(scattered, all_columns())));
         assert_eq!((few.rows().len(), is_lone(&few)), (10, false));
         assert_eq!((many.rows().len(), is_lone(&many)), (ROWS - 9, true));
         assert_eq!(of_one(&many).rows, part(9..ROWS));

@@ -93,7 +93,7 @@ impl PlanSharing {
     #[must_use]
     pub fn sharing_always() -> Self {
         // Small row groups are passes of one, and rests of them are still read alone.
-        let limits = PassLimits { least_alone: 1, least_lone: 100, terms: Terms::Always, ..PassLimits::default() };
+        let limits = PassLimits { least_alone: 1, least_lone: 32, terms: Terms::Always, ..PassLimits::default() };
         Self { scans: SharedScans::new(limits), parts: Sightings::within(f64::INFINITY), ..Self::default() }
     }
 

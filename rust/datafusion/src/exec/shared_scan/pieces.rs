@@ -26,7 +26,7 @@ use crate::read::reader::{CONCURRENT_FOOTERS, Footers};
 use crate::share::key::Principal;
 use crate::share::passes::unit::{UnitFile, UnitKey, UnitReading};
 use crate::share::piece_rows::PlannedRows;
-use crate::share::prediction::{ColumnCosts, Piece, are_dense};
+use crate::share::prediction::{ColumnCosts, Piece};
 
 /// A scan of more files is read as it was planned: their footers are not all read before the first row.
 const MOST_FILES: usize = 1_024;
@@ -109,10 +109,9 @@ impl ScanPieces {
             let unit = Arc::new(UnitFile::new(Arc::clone(&reading), footers.key_of(&meta), meta));
             for (row_group, most) in rows.planned() {
                 let of_file = Arc::clone(&rows);
-                let planned = PlannedRows::new(most, move || of_file.needed(row_group));
-                let is_dense = are_dense(most, rows.runs(row_group) as f64);
-                let piece = Piece::planned(planned, Arc::clone(&read)).divisible(is_divisible);
-                pieces.push((UnitKey { file: Arc::clone(&unit), row_group }, piece.open(is_open && is_dense)));
+                let planned = PlannedRows::new(most, move || of_file.needed(row_group)).in_runs(rows.runs(row_group));
+                let piece = Piece::planned(planned, Arc::clone(&read)).divisible(is_divisible).open(is_open);
+                pieces.push((UnitKey { file: Arc::clone(&unit), row_group }, piece));
             }
             files.push(SharedFile { unit, file, rows });
         }
