@@ -13,14 +13,19 @@ use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream};
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
 use futures::{Stream, StreamExt};
 
+/// So many readers end before their metrics are added up: to do that for each takes a share of the time that a small row group takes.
+const ENDED_AT_ONCE: usize = 16;
+
 /// The metrics of the readers of all passes that a scan began.
 #[derive(Debug, Default)]
 pub(super) struct ReaderMetrics(Mutex<Told>);
 
 #[derive(Debug, Default)]
 struct Told {
-    /// Of readers that have ended, by name.
+    /// Of readers that have ended, by name but for the last ones.
     ended: MetricsSet,
+    /// Of how many readers there are metrics that are not added up.
+    last_ones: usize,
     running: BTreeMap<u64, ExecutionPlanMetricsSet>,
     next_reader: u64,
 }
@@ -42,7 +47,7 @@ impl ReaderMetrics {
     /// All of them.
     pub(super) fn all(&self) -> MetricsSet {
         let told = self.lock();
-        let mut all = told.ended.clone();
+        let mut all = told.ended.aggregate_by_name();
         all.extend(told.running.values().flat_map(ExecutionPlanMetricsSet::clone_inner));
         all
     }
@@ -50,9 +55,12 @@ impl ReaderMetrics {
     fn end(&self, reader: u64) {
         let mut told = self.lock();
         let Some(metrics) = told.running.remove(&reader) else { return };
-        let mut ended = std::mem::take(&mut told.ended);
-        ended.extend(metrics.clone_inner());
-        told.ended = ended.aggregate_by_name();
+        told.ended.extend(metrics.clone_inner());
+        told.last_ones += 1;
+        if told.last_ones == ENDED_AT_ONCE {
+            told.last_ones = 0;
+            told.ended = told.ended.aggregate_by_name();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Told> {
