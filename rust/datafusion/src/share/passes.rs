@@ -3,7 +3,7 @@
 //! ```text
 //! unit          what two scans may share: a row group, as it is read
 //! unit_pieces   the pieces that scans want of a unit
-//! wanted        pieces by unit ──▶ a pass for those that are worth one decode ──▶ or a piece for its query alone
+//! wanted        pieces by unit ──▶ a pass for those that are worth one decode ──▶ a pass of one ──▶ or pieces for a query alone
 //! scans         the registry of a process, and what the partitions of a scan get
 //! driven        rows of a decoder, read on the runtime that all consumers began on
 //! pass          the decoder, which whoever lacks a page polls, around
