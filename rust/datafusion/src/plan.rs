@@ -4,12 +4,13 @@
 //!
 //! Invariant: a statement sees one state of each table.
 
+pub(crate) mod begun_once;
 pub(crate) mod buffered_count;
 mod late_plan;
 mod pivots;
 pub(crate) mod provider;
 pub(crate) mod rules;
 pub(crate) mod scan;
-mod share_key;
+pub(crate) mod share_key;
 pub(crate) mod sharing;
 pub(crate) mod statement_snapshots;

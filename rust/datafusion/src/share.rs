@@ -11,6 +11,9 @@
 //! A consumer that falls behind keeps what it has not taken for itself ([`backlog`]), or runs its own plan if that costs little and it gave no
 //! row so far. What is kept leaves half of a session's memory to operators ([`kept_memory`]).
 //!
+//! Before there is a plan there is a text: [`statements`] knows those in flight, each of which is planned once ([`joint_work`]) for all who
+//! ask it, while its names mean the same ([`bound_query`]) and the session is the same ([`alike`]).
+//!
 //! Overlapping scans of different queries share decodes of row groups: [`passes`] has their pages and who wants which, and [`prediction`]
 //! says when that pays. Star queries share the joins of a fact table as well: [`stars`].
 //!
@@ -19,10 +22,14 @@
 //! Invariant: a query gives the rows that it would give alone, as a multiset, whoever else comes, goes, fails or waits. No query waits for
 //! the consumer of another one.
 
+mod alike;
+pub(crate) mod asked;
 pub(crate) mod backlog;
 pub(crate) mod batch_bytes;
+pub(crate) mod bound_query;
 pub(crate) mod consumer;
 pub(crate) mod flight;
+pub(crate) mod joint_work;
 mod kept_memory;
 pub(crate) mod key;
 pub(crate) mod operator;
@@ -35,3 +42,4 @@ pub(crate) mod role;
 mod settings;
 pub(crate) mod sightings;
 pub(crate) mod stars;
+pub(crate) mod statements;

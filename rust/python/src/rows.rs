@@ -5,9 +5,9 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use datafusion::physical_plan::collect;
 use datafusion::prelude::DataFrame;
-use lakemark_datafusion::from_engine;
+use futures::TryStreamExt;
+use lakemark_datafusion::{from_engine, rows_of};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
@@ -41,8 +41,8 @@ impl Rows {
     fn collect(&self, py: Python<'_>) -> PyResult<ArrowTable> {
         let query = Arc::clone(&self.0);
         let batches = wait(py, move || async move {
-            let plan = query.create_physical_plan().await.map_err(from_engine)?;
-            collect(plan, Arc::new(query.task_ctx())).await.map_err(from_engine)
+            let rows = rows_of(&query).await.map_err(from_engine)?;
+            rows.try_collect().await.map_err(from_engine)
         })?;
         Ok(ArrowTable { schema: self.arrow_schema(), batches })
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, StructArray};
 use arrow::datatypes::{DataType, Field, FieldRef, SchemaRef};
 use arrow::error::{ArrowError, Result};
-use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::DataFrame;
 use futures::StreamExt;
+use lakemark_datafusion::rows_of;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyo3_arrow::ffi::{ArrayIterator, to_stream_pycapsule};
@@ -45,11 +45,7 @@ impl RunningQuery {
     pub(crate) fn start(runtime: &'static Runtime, query: Arc<DataFrame>) -> Self {
         let (sender, batches) = mpsc::channel(AHEAD);
         let task = runtime.spawn(async move {
-            let started = match query.create_physical_plan().await {
-                Ok(plan) => execute_stream(plan, Arc::new(query.task_ctx())),
-                Err(error) => Err(error),
-            };
-            let mut stream = match started {
+            let mut stream = match rows_of(&query).await {
                 Ok(stream) => stream,
                 Err(error) => {
                     // Sending fails only if the reader is gone.

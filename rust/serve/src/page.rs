@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
-use lakemark_datafusion::SharingCounts;
+use lakemark_datafusion::{PlanningCounts, SharingCounts};
 use lakemark_table::metrics::{NamedMetrics, open_metrics};
 use lakemark_table::{Error, ErrorKind, IndexInfo, Result, Stopwatch, UpdatesInfo};
 
@@ -86,10 +86,25 @@ impl ServerPages {
         let of_tables = text.strip_suffix("# EOF\n").unwrap_or(&text);
         let Load { running, waiting, refused } = self.turns.load();
         let SharingCounts { hosts, guests, detached } = self.statements.shared();
+        let PlanningCounts { planned, taken, .. } = self.statements.plannings();
         let mut all = of_tables.to_owned();
         for (name, kind, help, sample, value) in [
             ("lakemark_statements", "counter", "Statements that began.", "_total", self.running.begun()),
             ("lakemark_statements_refused", "counter", "Statements that got no turn.", "_total", refused),
+            (
+                "lakemark_statements_planned",
+                "counter",
+                "Queries that were planned, each for all who asked it.",
+                "_total",
+                planned,
+            ),
+            (
+                "lakemark_statements_planned_by_others",
+                "counter",
+                "Queries that another one was planned for.",
+                "_total",
+                taken,
+            ),
             ("lakemark_plans_hosted", "counter", "Plans that ran, and that others could share.", "_total", hosts),
             ("lakemark_plans_shared", "counter", "Plans that another one ran for.", "_total", guests),
             ("lakemark_plans_detached", "counter", "Shared plans that had to run in the end.", "_total", detached),

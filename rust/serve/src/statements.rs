@@ -13,7 +13,9 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::SessionConfig;
-use lakemark_datafusion::{LakemarkSession, PlanSharing, PlannedStatement, Principal, SharingCounts, StatementKind};
+use lakemark_datafusion::{
+    LakemarkSession, PlanSharing, PlannedStatement, PlanningCounts, Principal, SharingCounts, StatementKind, rows_of,
+};
 use lakemark_table::{Error, ErrorKind, Result};
 use tonic::Status;
 
@@ -84,6 +86,11 @@ impl Statements {
         self.sharing.counts()
     }
 
+    /// How often statements were planned so far that several clients could ask.
+    pub(crate) fn plannings(&self) -> PlanningCounts {
+        self.sharing.planning_counts()
+    }
+
     /// Whether changes are refused.
     pub(crate) fn is_read_only(&self) -> bool {
         self.read_only
@@ -134,7 +141,7 @@ impl Statements {
 
     /// The rows of a query. Most of what takes time to plan is planned here.
     pub(crate) async fn rows(&self, query: DataFrame) -> std::result::Result<SendableRecordBatchStream, Status> {
-        self.planning.run(move || query.execute_stream()).await?.map_err(engine_status)
+        self.planning.run(move || async move { rows_of(&query).await }).await?.map_err(engine_status)
     }
 
     /// Runs a statement that was planned: changes at once, queries when their rows are asked for.

@@ -45,6 +45,38 @@ pub(super) struct Sources {
     shape: DefaultHasher,
 }
 
+/// The states of the tables that a query reads, if its rows follow from these and from nothing else.
+pub(crate) fn snapshots_of(plan: &LogicalPlan) -> Option<Vec<Arc<Snapshot>>> {
+    sources_of(plan).map(|sources| sources.snapshots)
+}
+
+/// Whether a plan is a copy of another one: its top is equal, and what is below is the same in memory.
+pub(crate) fn is_copy(one: &LogicalPlan, other: &LogicalPlan) -> bool {
+    let below = |plan: &LogicalPlan| plan.inputs().into_iter().map(std::ptr::from_ref).collect::<Vec<_>>();
+    let inputs = below(one);
+    // Equal plans that are the same objects are not walked.
+    if inputs.is_empty() || inputs != below(other) || one != other {
+        return false;
+    }
+    let [one, other] = [one, other].map(top_of);
+    one.functions == other.functions && one.types == other.types
+}
+
+/// What the expressions of an operator are made of that DataFusion does not compare.
+fn top_of(node: &LogicalPlan) -> Sources {
+    let mut sources = Sources::default();
+    let walked = node.apply_expressions(|expr| {
+        expr.apply(|part| {
+            // Whether it may be shared was settled before.
+            sources.add_expr(part);
+            Ok(TreeNodeRecursion::Continue)
+        })
+    });
+    // Nothing is refused.
+    walked.ok();
+    sources
+}
+
 /// None if they come from something that two queries cannot compare, or from no table at all.
 pub(super) fn sources_of(plan: &LogicalPlan) -> Option<Sources> {
     walked(plan).filter(|sources| !sources.snapshots.is_empty())

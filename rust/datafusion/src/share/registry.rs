@@ -1,4 +1,4 @@
-//! The plans in flight, by their keys, and the scans that share pages.
+//! The plans in flight, by their keys, the statements in flight, and the scans that share pages.
 //!
 //! A registry serves a process; a session may have one of its own. It keeps no flight alive: that is up to the consumers.
 
@@ -19,6 +19,7 @@ use super::passes::unit::UnitKey;
 use super::prediction::Terms;
 use super::sightings::Sightings;
 use super::stars::groups::StarGroups;
+use super::statements::{PlanningCounts, Statements};
 
 /// The registry of sessions that have none of their own.
 static OF_PROCESS: LazyLock<Arc<PlanSharing>> = LazyLock::new(|| Arc::new(PlanSharing::new()));
@@ -29,6 +30,7 @@ static OF_PROCESS: LazyLock<Arc<PlanSharing>> = LazyLock::new(|| Arc::new(PlanSh
 pub struct PlanSharing {
     flights: Flights,
     parts: Sightings,
+    statements: Statements,
     counters: Counters,
     /// Scans that share pages.
     scans: Arc<SharedScans<UnitKey>>,
@@ -41,6 +43,7 @@ impl Default for PlanSharing {
         Self {
             flights: Flights::default(),
             parts: Sightings::default(),
+            statements: Statements::default(),
             counters: Counters::default(),
             scans: SharedScans::new(PassLimits::default()),
             stars: StarGroups::default(),
@@ -108,6 +111,17 @@ impl PlanSharing {
         let Counters { hosts, guests, detached } = &self.counters;
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         SharingCounts { hosts: of(hosts), guests: of(guests), detached: of(detached) }
+    }
+
+    /// What was planned so far of statements that others could ask, too.
+    #[must_use]
+    pub fn planning_counts(&self) -> PlanningCounts {
+        self.statements.counts()
+    }
+
+    /// The statements in flight.
+    pub(crate) fn statements(&self) -> &Statements {
+        &self.statements
     }
 
     /// Pages of data files that the scan of one query took and that of another one as well, so far.

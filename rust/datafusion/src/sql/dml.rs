@@ -37,7 +37,8 @@ use lakemark_table::{Change, Error, ErrorKind, Operation, Result, Table, Transac
 use crate::error::from_engine;
 use crate::plan::provider::LakemarkTable;
 use crate::plan::sharing::unshared;
-use crate::plan::statement_snapshots::PinnedTable;
+use crate::plan::statement_snapshots::note_names;
+use crate::share::bound_query::PinnedTable;
 use crate::sql::planning_place::operators_of;
 use crate::sql::unreadable;
 
@@ -52,6 +53,7 @@ const KEY_PREFIX: &str = "__lakemark_key_";
 /// Those of planning; a table or view that the statement needs cannot be read.
 async fn planned(state: &SessionState, statement: EngineStatement) -> EngineResult<LogicalPlan> {
     let names = unreadable::read_by(state, &statement)?;
+    note_names(&names);
     let plan = match delete::aliased(&statement)? {
         Some(query) => state.statement_to_plan(query).await.and_then(delete::deleting),
         None => state.statement_to_plan(statement).await,

@@ -2,12 +2,15 @@
 //!
 //! A server looks at a statement before it runs it: whether it changes something, which columns its rows have, which parameters it takes.
 
+use std::sync::Arc;
+
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{LogicalPlan, Statement as EngineStatement};
 use lakemark_table::{Result, index_rows};
 
 use crate::error::from_engine;
+use crate::share::statements::QueryInFlight;
 use crate::sql::statement::Statement;
 
 /// What a statement does.
@@ -87,6 +90,21 @@ impl PlannedStatement {
     /// A statement that the engine planned.
     pub(crate) fn of_engine(kind: StatementKind, state: SessionState, plan: LogicalPlan) -> Self {
         Self { kind, work: Work::Engine { state: Box::new(state), plan } }
+    }
+
+    /// A query whose statement others ask, too, for a session in this state.
+    pub(crate) fn of_query_in_flight(mut state: SessionState, query: QueryInFlight) -> Self {
+        let plan = query.bound.plan.clone();
+        state.config_mut().set_extension(Arc::new(query));
+        Self::of_engine(StatementKind::Query, state, plan)
+    }
+
+    /// The plan of a query of the engine's.
+    pub(crate) fn query_plan(&self) -> Option<&LogicalPlan> {
+        match &self.work {
+            Work::Engine { plan, .. } if self.kind == StatementKind::Query => Some(plan),
+            _ => None,
+        }
     }
 
     pub(crate) fn into_work(self) -> Work {

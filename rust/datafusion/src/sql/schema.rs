@@ -19,6 +19,8 @@ use lakemark_table::Table;
 
 use crate::error::to_engine;
 use crate::plan::provider::LakemarkTable;
+use crate::plan::statement_snapshots::note_found;
+use crate::share::bound_query::FoundTable;
 use crate::sql::unreadable::Unreadable;
 use crate::sql::versions::VersionedName;
 
@@ -82,6 +84,16 @@ pub(crate) async fn registered(state: &SessionState, name: &TableReference) -> R
         (None, Some(versioned)) => inner.table(versioned.table).await,
         (found, _) => Ok(found),
     }
+}
+
+/// Whether a name stands for what it stood for when a statement looked it up. Nothing is read or pinned for it.
+pub(crate) async fn is_still(state: &SessionState, name: &TableReference, found: &[FoundTable]) -> bool {
+    let Ok(schema) = state.schema_for_ref(name.clone()) else { return false };
+    let inner = unwrapped(&schema);
+    let is_meant = |found: &&FoundTable| found.name == name.table() && Arc::ptr_eq(&found.schema, inner);
+    let before: Vec<&FoundTable> = found.iter().filter(is_meant).collect();
+    let Ok(Some(now)) = inner.table(name.table()).await else { return false };
+    !before.is_empty() && before.iter().all(|found| Arc::ptr_eq(&found.provider, &now))
 }
 
 /// Looks again for the tables of schemas that DataFusion makes of folders. Its own way to do so does not see them behind a
@@ -152,6 +164,7 @@ impl SchemaProvider for PinningSchema {
         let Some(found) = self.inner.table(name).await? else {
             return self.table_at(name).await;
         };
+        note_found(&self.inner, name, &found);
         Ok(Some(match pinned(&found).await {
             Ok(pinned) => pinned,
             Err(error) => Arc::new(Unreadable::new(found, error)),

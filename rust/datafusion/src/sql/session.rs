@@ -13,6 +13,7 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement as Prepared};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::FutureExt;
 use lakemark_table::{
     BuildOptions, BuildReport, Error, ErrorKind, IndexSpec, Result, Table, Transaction, index_rows, kind_or_auto,
 };
@@ -22,13 +23,16 @@ use crate::error::from_engine;
 use crate::plan::provider::LakemarkTable;
 use crate::plan::rules;
 use crate::plan::sharing::{SharingPlanner, unshared};
-use crate::plan::statement_snapshots::of_one_statement;
+use crate::plan::statement_snapshots::{OfStatement, of_one_statement};
+use crate::share::asked::Asked;
+use crate::share::bound_query::StatementTables;
 use crate::share::key::Principal;
 use crate::sql::dml;
 use crate::sql::factory::{FORMAT, LakemarkTableFactory};
 use crate::sql::fast_path::with_fast_path;
 use crate::sql::parameters::{bound, numbered};
 use crate::sql::planned::{PlannedStatement, StatementKind, Work};
+use crate::sql::planned_once::plan_once;
 use crate::sql::schema::{PinningCatalogs, pinned_anew, refresh};
 use crate::sql::statement::{self, CreateIndex, NO_TRANSACTIONS, Statement};
 use crate::sql::unreadable::Unreadable;
@@ -172,7 +176,8 @@ impl LakemarkSession {
 
     /// Runs one statement. Definitions and changes take effect at once, queries when their rows are requested.
     pub async fn sql(&self, text: &str) -> Result<DataFrame> {
-        self.run(statement::parse_one(text, &self.options()).map_err(from_engine)?).await
+        let planned = self.plan(text, None).await?;
+        self.run_planned(planned).await
     }
 
     /// Runs one statement with values in the place of `$1`, `$2` and so on, of `?` in their order, or of `$name`.
@@ -185,14 +190,29 @@ impl LakemarkSession {
     }
 
     /// Plans one statement, with values in the place of its parameters if they are given, and changes nothing. The plan has the state that
-    /// its tables are in now.
+    /// its tables are in now. Equal queries at the same time are planned once.
     ///
     /// # Errors
     /// As of [`LakemarkSession::sql_with`].
     pub async fn plan(&self, text: &str, parameters: Option<ParamValues>) -> Result<PlannedStatement> {
-        let mut statement = statement::parse_one(text, &self.options()).map_err(from_engine)?;
+        let asked = Asked::new(text, parameters.as_ref());
+        let (context, text) = (self.context.clone(), text.to_owned());
+        plan_once(&self.context, asked, move |state| {
+            let (session, text, parameters) = (Self::from_context(context.clone()), text.clone(), parameters.clone());
+            async move { session.plan_text(state, &text, parameters).await }.boxed()
+        })
+        .await
+    }
+
+    async fn plan_text(
+        &self,
+        state: SessionState,
+        text: &str,
+        parameters: Option<ParamValues>,
+    ) -> Result<OfStatement<PlannedStatement>> {
+        let mut statement = statement::parse_one(text, state.config_options()).map_err(from_engine)?;
         let values = parameters.map(|parameters| numbered(&mut statement, parameters)).transpose()?;
-        self.plan_parsed(statement, values).await
+        self.plan_parsed(state, statement, values).await
     }
 
     /// Splits a text into statements, to be run one after the other.
@@ -206,26 +226,29 @@ impl LakemarkSession {
 
     /// Runs a parsed statement.
     pub async fn run(&self, statement: Statement) -> Result<DataFrame> {
-        let planned = self.plan_parsed(statement, None).await?;
-        self.run_planned(planned).await
+        // A copy of the state has every function and setting: one serves to plan and to run a query.
+        let planned = self.plan_parsed(self.context.state(), statement, None).await?;
+        self.run_planned(planned.planned).await
     }
 
     async fn plan_parsed(
         &self,
+        mut state: SessionState,
         statement: Statement,
         parameters: Option<Vec<ScalarValue>>,
-    ) -> Result<PlannedStatement> {
+    ) -> Result<OfStatement<PlannedStatement>> {
         let statement = match statement {
             Statement::Engine(statement) if statement::is_of_transaction(&statement) => {
                 return Err(Error::new(ErrorKind::Unsupported, NO_TRANSACTIONS));
             }
             Statement::Engine(statement) => *statement,
-            ours => return Ok(PlannedStatement::of_index(ours)),
+            ours => {
+                let planned = PlannedStatement::of_index(ours);
+                return Ok(OfStatement { planned, tables: StatementTables::default() });
+            }
         };
-        // A copy of the state has every function and setting: one serves to plan and to run a query.
-        let mut state = self.context.state();
-        let plan = of_one_statement(dml::plan(&mut state, statement));
-        let mut plan = plan.await.map_err(from_engine)?;
+        let OfStatement { planned, tables } = of_one_statement(dml::plan(&mut state, statement)).await;
+        let mut plan = planned.map_err(from_engine)?;
         if let Some(parameters) = parameters {
             plan = bound(plan, parameters)?;
         }
@@ -236,9 +259,10 @@ impl LakemarkSession {
         if let LogicalPlan::Statement(Prepared::Execute(_)) = plan {
             let frame = self.context.execute_logical_plan(plan).await.map_err(from_engine)?;
             let done = "prepared; prepare the statement";
-            plan = of_one_statement(pinned_anew(frame.into_parts().1, done)).await.map_err(from_engine)?;
+            let anew = of_one_statement(pinned_anew(frame.into_parts().1, done)).await;
+            plan = anew.planned.map_err(from_engine)?;
         }
-        Ok(PlannedStatement::of_engine(kind, state, plan))
+        Ok(OfStatement { planned: PlannedStatement::of_engine(kind, state, plan), tables })
     }
 
     /// Runs a statement that was planned. Definitions and changes take effect at once, queries when their rows are requested.

@@ -1,0 +1,145 @@
+//! The rows of queries whose statement others ask, too: its plan is optimized once, its operators are made once, and one execution gives the
+//! rows of all.
+//!
+//! ```text
+//! an execution is in flight    ─▶ take part in it
+//! somebody begins one          ─▶ help, then take part in it
+//! neither                      ─▶ begin one
+//! ```
+//!
+//! Whoever finds that what was begun is over or closed to it, or that it failed, makes operators for itself, of the optimized plan if there is
+//! one. Operators are never run twice.
+
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::dataframe::DataFrame;
+use datafusion::error::Result;
+use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, SessionState, TaskContext};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use futures::future::BoxFuture;
+use futures::{FutureExt, Stream, StreamExt};
+use tokio::runtime::{self, Handle};
+
+use crate::plan::late_plan::planned_later;
+use crate::plan::share_key::{is_copy, key_of};
+use crate::share::key::PlanKey;
+use crate::share::operator::{SharedExec, SharedParts};
+use crate::share::registry::PlanSharing;
+use crate::share::statements::{Begun, QueryInFlight};
+
+/// The rows of a query, as [`DataFrame::execute_stream`] gives them. Queries of equal statements at the same time are planned once, if they
+/// came from one [`LakemarkSession`](crate::LakemarkSession) by their texts and share plans.
+///
+/// # Errors
+/// Those of planning the query.
+pub async fn rows_of(query: &DataFrame) -> Result<SendableRecordBatchStream> {
+    let context = Arc::new(query.task_ctx());
+    let Some(Asks { known, runtime }) = asks(query.logical_plan(), &context) else {
+        return execute_stream(query.create_physical_plan().await?, context);
+    };
+    let sharing = PlanSharing::of(context.session_config());
+    let rows = match guest_of(&known, &sharing, runtime) {
+        Some(guest) => execute_stream(guest, context)?,
+        None => {
+            let beginning = known.flight.beginning(|| begins(&known, &sharing));
+            let begun = beginning.wait().await;
+            known.flight.has_begun(&beginning);
+            match begun.and_then(|begun| begun.take()) {
+                Some(first) => first?,
+                None => taking_part(&known, &sharing, runtime, context).await?,
+            }
+        }
+    };
+    Ok(Box::pin(RowsInFlight { rows, _known: known }))
+}
+
+/// Who asks a statement in flight.
+struct Asks {
+    known: Arc<QueryInFlight>,
+    runtime: runtime::Id,
+}
+
+/// The statement in flight of a query; none if it is not just what the statement asks, or runs otherwise.
+fn asks(plan: &LogicalPlan, context: &TaskContext) -> Option<Asks> {
+    let known = context.session_config().get_extension::<QueryInFlight>()?;
+    let runtime = Handle::try_current().ok()?.id();
+    let takes_part = known.flight.serves(context, runtime) && is_copy(plan, &known.bound.plan);
+    takes_part.then_some(Asks { known, runtime })
+}
+
+/// A query that takes the rows of an execution in flight, if there is one.
+fn guest_of(known: &QueryInFlight, sharing: &Arc<PlanSharing>, runtime: runtime::Id) -> Option<Arc<dyn ExecutionPlan>> {
+    let key = known.flight.key().get()?;
+    let properties = sharing.in_flight(key, runtime)?;
+    let (key, sharing, makes) = (Arc::clone(key), Arc::clone(sharing), planned_later(key));
+    let parts = SharedParts { key, sharing, attaches: true, streams: false, makes };
+    Some(Arc::new(SharedExec::deferred(parts, properties)))
+}
+
+/// The rows of a query that others began, and whose rows went to one of them.
+async fn taking_part(
+    known: &QueryInFlight,
+    sharing: &Arc<PlanSharing>,
+    runtime: runtime::Id,
+    context: Arc<TaskContext>,
+) -> Result<SendableRecordBatchStream> {
+    let plan = match guest_of(known, sharing, runtime) {
+        Some(guest) => guest,
+        None => operators(known.flight.session(), &known.bound.plan, known.flight.key(), sharing).await?,
+    };
+    execute_stream(plan, context)
+}
+
+/// Makes operators and begins them. It knows the statement by parts, which do not keep it in flight.
+fn begins(known: &QueryInFlight, sharing: &Arc<PlanSharing>) -> BoxFuture<'static, Arc<Begun>> {
+    let (session, plan) = (Arc::clone(known.flight.session()), known.bound.plan.clone());
+    let (key, sharing) = (Arc::clone(known.flight.key()), Arc::clone(sharing));
+    async move {
+        let made = operators(&session, &plan, &key, &sharing).await;
+        Begun::new(made.and_then(|plan| execute_stream(plan, session.task_ctx())))
+    }
+    .boxed()
+}
+
+/// The operators of a plan, which is optimized unless it was before.
+async fn operators(
+    session: &SessionState,
+    plan: &LogicalPlan,
+    key: &OnceLock<Arc<PlanKey>>,
+    sharing: &PlanSharing,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    sharing.statements().count_made();
+    let optimized = match key.get() {
+        Some(key) => key.plan().clone(),
+        None => session.optimize(plan)?,
+    };
+    if let Some(made) = key_of(&optimized, session) {
+        key.get_or_init(|| made);
+    }
+    session.query_planner().create_physical_plan(&optimized, session).await
+}
+
+/// Rows that keep their statement in flight.
+struct RowsInFlight {
+    rows: SendableRecordBatchStream,
+    _known: Arc<QueryInFlight>,
+}
+
+impl Stream for RowsInFlight {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.rows.poll_next_unpin(cx)
+    }
+}
+
+impl RecordBatchStream for RowsInFlight {
+    fn schema(&self) -> SchemaRef {
+        self.rows.schema()
+    }
+}

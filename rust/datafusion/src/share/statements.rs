@@ -1,0 +1,262 @@
+//! The statements in flight, by their texts: those that somebody plans or whose rows somebody takes.
+//!
+//! A registry keeps no statement alive: that is up to whoever asked it.
+//!
+//! The clock of a registry says what came first. It ticks as a statement comes, and as its planning begins. So a planning with a later time
+//! than a statement has looked its tables up after the statement came.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
+use datafusion::prelude::SessionContext;
+use futures::future::BoxFuture;
+use tokio::runtime;
+
+use super::alike::{plan_alike, run_alike};
+use super::asked::Asked;
+use super::bound_query::BoundQuery;
+use super::joint_work::JointWork;
+use super::key::PlanKey;
+
+/// What is known of a statement once it is planned; none if nobody else may have it.
+pub(crate) type Planned = Option<Arc<BoundQuery>>;
+
+/// Statements by the hashes of what was asked.
+type Known = Arc<Mutex<HashMap<u64, Vec<Weak<StatementFlight>>>>>;
+
+/// The statements in flight.
+#[derive(Debug, Default)]
+pub(crate) struct Statements {
+    known: Known,
+    clock: AtomicU64,
+    counters: Counters,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    planned: AtomicU64,
+    taken: AtomicU64,
+    made: AtomicU64,
+}
+
+/// How often statements were planned that others could have asked, too, so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlanningCounts {
+    /// Statements that were planned, each for all who asked it.
+    pub planned: u64,
+    /// Statements that did not have to be planned, as another one was for them.
+    pub taken: u64,
+    /// Physical plans that were made of these, each for all who could take its rows.
+    pub made: u64,
+}
+
+/// Who asks a statement.
+pub(crate) struct StatementRequest<'a> {
+    pub(crate) asked: &'a Arc<Asked>,
+    pub(crate) context: &'a SessionContext,
+    /// What the session is now.
+    pub(crate) state: &'a SessionState,
+    pub(crate) runtime: runtime::Id,
+}
+
+impl Statements {
+    /// The time, which is another one each time.
+    pub(crate) fn tick(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// The statement in flight that is equal to one, or that one. It is planned as `plans` says, by a session that is as this one is now.
+    pub(crate) fn join(
+        &self,
+        request: &StatementRequest<'_>,
+        plans: impl FnOnce(Arc<SessionState>) -> BoxFuture<'static, Planned>,
+    ) -> Arc<StatementFlight> {
+        let (mut own, mut plans) = (None, Some(plans));
+        loop {
+            let known = self.of(request.asked.hash_code());
+            if let Some(found) = known.iter().find(|flight| flight.is_for(request)) {
+                return Arc::clone(found);
+            }
+            let made = own.take().or_else(|| plans.take().map(|plans| self.flight_of(request, plans)));
+            let Some(made) = made else { continue };
+            if self.enter(&made, &known) {
+                return made;
+            }
+            own = Some(made);
+        }
+    }
+
+    fn flight_of(
+        &self,
+        request: &StatementRequest<'_>,
+        plans: impl FnOnce(Arc<SessionState>) -> BoxFuture<'static, Planned>,
+    ) -> Arc<StatementFlight> {
+        let session = Arc::new(request.state.clone());
+        Arc::new(StatementFlight {
+            asked: Arc::clone(request.asked),
+            context: request.context.clone(),
+            planning: JointWork::new(plans(Arc::clone(&session))),
+            session,
+            runtime: request.runtime,
+            key: Arc::default(),
+            beginning: Mutex::default(),
+            known: Arc::clone(&self.known),
+        })
+    }
+
+    /// Makes a statement known, unless one came that is not among the `known`. So nothing is compared while the registry is locked.
+    fn enter(&self, flight: &Arc<StatementFlight>, known: &[Arc<StatementFlight>]) -> bool {
+        let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let there = all.entry(flight.asked.hash_code()).or_default();
+        let is_known = |other: &Weak<StatementFlight>| {
+            other.strong_count() == 0 || known.iter().any(|flight| std::ptr::eq(other.as_ptr(), Arc::as_ptr(flight)))
+        };
+        if !there.iter().all(is_known) {
+            return false;
+        }
+        there.push(Arc::downgrade(flight));
+        true
+    }
+
+    /// Nobody joins a statement any more: its tables have changed, or nobody else may have it.
+    pub(crate) fn forget(&self, flight: &Arc<StatementFlight>) {
+        leave(&self.known, flight.asked.hash_code(), Arc::as_ptr(flight));
+    }
+
+    fn of(&self, hash: u64) -> Vec<Arc<StatementFlight>> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(&hash).into_iter().flatten().filter_map(Weak::upgrade).collect()
+    }
+
+    /// What was planned so far.
+    pub(crate) fn counts(&self) -> PlanningCounts {
+        let Counters { planned, taken, made } = &self.counters;
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        PlanningCounts { planned: of(planned), taken: of(taken), made: of(made) }
+    }
+
+    /// A statement is planned.
+    pub(crate) fn count_planned(&self) {
+        self.counters.planned.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A statement was planned by another one.
+    pub(crate) fn count_taken(&self) {
+        self.counters.taken.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A physical plan is made.
+    pub(crate) fn count_made(&self) {
+        self.counters.made.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Takes a statement out of a registry, if it is there.
+fn leave(known: &Known, hash: u64, own: *const StatementFlight) {
+    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(there) = known.get_mut(&hash) else { return };
+    there.retain(|flight| !std::ptr::eq(flight.as_ptr(), own));
+    if there.is_empty() {
+        known.remove(&hash);
+    }
+}
+
+/// A statement that somebody plans, or whose rows somebody takes.
+pub(crate) struct StatementFlight {
+    asked: Arc<Asked>,
+    context: SessionContext,
+    /// What the session was as the first one came.
+    session: Arc<SessionState>,
+    /// All who share it need it to be alive.
+    runtime: runtime::Id,
+    planning: Arc<JointWork<Planned>>,
+    /// That of the optimized plan, once it is known.
+    key: Arc<OnceLock<Arc<PlanKey>>>,
+    /// What makes a physical plan just now, and begins it.
+    beginning: Mutex<Option<Beginning>>,
+    /// Where its entry is, which goes with it.
+    known: Known,
+}
+
+/// Makes a physical plan, and begins it.
+pub(crate) type Beginning = Arc<JointWork<Arc<Begun>>>;
+
+/// The rows of a plan that somebody began, for the first who comes for them.
+pub(crate) struct Begun(Mutex<Option<Result<SendableRecordBatchStream>>>);
+
+impl Begun {
+    pub(crate) fn new(rows: Result<SendableRecordBatchStream>) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Some(rows))))
+    }
+
+    /// The rows or the error, if nobody has them. Whoever has none takes part in the execution, or runs its own plan.
+    pub(crate) fn take(&self) -> Option<Result<SendableRecordBatchStream>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl StatementFlight {
+    fn is_for(&self, request: &StatementRequest<'_>) -> bool {
+        self.runtime == request.runtime
+            && *self.asked == **request.asked
+            && Arc::ptr_eq(&self.context.state_ref(), &request.context.state_ref())
+            && plan_alike(&self.session, request.state)
+    }
+
+    /// Whether a query that runs like this may take part.
+    pub(crate) fn serves(&self, context: &TaskContext, runtime: runtime::Id) -> bool {
+        self.runtime == runtime && run_alike(context, &self.session)
+    }
+
+    /// What the session was as the first one came.
+    pub(crate) fn session(&self) -> &Arc<SessionState> {
+        &self.session
+    }
+
+    /// What is known of it once it is planned, by whoever waits for that.
+    pub(crate) async fn planned(&self) -> Planned {
+        self.planning.wait().await.flatten()
+    }
+
+    /// The key of its optimized plan.
+    pub(crate) fn key(&self) -> &Arc<OnceLock<Arc<PlanKey>>> {
+        &self.key
+    }
+
+    /// What begins it just now, or else what will.
+    pub(crate) fn beginning(&self, begins: impl FnOnce() -> BoxFuture<'static, Arc<Begun>>) -> Beginning {
+        let mut beginning = self.beginning.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(beginning.get_or_insert_with(|| JointWork::new(begins())))
+    }
+
+    /// It was begun: who comes from now on takes part in what runs, or begins it anew.
+    pub(crate) fn has_begun(&self, done: &Beginning) {
+        let mut beginning = self.beginning.lock().unwrap_or_else(PoisonError::into_inner);
+        let over = beginning.take_if(|beginning| Arc::ptr_eq(beginning, done));
+        drop(beginning);
+        drop(over);
+    }
+}
+
+impl Drop for StatementFlight {
+    fn drop(&mut self) {
+        leave(&self.known, self.asked.hash_code(), std::ptr::from_ref(self));
+    }
+}
+
+impl fmt::Debug for StatementFlight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StatementFlight").field("asked", &self.asked).finish_non_exhaustive()
+    }
+}
+
+/// What a query knows of its statement in flight, as an extension of the configuration of its session.
+#[derive(Debug)]
+pub(crate) struct QueryInFlight {
+    pub(crate) flight: Arc<StatementFlight>,
+    pub(crate) bound: Arc<BoundQuery>,
+}

@@ -1,0 +1,139 @@
+//! Equal statements at the same time, which are planned once.
+//!
+//! ```text
+//! a statement comes ─▶ an equal one is in flight?  no:  plan it, for whoever comes
+//!                                                  yes: its tables were looked up after this one came, or are as they were then:
+//!                                                         take its plan
+//!                                                       otherwise: plan it anew, for whoever comes
+//! ```
+//!
+//! So no statement sees a state of a table that was not the newest one at some time after the statement came. Names are looked up again as
+//! tables are: what a name stood for is compared by its place in memory.
+//!
+//! A statement is in flight as long as somebody plans it, has it, or takes its rows. Nothing of it is kept beyond that.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use datafusion::execution::SessionState;
+use datafusion::prelude::SessionContext;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use lakemark_table::Result;
+use tokio::runtime::Handle;
+
+use crate::config::{LakemarkOptions, Share};
+use crate::plan::share_key::snapshots_of;
+use crate::plan::statement_snapshots::OfStatement;
+use crate::share::asked::Asked;
+use crate::share::bound_query::{BoundQuery, PinnedTable, StatementTables};
+use crate::share::registry::PlanSharing;
+use crate::share::statements::{Planned, QueryInFlight, StatementRequest};
+use crate::sql::planned::PlannedStatement;
+use crate::sql::schema::is_still;
+
+/// How often a statement looks for an equal one. Whatever it finds when it looks again was planned after it came, unless others that came
+/// later took that one out, too.
+const LOOKS: usize = 2;
+
+/// A statement that is planned in a state of its session.
+pub(super) type InPlanning = BoxFuture<'static, Result<OfStatement<PlannedStatement>>>;
+
+/// What came of a planning that nobody else may have, for the one who began it.
+type OwnOutcome = Arc<Mutex<Option<Result<PlannedStatement>>>>;
+
+/// A statement, planned by whoever asks it at the same time, or else as `plans` says.
+pub(super) async fn plan_once<F>(context: &SessionContext, asked: Asked, plans: F) -> Result<PlannedStatement>
+where
+    F: Fn(SessionState) -> InPlanning + Clone + Send + Sync + 'static,
+{
+    let state = context.state();
+    let may_share = asked.may_be_query() && LakemarkOptions::of(state.config_options()).share != Share::Off;
+    let Some(runtime) = Handle::try_current().ok().filter(|_| may_share) else {
+        return Ok(plans(state).await?.planned);
+    };
+    let (asked, runtime) = (Arc::new(asked), runtime.id());
+    let sharing = PlanSharing::of(state.config());
+    let statements = sharing.statements();
+    let came = statements.tick();
+    for _ in 0..LOOKS {
+        let own = OwnOutcome::default();
+        let request = StatementRequest { asked: &asked, context, state: &state, runtime };
+        let mut is_own = false;
+        let flight = statements.join(&request, |session| {
+            is_own = true;
+            planning(session, Arc::clone(&sharing), plans.clone(), Arc::clone(&own))
+        });
+        let Some(bound) = flight.planned().await else {
+            statements.forget(&flight);
+            let outcome = own.lock().unwrap_or_else(PoisonError::into_inner).take();
+            match outcome {
+                Some(outcome) => return outcome,
+                None => break,
+            }
+        };
+        if bound.since > came || still_holds(&bound.tables, &state).await {
+            if !is_own {
+                statements.count_taken();
+            }
+            return Ok(PlannedStatement::of_query_in_flight(state, QueryInFlight { flight, bound }));
+        }
+        statements.forget(&flight);
+    }
+    Ok(plans(state).await?.planned)
+}
+
+/// Plans a statement for all who ask it. Whoever comes first has what nobody else may have.
+fn planning<F>(
+    session: Arc<SessionState>,
+    sharing: Arc<PlanSharing>,
+    plans: F,
+    own: OwnOutcome,
+) -> BoxFuture<'static, Planned>
+where
+    F: Fn(SessionState) -> InPlanning + Send + Sync + 'static,
+{
+    async move {
+        let statements = sharing.statements();
+        let since = statements.tick();
+        statements.count_planned();
+        let outcome = match plans(session.as_ref().clone()).await {
+            Ok(OfStatement { planned, tables }) => match bound(&planned, tables, since) {
+                Some(bound) => return Some(Arc::new(bound)),
+                None => Ok(planned),
+            },
+            Err(error) => Err(error),
+        };
+        *own.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+        None
+    }
+    .boxed()
+}
+
+/// A query whose rows follow from the states of its tables, all of which were found by their names and are the newest. Others are planned for
+/// each who asks them: a function may give something else each time, and a version may be another one by its time.
+fn bound(planned: &PlannedStatement, tables: StatementTables, since: u64) -> Option<BoundQuery> {
+    let plan = planned.query_plan()?;
+    let is_found = |name: &str| tables.found.iter().any(|found| found.name == name);
+    let is_all_found = tables.names.iter().all(|name| is_found(name.table()));
+    let snapshots = snapshots_of(plan)?;
+    let is_all_pinned =
+        snapshots.iter().all(|snapshot| tables.pinned.iter().any(|pinned| Arc::ptr_eq(&pinned.snapshot, snapshot)));
+    (is_all_found && is_all_pinned).then(|| BoundQuery { plan: plan.clone(), tables, since })
+}
+
+/// Whether names and tables are now as a statement found them.
+async fn still_holds(tables: &StatementTables, state: &SessionState) -> bool {
+    for name in &tables.names {
+        if !is_still(state, name, &tables.found).await {
+            return false;
+        }
+    }
+    for PinnedTable { table, snapshot } in &tables.pinned {
+        match table.snapshot().await {
+            Ok(newest) if newest.is_same_state(snapshot) => {}
+            // Its own planning says what is wrong.
+            _ => return false,
+        }
+    }
+    true
+}
