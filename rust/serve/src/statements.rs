@@ -268,6 +268,7 @@ mod tests {
             running.push(statements.rows(query).await.unwrap());
             assert_eq!(statements.shared().guests, guests, "{owner:?}");
         }
+        assert_eq!(statements.plannings(), PlanningCounts { planned: 3, taken: 2, made: 3 });
         for rows in running {
             let batches: Vec<RecordBatch> = rows.try_collect().await.unwrap();
             assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 7);
