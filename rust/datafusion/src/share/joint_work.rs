@@ -67,14 +67,13 @@ impl<T: Clone + Send + 'static> JointWork<T> {
 
     /// What there is for one that waits. Its waker of before goes where nothing is locked.
     fn look(&self, id: u64, waker: &Waker) -> Look<T> {
-        let before;
         let mut state = self.lock();
         match &state.work {
             Work::Done(made) => return Look::Over(Some(made.clone())),
             Work::Lost => return Look::Over(None),
             Work::Here(_) | Work::Polled { .. } => {}
         }
-        before = state.waiting.insert(id, waker.clone());
+        let before = state.waiting.insert(id, waker.clone());
         let found = match mem::replace(&mut state.work, Work::Polled { is_woken: false }) {
             Work::Here(work) => Look::Poll(work),
             polled => {

@@ -114,7 +114,7 @@ fn work_ends_with_the_last_who_waits() {
 
 #[test]
 fn work_that_panics_is_lost_for_all_and_panics_for_none() {
-    let joint = JointWork::<u64>::new(async { Vec::new().remove(0) }.boxed());
+    let joint = JointWork::<u64>::new(async { Vec::<u64>::new().remove(0) }.boxed());
     let mut waiting = joint.wait();
     let by = Arc::default();
     assert_eq!(polled(&mut waiting, &by), Poll::Ready(None));

@@ -96,7 +96,7 @@ where
         let statements = sharing.statements();
         let since = statements.tick();
         statements.count_planned();
-        let outcome = match plans(session.as_ref().clone()).await {
+        let outcome = match plans(SessionState::clone(&session)).await {
             Ok(OfStatement { planned, tables }) => match bound(&planned, tables, since) {
                 Some(bound) => return Some(Arc::new(bound)),
                 None => Ok(planned),

@@ -149,7 +149,6 @@ async fn statements_of_other_settings_functions_values_or_principals_are_planned
     shared.set("datafusion.execution.batch_size", "100").await;
     let _second = shared.asked(SUMS).await;
     assert_eq!(shared.planned(), (2, 0));
-    shared.set("datafusion.execution.batch_size", "8192").await;
     let _same = shared.asked(SUMS).await;
     assert_eq!(shared.planned(), (2, 1));
 
