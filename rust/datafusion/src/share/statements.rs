@@ -59,7 +59,7 @@ pub(crate) struct StatementRequest<'a> {
     pub(crate) asked: &'a Arc<Asked>,
     pub(crate) context: &'a SessionContext,
     /// What the session is now.
-    pub(crate) state: &'a SessionState,
+    pub(crate) state: &'a Arc<SessionState>,
     pub(crate) runtime: runtime::Id,
 }
 
@@ -69,11 +69,11 @@ impl Statements {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// The statement in flight that is equal to one, or that one. It is planned as `plans` says, by a session that is as this one is now.
+    /// The statement in flight that is equal to one, or that one, which is planned as `plans` says.
     pub(crate) fn join(
         &self,
         request: &StatementRequest<'_>,
-        plans: impl FnOnce(Arc<SessionState>) -> BoxFuture<'static, Planned>,
+        plans: impl FnOnce() -> BoxFuture<'static, Planned>,
     ) -> Arc<StatementFlight> {
         let (mut own, mut plans) = (None, Some(plans));
         loop {
@@ -93,14 +93,13 @@ impl Statements {
     fn flight_of(
         &self,
         request: &StatementRequest<'_>,
-        plans: impl FnOnce(Arc<SessionState>) -> BoxFuture<'static, Planned>,
+        plans: impl FnOnce() -> BoxFuture<'static, Planned>,
     ) -> Arc<StatementFlight> {
-        let session = Arc::new(request.state.clone());
         Arc::new(StatementFlight {
             asked: Arc::clone(request.asked),
             context: request.context.clone(),
-            planning: JointWork::new(plans(Arc::clone(&session))),
-            session,
+            session: Arc::clone(request.state),
+            planning: JointWork::new(plans()),
             runtime: request.runtime,
             key: Arc::default(),
             beginning: Mutex::default(),

@@ -92,11 +92,12 @@ impl PlannedStatement {
         Self { kind, work: Work::Engine { state: Box::new(state), plan } }
     }
 
-    /// A query whose statement others ask, too, for a session in this state.
-    pub(crate) fn of_query_in_flight(mut state: SessionState, query: QueryInFlight) -> Self {
-        let plan = query.bound.plan.clone();
-        state.config_mut().set_extension(Arc::new(query));
-        Self::of_engine(StatementKind::Query, state, plan)
+    /// The same statement, as one that others ask, too.
+    pub(crate) fn in_flight(mut self, query: QueryInFlight) -> Self {
+        if let Work::Engine { state, .. } = &mut self.work {
+            state.config_mut().set_extension(Arc::new(query));
+        }
+        self
     }
 
     /// The plan of a query of the engine's.

@@ -28,7 +28,7 @@ use crate::share::asked::Asked;
 use crate::share::bound_query::{BoundQuery, PinnedTable, StatementTables};
 use crate::share::registry::PlanSharing;
 use crate::share::statements::{Planned, QueryInFlight, StatementRequest};
-use crate::sql::planned::PlannedStatement;
+use crate::sql::planned::{PlannedStatement, StatementKind};
 use crate::sql::schema::is_still;
 
 /// How often a statement looks for an equal one. Whatever it finds when it looks again was planned after it came, unless others that came
@@ -38,7 +38,7 @@ const LOOKS: usize = 2;
 /// A statement that is planned in a state of its session.
 pub(super) type InPlanning = BoxFuture<'static, Result<OfStatement<PlannedStatement>>>;
 
-/// What came of a planning that nobody else may have, for the one who began it.
+/// What came of a planning, for the one who began it.
 type OwnOutcome = Arc<Mutex<Option<Result<PlannedStatement>>>>;
 
 /// A statement, planned by whoever asks it at the same time, or else as `plans` says.
@@ -46,10 +46,10 @@ pub(super) async fn plan_once<F>(context: &SessionContext, asked: Asked, plans: 
 where
     F: Fn(SessionState) -> InPlanning + Clone + Send + Sync + 'static,
 {
-    let state = context.state();
+    let state = Arc::new(context.state());
     let may_share = asked.may_be_query() && LakemarkOptions::of(state.config_options()).share != Share::Off;
     let Some(runtime) = Handle::try_current().ok().filter(|_| may_share) else {
-        return Ok(plans(state).await?.planned);
+        return Ok(plans(Arc::unwrap_or_clone(state)).await?.planned);
     };
     let (asked, runtime) = (Arc::new(asked), runtime.id());
     let sharing = PlanSharing::of(state.config());
@@ -58,31 +58,32 @@ where
     for _ in 0..LOOKS {
         let own = OwnOutcome::default();
         let request = StatementRequest { asked: &asked, context, state: &state, runtime };
-        let mut is_own = false;
-        let flight = statements.join(&request, |session| {
-            is_own = true;
-            planning(session, Arc::clone(&sharing), plans.clone(), Arc::clone(&own))
-        });
-        let Some(bound) = flight.planned().await else {
+        let flight = statements
+            .join(&request, || planning(Arc::clone(&state), Arc::clone(&sharing), plans.clone(), Arc::clone(&own)));
+        let bound = flight.planned().await;
+        let outcome = own.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(bound) = bound else {
             statements.forget(&flight);
-            let outcome = own.lock().unwrap_or_else(PoisonError::into_inner).take();
             match outcome {
                 Some(outcome) => return outcome,
                 None => break,
             }
         };
+        if let Some(planned) = outcome {
+            return Ok(planned?.in_flight(QueryInFlight { flight, bound }));
+        }
         if bound.since > came || still_holds(&bound.tables, &state).await {
-            if !is_own {
-                statements.count_taken();
-            }
-            return Ok(PlannedStatement::of_query_in_flight(state, QueryInFlight { flight, bound }));
+            statements.count_taken();
+            let plan = bound.plan.clone();
+            let planned = PlannedStatement::of_engine(StatementKind::Query, Arc::unwrap_or_clone(state), plan);
+            return Ok(planned.in_flight(QueryInFlight { flight, bound }));
         }
         statements.forget(&flight);
     }
-    Ok(plans(state).await?.planned)
+    Ok(plans(Arc::unwrap_or_clone(state)).await?.planned)
 }
 
-/// Plans a statement for all who ask it. Whoever comes first has what nobody else may have.
+/// Plans a statement for all who ask it. Whoever comes first has its own, and what nobody else may have.
 fn planning<F>(
     session: Arc<SessionState>,
     sharing: Arc<PlanSharing>,
@@ -96,15 +97,15 @@ where
         let statements = sharing.statements();
         let since = statements.tick();
         statements.count_planned();
-        let outcome = match plans(SessionState::clone(&session)).await {
-            Ok(OfStatement { planned, tables }) => match bound(&planned, tables, since) {
-                Some(bound) => return Some(Arc::new(bound)),
-                None => Ok(planned),
-            },
-            Err(error) => Err(error),
+        let (outcome, bound) = match plans(SessionState::clone(&session)).await {
+            Ok(OfStatement { planned, tables }) => {
+                let bound = bound(&planned, tables, since);
+                (Ok(planned), bound)
+            }
+            Err(error) => (Err(error), None),
         };
         *own.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
-        None
+        bound.map(Arc::new)
     }
     .boxed()
 }
