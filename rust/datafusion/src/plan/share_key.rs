@@ -218,8 +218,9 @@ pub(super) fn pinned(scan: &TableScan) -> Option<Arc<Snapshot>> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use datafusion::common::ScalarValue;
     use datafusion::functions::math::expr_fn::{abs, random};
-    use datafusion::logical_expr::{LogicalPlanBuilder, cast, col, lit};
+    use datafusion::logical_expr::{Filter, LogicalPlanBuilder, cast, col, lit};
 
     use super::*;
 
@@ -261,6 +262,21 @@ mod tests {
         });
         assert_eq!(shape(&short), shape(&long));
         assert_ne!(short, long);
+    }
+
+    #[test]
+    fn a_copy_has_an_equal_top_over_the_same_plans() {
+        let below = Arc::new(values().build().unwrap());
+        let in_zone = |zone: &str| {
+            let moment = Expr::Literal(ScalarValue::TimestampSecond(Some(5), Some(zone.into())), None);
+            LogicalPlan::Filter(Filter::try_new(moment.is_not_null(), Arc::clone(&below)).unwrap())
+        };
+        let [one, other] = ["+01:00", "+02:00"].map(in_zone);
+        assert!(is_copy(&one, &one.clone()));
+        // They are equal for DataFusion.
+        assert!(one == other && !is_copy(&one, &other));
+        let anew = filtered(col("column1").gt(lit(3_i64)));
+        assert!(!is_copy(&anew, &filtered(col("column1").gt(lit(3_i64)))));
     }
 
     #[test]
