@@ -8,7 +8,8 @@ duckdb       DuckDB on the Parquet files, a cursor for each client
 off          Lakemark with indexes and `lakemark.share = off`
 off again    the same once more: what noise alone does
 plans, pages, stars     the other levels of `lakemark.share`
-flight       `lakemark serve` through Flight SQL, a connection for each client
+flight       `lakemark serve` through Flight SQL, a connection for each client, a cursor for each statement
+flight alone the same without the calls that prepare a statement and close it, which a cursor makes
 ```
 
 Clients of one process share a session. A way that cannot run here says why and is left out.
@@ -31,12 +32,13 @@ if TYPE_CHECKING:
 
     Ask = Callable[[str], pa.Table]
 
-ENGINE, DATAFUSION, MEMORY, DUCKDB, FLIGHT = "engine", "datafusion", "memory", "duckdb", "flight"
+ENGINE, DATAFUSION, MEMORY, DUCKDB = "engine", "datafusion", "memory", "duckdb"
+FLIGHT, DIRECT = "flight", "flight alone"
 OFF, AGAIN, PLANS, PAGES, STARS = "off", "off again", "plans", "pages", "stars"
 LEVELS = (PLANS, PAGES, STARS)
-WAYS = (ENGINE, DATAFUSION, MEMORY, DUCKDB, OFF, AGAIN, *LEVELS, FLIGHT)
+WAYS = (ENGINE, DATAFUSION, MEMORY, DUCKDB, OFF, AGAIN, *LEVELS, FLIGHT, DIRECT)
 # These are measured only where a workload asks for them.
-EXTRA_WAYS = (MEMORY, AGAIN, FLIGHT)
+EXTRA_WAYS = (MEMORY, AGAIN, FLIGHT, DIRECT)
 
 
 class NotHereError(Exception):
@@ -62,10 +64,10 @@ class Engine:
 
 def open_way(way: str, tables: Mapping[str, str]) -> Engine:
     """Opens a way over tables, by name and folder."""
-    if way == FLIGHT:
-        from sharing_flight import open_flight
+    if way in (FLIGHT, DIRECT):
+        from sharing_flight import by_cursor, directly, open_flight
 
-        return open_flight(tables)
+        return open_flight(tables, by_cursor if way == FLIGHT else directly)
     opened = {ENGINE: open_engine, DATAFUSION: open_datafusion, MEMORY: open_memory, DUCKDB: open_duckdb}
     if way in opened:
         return opened[way](tables)

@@ -13,9 +13,12 @@ from typing import IO, TYPE_CHECKING, Any
 from sharing_engines import Engine, NotHereError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    import pyarrow as pa
     from sharing_engines import Ask
+
+    AskBy = Callable[[Any, str], pa.Table]
 
 LISTENING = "listening on "
 DRIVER = "adbc_driver_flightsql"
@@ -24,8 +27,11 @@ START_SECONDS, STOP_SECONDS = 60.0, 10.0
 CONFIG = "[limits]\nwait_seconds = 1800\n"
 
 
-def open_flight(tables: Mapping[str, str]) -> Engine:
-    """Starts the server over the tables and waits until it listens. What queries share is its own default."""
+def open_flight(tables: Mapping[str, str], by: AskBy) -> Engine:
+    """Starts the server over the tables and waits until it listens. What queries share is its own default.
+
+    Clients ask as `by` does, which takes a connection and a statement. Each is connected before anything is measured.
+    """
     if importlib.util.find_spec(DRIVER) is None:
         raise NotHereError("adbc-driver-flightsql is missing: pip install --requirement benchmarks/requirements.txt")
     named = [f"{name}={folder}" for name, folder in tables.items()]
@@ -55,7 +61,7 @@ def open_flight(tables: Mapping[str, str]) -> Engine:
     # Nobody reads what it says later, so that a full pipe must not stop it.
     threading.Thread(target=drain, args=(server.stdout,), daemon=True).start()
     address = line.removeprefix(LISTENING).strip()
-    return Engine(lambda: connect(address), server.pid, address, lambda: stop(server))
+    return Engine(lambda: client(address, by), server.pid, address, lambda: stop(server))
 
 
 def first_line(server: subprocess.Popen[str]) -> str:
@@ -73,18 +79,29 @@ def drain(stream: IO[str] | None) -> None:
         pass
 
 
-def connect(address: str) -> Ask:
+def client(address: str, by: AskBy) -> Ask:
     """A client with a connection of its own."""
     from adbc_driver_flightsql import dbapi
 
     connection: Any = dbapi.connect(address, autocommit=True)
+    return lambda sql: by(connection, sql)
 
-    def ask(sql: str) -> Any:  # noqa: ANN401 - a table of Arrow
-        with connection.cursor() as cursor:
-            cursor.execute(sql)
-            return cursor.fetch_arrow_table()
 
-    return ask
+def by_cursor(connection: Any, sql: str) -> pa.Table:  # noqa: ANN401 - a connection of ADBC
+    """As most programs ask, by four calls: the driver prepares the statement, runs it, takes its rows and closes it."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        return cursor.fetch_arrow_table()
+
+
+def directly(connection: Any, sql: str) -> pa.Table:  # noqa: ANN401 - a connection of ADBC
+    """By two calls: the driver runs the statement and takes its rows."""
+    import pyarrow as pa
+
+    with connection.cursor() as cursor:
+        cursor.adbc_statement.set_sql_query(sql)
+        stream, _ = cursor.adbc_statement.execute_query()
+        return pa.RecordBatchReader.from_stream(stream).read_all()
 
 
 def stop(server: subprocess.Popen[str]) -> None:

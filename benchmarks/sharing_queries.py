@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import ssb
-from sharing_engines import AGAIN, FLIGHT, MEMORY
+from sharing_engines import AGAIN, DIRECT, FLIGHT, MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -259,7 +259,7 @@ WORKLOADS = {
         draw_alone,
         loop=0.15,
         least_rounds=9,
-        extra_ways=(AGAIN, FLIGHT),
+        extra_ways=(AGAIN, FLIGHT, DIRECT),
     ),
     "cold": Workload("Q1 of different dates at once, cold (4.12)", points(1, 8), draw_dates, is_cold=True),
     "cold q3.2": Workload("random Q3.2 at once, cold (4.9)", points(1, 8, 32), draw_q3_2, is_cold=True),

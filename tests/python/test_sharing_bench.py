@@ -205,6 +205,8 @@ def test_goals_are_judged_by_what_was_measured_and_only_by_that() -> None:
             point("identical", 8, plans={"wall_seconds": 1.25, cpu: 0.1}, duckdb={cpu: 0.2}),
             point("mix", 32, engine={cpu: 1.0}, duckdb={cpu: 0.25}, flight={cpu: 0.125, "queries_per_second": 50.0}),
             point("mix", 256, flight={"queries_per_second": 40.0}),
+            point("alone", 1, "Q1", flight={"longer_ms": 3.0}, **{"flight alone": {"longer_ms": 1.0}}),
+            point("alone", 1, "Q2", flight={"longer_ms": 2.0}, **{"flight alone": {"longer_ms": 1.5}}),
         ]
     )
     assert len(found) == len(GOALS)
@@ -215,6 +217,8 @@ def test_goals_are_judged_by_what_was_measured_and_only_by_that() -> None:
         "32 clients, mix by Flight: times less CPU than the engine": (8.0, True),
         "32 clients, mix by Flight: times less CPU than DuckDB": (2.0, False),
         "mix by Flight: least throughput beyond 32 clients": (0.8, False),
+        "alone: ms longer by Flight at worst": (1.5, True),
+        "alone: ms longer by Flight at worst, by a cursor each": (3.0, False),
     }
 
 
@@ -229,3 +233,18 @@ def test_a_lone_query_is_longer_only_beyond_a_millisecond_and_noise() -> None:
     assert alone((1.2, 0.5), again=1.0) == 1.0
     assert alone((1.2, 4.0), again=1.1) == 1.0
     assert worst_alone(Measured([])) is None
+
+
+def test_commands_of_flight_sql_are_messages_of_protobuf() -> None:
+    from serve_calls import command, fields_of, message
+
+    # As the specification of protobuf has them: the key, the length in parts of seven bits, the bytes.
+    assert message((1, b"ab"), (2, b"")) == b"\x0a\x02ab\x12\x00"
+    assert message((1, b"x" * 300))[:3] == b"\x0a\xac\x02"
+    for fields in ({1: b"x" * 300, 2: b""}, {15: b"y" * 127, 16: b"z" * 128}, {}):
+        assert fields_of(message(*fields.items())) == fields
+    packed = fields_of(command("CommandStatementQuery", (1, b"SELECT 1")))
+    assert packed[1] == b"type.googleapis.com/arrow.flight.protocol.sql.CommandStatementQuery"
+    assert fields_of(packed[2]) == {1: b"SELECT 1"}
+    with pytest.raises(ValueError, match="without a length"):
+        fields_of(b"\x08\x01")
