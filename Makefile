@@ -187,7 +187,7 @@ bench-joins: native-release ### joins of 10,000 and of 1,000,000 keys with ROWS=
 bench-sharing: native-release $(TPC)/.done ### 1 to 256 clients at SCALE=0.1: SSB and TPC-H Q1 with each level of sharing, beside DataFusion and DuckDB
 	$(BENCH)/sharing.py --scale $(SCALE)
 
-bench-serve-calls: native-release $(TPC)/.done ### what each call of a query through `lakemark serve` takes at SCALE=0.1, beside the same in process
+bench-serve-calls: native-release ### what each call of a query through `lakemark serve` takes at SCALE=0.1, beside the same in process
 	$(BENCH)/serve_calls.py --scale $(SCALE)
 
 bench-star-costs: ### what a key, a row to its query and a key into a table cost in a chain of star joins, in nanoseconds

@@ -28,10 +28,11 @@ from typing import TYPE_CHECKING, Any
 import measure
 import ssb
 from pyarrow import flight
-from sharing import create_indexes, tables_of
+from sharing import create_indexes
 from sharing_engines import PLANS, open_lakemark
 from sharing_flight import by_cursor, directly, open_flight
 from sharing_worker import cpu_seconds
+from suites import CACHE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -235,7 +236,9 @@ def main() -> None:
     given = parser.parse_args()
     if given.runs > MOST_RUNS:
         parser.error(f"at most {MOST_RUNS} runs: the server remembers as many texts")
-    tables = tables_of(given.scale)
+    star = CACHE / f"ssb-{given.scale:g}"
+    ssb.generate(star, given.scale)
+    tables = {name: str(star / name) for name in ssb.TABLES}
     create_indexes(tables)
     local, server = open_lakemark(tables, PLANS), open_flight(tables, by_cursor)
     found: dict[str, dict[str, Step]] = {}

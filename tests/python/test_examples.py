@@ -285,6 +285,23 @@ def test_many_queries_at_once_have_the_answers_of_duckdb_and_refused_levels_say_
     assert (tmp_path / "sharing-0.01.png").stat().st_size > 10_000
 
 
+def test_each_call_of_a_server_is_measured_beside_the_statement_in_process(tmp_path: Path) -> None:
+    done = run(
+        [
+            *[sys.executable, ROOT / "benchmarks" / "serve_calls.py", "--scale", "0.01", "--runs", "2"],
+            *["--results", tmp_path],
+        ],
+        LAKEMARK_BENCH_DATA=str(tmp_path / "data"),
+    )
+    assert done.returncode == 0, done.stderr
+    measured = json.loads((tmp_path / "serve-calls-0.01.json").read_text("utf-8"))["statements"]
+    assert list(measured) == ["SELECT 1", "Q1.1", "Q2.1", "Q3.2"]
+    calls = {"nothing", "Prepare", "GetFlightInfo", "DoGet, first rows", "DoGet, the rest", "Close", "in process"}
+    for steps in measured.values():
+        assert calls < set(steps)
+        assert all(step["ms"] > 0 and step["cpu_ms"] >= 0 for step in steps.values())
+
+
 def test_model_of_pbfilter_is_the_one_of_the_paper(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     import pbfilter_model
