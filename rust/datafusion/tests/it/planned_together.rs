@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use arrow::datatypes::DataType;
 use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
+use datafusion::common::config::ConfigNonZeroUsize;
 use datafusion::common::{ParamValues, TableReference};
 use datafusion::dataframe::DataFrame;
 use datafusion::error::Result as EngineResult;
@@ -332,7 +333,7 @@ async fn what_a_program_makes_of_a_query_gives_its_own_rows() {
     let first = query.clone().limit(0, Some(2)).unwrap();
     assert_eq!(given(&first).await, ["0", "1"]);
     let (mut state, plan) = query.clone().into_parts();
-    state.config_mut().options_mut().execution.batch_size = 3;
+    state.config_mut().options_mut().execution.batch_size = ConfigNonZeroUsize::try_new(3).unwrap();
     let other = DataFrame::new(state, plan);
     assert_eq!(given(&other).await.len(), 9);
     assert_eq!(taken(running).await.len(), 9);
