@@ -292,7 +292,9 @@ mod tests {
     fn values_of_partition_columns_leave_out_more_than_zone_maps() {
         let [k, day] = ["k", "day"].map(|name| Arc::new(Field::new(name, DataType::Boolean, true)));
         let of_files = Arc::new(Schema::new(vec![Arc::clone(&k)]));
-        let source = ParquetSource::new(TableSchema::new(of_files, vec![Arc::clone(&day)]));
+        let source = ParquetSource::new(
+            TableSchema::builder(of_files).with_table_partition_cols(vec![Arc::clone(&day)]).build(),
+        );
         let schema = Schema::new(vec![k, day]);
         let [k, day] = ["k", "day"].map(|name| col(name, &schema).unwrap());
         let both = |operator| binary(Arc::clone(&k), operator, Arc::clone(&day), &schema).unwrap();
