@@ -1,0 +1,55 @@
+"""What all parts of a table go by: its native half, its columns, key and indexes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakemark.reports import Index, Snapshot
+from lakemark.schema import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakemark import _internal
+
+__all__ = ["Handle", "names_of", "option_texts"]
+
+
+class Handle:
+    """An open table."""
+
+    _inner: _internal.Table
+
+    @property
+    def schema(self) -> Schema:
+        """The columns: those in the files, then partition columns."""
+        return self._schema()
+
+    def _schema(self) -> Schema:
+        return Schema(self._inner.schema())
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The state of the table now."""
+        return Snapshot.from_json(self._inner.snapshot())
+
+    @property
+    def indexes(self) -> list[Index]:
+        """The indexes and how much of the table they cover now."""
+        return self.snapshot.indexes
+
+    @property
+    def key(self) -> tuple[str, ...] | None:
+        """The columns of the key; none if the table takes no updates."""
+        key = self._inner.key()
+        return None if key is None else tuple(key)
+
+
+def names_of(columns: str | Sequence[str]) -> list[str]:
+    """One name or several as a list."""
+    return [columns] if isinstance(columns, str) else list(columns)
+
+
+def option_texts(options: Mapping[str, object]) -> dict[str, str]:
+    """Options are text, written as SQL writes them."""
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
