@@ -21,6 +21,7 @@
 from lakemark import exceptions
 from lakemark._internal import version as _version
 from lakemark.advice import Advice, LayoutHint, Proposal, QueryGain, QueryProblem
+from lakemark.engines import scan_duckdb, scan_polars
 from lakemark.exceptions import (
     AlreadyExistsError,
     CacheFullError,
@@ -32,6 +33,7 @@ from lakemark.exceptions import (
     LakemarkError,
     LakemarkIOError,
     LakemarkWarning,
+    MissingPackageError,
     NotFoundError,
     SchemaMismatchError,
     SnapshotExpiredError,
@@ -89,6 +91,7 @@ __all__ = [
     "LayoutHint",
     "Leaf",
     "MigrateReport",
+    "MissingPackageError",
     "NotFoundError",
     "Proposal",
     "PublishReport",
@@ -113,4 +116,6 @@ __all__ = [
     "Written",
     "connect",
     "exceptions",
+    "scan_duckdb",
+    "scan_polars",
 ]

@@ -1,8 +1,8 @@
 """What Lakemark raises.
 
-Each class stands for one kind of failure, the same kinds that the shell, Rust and Spark report. All of them are
-`LakemarkError`. Those with a counterpart among Python's own exceptions are that as well, so that code written
-for `ValueError` or `OSError` keeps working.
+Each class stands for one kind of failure, the same kinds that the shell, Rust and Spark report; that a package is
+missing is one of Python alone. All of them are `LakemarkError`. Those with a counterpart among Python's own exceptions
+are that as well, so that code written for `ValueError` or `OSError` keeps working.
 
 >>> import lakemark
 >>> try:
@@ -25,6 +25,7 @@ __all__ = [
     "LakemarkError",
     "LakemarkIOError",
     "LakemarkWarning",
+    "MissingPackageError",
     "NotFoundError",
     "SchemaMismatchError",
     "SnapshotExpiredError",
@@ -51,6 +52,10 @@ class AlreadyExistsError(LakemarkError, FileExistsError):
 
 class UnsupportedError(LakemarkError, NotImplementedError):
     """The request is understood and not served, for example an index on a type that its kind cannot hold."""
+
+
+class MissingPackageError(LakemarkError, ImportError):
+    """A Python package that a function needs is not installed; the message says which one to install."""
 
 
 class SchemaMismatchError(LakemarkError, TypeError):

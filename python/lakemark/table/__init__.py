@@ -8,6 +8,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from lakemark import _internal
+from lakemark._packages import require, require_datafusion
+from lakemark.exceptions import InvalidInputError
 from lakemark.reports import TableInfo, UpdatesInfo, Version
 from lakemark.table.changes import Changes
 from lakemark.table.handle import names_of
@@ -16,6 +18,8 @@ from lakemark.table.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from lakemark.engines.dataset import TableDataset
 
 __all__ = ["Table"]
 
@@ -140,5 +144,34 @@ class Table(Queries, Changes, Upkeep):
         found = self._inner.updates()
         return None if found is None else UpdatesInfo.from_json(*found)
 
-    def __datafusion_table_provider__(self, session: object) -> object:
+    def to_pyarrow_dataset(self, *, use_index: bool = True) -> TableDataset:
+        """The table as a dataset of pyarrow: `scanner`, `to_table`, `to_batches`, `count_rows`, `head`, `schema`.
+
+        Whatever reads datasets of pyarrow reads it: DuckDB, Polars, pandas. Conditions and columns go to the indexes.
+
+        >>> import lakemark, pyarrow.compute as pc
+        >>> dataset = lakemark.Table(getfixture("flights")).to_pyarrow_dataset()
+        >>> dataset.to_table(columns=["flight"], filter=pc.field("distance") > 2800).to_pandas()
+           flight
+        0      29
+
+        Args:
+            use_index: Whether the indexes are used; the rows are the same without.
+
+        Returns:
+            The dataset. Each scan of it reads the rows that the table has then.
+
+        Raises:
+            MissingPackageError: pyarrow is not installed.
+        """
+        require("pyarrow", "to_pyarrow_dataset")
+        from lakemark.engines.dataset import TableDataset
+
+        return TableDataset(self, use_index=use_index)
+
+    def __datafusion_table_provider__(self, session: object | None = None) -> object:
+        # Versions before 52 give no session.
+        require_datafusion()
+        if session is None:
+            raise InvalidInputError("the datafusion package hands its session over: ctx.register_table(name, table)")
         return self._inner.__datafusion_table_provider__(session)
