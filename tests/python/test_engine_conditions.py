@@ -180,3 +180,26 @@ def test_a_table_without_rows_has_columns_in_every_engine(tmp_path: Path) -> Non
     assert table.to_pyarrow_dataset().to_table(filter=pc.field("small") > 1).column_names == MIXED.column_names
     with duckdb.connect() as connection:
         assert lakemark.scan_duckdb(table, connection).filter("small > 1").fetchall() == []
+
+
+def test_texts_that_are_views_are_plain_ones_in_a_dataset(tmp_path: Path) -> None:
+    words = ["a", "b'", "a longer one than fits into a view", None]
+    rows = pa.table(
+        {
+            "id": range(4),
+            "word": pa.array(words, pa.string_view()),
+            "bytes": pa.array([b"\xff", b"", b"a", None], pa.binary_view()),
+        }
+    )
+    pq.write_table(rows, tmp_path / "v.parquet")
+    table = lakemark.Table(tmp_path)
+    dataset = table.to_pyarrow_dataset()
+    assert dataset.schema.field("word").type == pa.string()
+    with duckdb.connect() as connection:
+        relation = lakemark.scan_duckdb(table, connection)
+        for number, word in enumerate(words[:3]):
+            assert dataset.to_table(columns=["id"], filter=pc.field("word") == word)["id"].to_pylist() == [number]
+            literal = str(word).replace("'", "''")
+            assert relation.filter(f"word = '{literal}'").select("id").fetchall() == [(number,)]
+            assert lakemark.scan_polars(table).filter(pl.col("word") == word).collect()["id"].to_list() == [number]
+    assert dataset.count_rows(filter=pc.field("bytes").isin([b"\xff", b"a"])) == 2

@@ -47,7 +47,7 @@ class TableDataset(pads.UnionDataset):  # type: ignore[misc]  # pyarrow has no t
         self._table = table
         self._use_index = use_index
         self._only = only
-        self._columns = pa.schema(table.scan().schema)
+        self._columns = _without_views(pa.schema(table.scan().schema))
         # Parts of pyarrow read datasets past their methods. They shall find a dataset, and neither rows nor a crash.
         form, disk = pads.ParquetFileFormat(), fs.LocalFileSystem()
         no_file = pads.FileSystemDataset([form.make_fragment(_NO_FILE, disk)], self._columns, form, disk)
@@ -199,13 +199,19 @@ class TableDataset(pads.UnionDataset):  # type: ignore[misc]  # pyarrow has no t
     def _read(self, condition: Condition, columns: list[str], limit: int | None) -> pa.RecordBatchReader:
         rows = self._table.scan(condition.text, columns=columns, limit=limit, use_index=self._use_index)
         reader = pa.RecordBatchReader.from_stream(rows)
-        types = [self._columns.field(name).type for name in columns]
-        if reader.schema.types != types:
+        found = _without_views(reader.schema)
+        if found.types != [self._columns.field(name).type for name in columns]:
             raise SchemaMismatchError(
                 f"the columns of {self._table.location} have changed since the dataset was made: "
                 "call to_pyarrow_dataset again"
             )
-        return reader
+        return reader if found.types == reader.schema.types else reader.cast(found)
+
+
+def _without_views(schema: pa.Schema) -> pa.Schema:
+    """The columns with texts and bytes in one piece: pyarrow cannot filter by what are views."""
+    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    return pa.schema([field.with_type(plain.get(field.type, field.type)) for field in schema], schema.metadata)
 
 
 def _listed(
