@@ -95,7 +95,7 @@ class TableDataset(pads.UnionDataset):  # type: ignore[misc]  # pyarrow has no t
         """
         wanted = self._wanted(filter)
         found = self._condition(wanted)
-        reader = self._read(found, self._needed(columns, wanted), None)
+        reader = _cut(self._read(found, self._needed(columns, wanted), None), options.get("batch_size"))
         return pads.Scanner.from_batches(reader, columns=_listed(columns), filter=wanted, **options)
 
     def to_table(
@@ -206,6 +206,14 @@ class TableDataset(pads.UnionDataset):  # type: ignore[misc]  # pyarrow has no t
                 "call to_pyarrow_dataset again"
             )
         return reader if found.types == reader.schema.types else reader.cast(found)
+
+
+def _cut(reader: pa.RecordBatchReader, most: int | None) -> pa.RecordBatchReader:
+    """The rows in batches of so many at most: pyarrow takes the batches of a reader as they are."""
+    if most is None or most < 1:
+        return reader
+    pieces = (batch.slice(at, most) for batch in reader for at in range(0, batch.num_rows, most))
+    return pa.RecordBatchReader.from_batches(reader.schema, pieces)
 
 
 def _without_views(schema: pa.Schema) -> pa.Schema:
