@@ -60,13 +60,15 @@ SPARK35 := $(LAKEMARK_CACHE)/venv-spark-3.5
 JDBC := $(LAKEMARK_CACHE)/serve-jdbc
 # Airflow, whose packages go together with those of nothing else.
 AIRFLOW := $(LAKEMARK_CACHE)/venv-airflow
+# The tools that build the site, which go together with nothing else.
+SITE := $(LAKEMARK_CACHE)/venv-site
 # The browser that shows the page of the server.
 CHROMIUM := $(LAKEMARK_CACHE)/chromium
 # Tools in Rust that only some verbs need.
 TOOLS := $(LAKEMARK_CACHE)/tools
 export LAKEMARK_TPC_PYTHON := $(TPC)/bin/python
 
-.PHONY: help setup fmt lint audit test test-core test-python test-spark test-jobs test-browser bench stress fuzz demo ci
+.PHONY: help setup fmt lint audit test test-core test-python test-spark test-jobs test-browser bench stress fuzz site demo ci
 .PHONY: style benches-built test-rust rust native native-release jar jar-release wheel
 
 help: ## list the verbs
@@ -109,18 +111,24 @@ test-core: ## the three crates below the query engine; compiles no DataFusion
 
 test-python: native $(TPC)/.done $(JDBC)/.done ## Python tests, doctests and the README's Python and shell blocks
 	$(PY) -m pytest
-	$(PY) tests/readme/run.py shell python updates
+	$(PY) tests/readme/run.py shell python updates start-shell start-python start-operators indexes recipes
 
 test-spark: native jar ## Java unit tests and the Spark tests on the PySpark of SPARK_VERSION
 	$(MVN) --quiet test
 	LAKEMARK_SPARK_VERSION=$(SPARK_VERSION) $(PY) -m pytest --numprocesses=$(SPARK_SESSIONS) --dist=loadgroup --no-loadscope-reorder tests/spark
-	$(PY) tests/readme/run.py spark
+	$(PY) tests/readme/run.py spark start-spark
 
 test-jobs: native $(AIRFLOW)/.done ## the DAGs of examples/jobs in the real Airflow; no part of ci, as its environment takes 1 GB
 	LAKEMARK_AIRFLOW_PYTHON=$(AIRFLOW)/bin/python $(PY) -m pytest tests/jobs
 
 test-browser: native $(CHROMIUM)/.done ## the page of `lakemark serve` in the real Chromium; no part of ci, as the browser takes 500 MB
 	LAKEMARK_CHROMIUM=$(CHROMIUM)/chromium $(PY) -m pytest tests/browser
+
+# The pages of the crates and of the connector are on it if `cargo doc` and `make release` made them before.
+site: export LAKEMARK_SITE_RUST = $(wildcard $(CARGO_TARGET_DIR)/doc)
+site: export LAKEMARK_SITE_JAVA = $(wildcard $(LAKEMARK_CACHE)/spark-plugin/reports/apidocs)
+site: $(SITE)/.done ## the site of the documents in LAKEMARK_CACHE/site; a page or a link that leads nowhere fails
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/python -m mkdocs build --config-file site/mkdocs.yml --site-dir $(LAKEMARK_CACHE)/site
 
 demo: native jar ## a real data set, indexed, then queried with and without indexes from the shell and from Spark
 	PYTHONPATH=$(CURDIR)/python $(PY) examples/demo.py
@@ -348,8 +356,8 @@ ci: export RUSTC_WORKSPACE_WRAPPER := clippy-driver
 # What incremental compilation keeps is for the next build, and CI has none.
 ci: export CARGO_INCREMENTAL := 0
 ci: export CLIPPY_ARGS := -D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
-ci: ## what CI runs: lint, build, every test, random queries, fuzz smoke, crashes, schedules; prints how long each part took
-	$(call run_parts,setup style build benches rust-tests python-spark fuzz-queries fuzz-decoders crashes schedules)
+ci: ## what CI runs: lint, site, build, every test, random queries, fuzz smoke, crashes, schedules; prints how long each part took
+	$(call run_parts,setup style site build benches rust-tests python-spark fuzz-queries fuzz-decoders crashes schedules)
 
 # ---- the parts of `test` and `ci`: each stands here once ---------------------------------------------------------
 
@@ -360,11 +368,12 @@ define run_parts
 @$(PART) --summary $@
 endef
 
-.PHONY: part-setup part-style part-build part-benches part-rust-tests part-python-spark part-fuzz-queries part-fuzz-decoders \
+.PHONY: part-setup part-style part-site part-build part-benches part-rust-tests part-python-spark part-fuzz-queries part-fuzz-decoders \
   part-crashes part-schedules
 # What tests download comes first: two Mavens at once would write into one local repository, and the tests of a part begin together.
 part-setup: setup $(TPC)/.done $(JDBC)/.done
 part-style: style
+part-site: site
 part-build: native jar
 part-benches: benches-built
 part-rust-tests: test-rust
@@ -419,6 +428,11 @@ $(VENV)/.done-$(SPARK_VERSION): pyproject.toml .ci/setup
 $(TPC)/.done: benchmarks/tpc-requirements.txt
 	[ -x $(TPC)/bin/python ] || $(PYTHON) -m venv $(TPC)
 	$(TPC)/bin/pip install --quiet --requirement benchmarks/tpc-requirements.txt
+	touch $@
+
+$(SITE)/.done: site/requirements.txt
+	[ -x $(SITE)/bin/python ] || $(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/pip install --quiet --disable-pip-version-check --requirement site/requirements.txt
 	touch $@
 
 $(JDBC)/.done: tests/serve/jdbc/pom.xml
