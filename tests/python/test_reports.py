@@ -143,3 +143,20 @@ def test_lines_of_a_report_keep_their_indents_in_a_notebook(indexed: Judged) -> 
     html = indexed.table.verify()._repr_html_()
     assert "\n  damaged: indexes/" in html
     assert "<i>" not in html
+
+
+def test_stats_are_numbers_with_their_meanings_and_draw_themselves(indexed: Judged) -> None:
+    stats = indexed.table.stats()
+    coverage = stats.stat("lakemark_coverage_ratio")
+    assert (coverage.kind, coverage.unit, coverage.by) == ("gauge", "ratio", "index")
+    assert stats["lakemark_coverage_ratio"] == coverage.value
+    assert isinstance(coverage.value, dict)
+    assert coverage.value["by_city"] == 1
+    assert stats.meaning("lakemark_data_files") == "Data files of the table."
+    assert dict(stats) == {each["name"]: each["value"] for each in stats.to_dict()}
+    assert set(stats) <= {each["name"] for each in stats.to_dict()}
+    for shown in (str(stats), stats._repr_html_()):
+        assert "lakemark_coverage_ratio{by_city}" in shown
+        assert "Data files of the table." in shown
+    with pytest.raises(KeyError):
+        stats["lakemark_nothing"]

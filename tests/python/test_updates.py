@@ -109,11 +109,11 @@ def test_a_delete_of_keys_lists_no_data_files(stock: lakemark.Table) -> None:
     # What was written just now may still be changing, and is listed each time.
     time.sleep(0.05)
     assert stock.schema.names[0] == "id"
-    before = stock.metrics()["lakemark_listings_total"]
+    before = stock.stats()["lakemark_listings_total"]
     assert isinstance(before, float)
     assert (stock.delete([3]).rows, stock.delete(pa.array([4])).rows, stock.key) == (1, 1, ("id",))
-    # Metrics list the files themselves, for what is covered.
-    assert stock.metrics()["lakemark_listings_total"] == before + 1
+    # Stats list the files themselves, for what is covered.
+    assert stock.stats()["lakemark_listings_total"] == before + 1
     assert 3 not in names(stock)
 
 

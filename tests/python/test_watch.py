@@ -332,18 +332,18 @@ def test_metrics_that_cannot_be_told_are_an_error_before_anything_is_done(plain:
 
 def test_a_table_in_python_tells_the_same_numbers(plain: Judged) -> None:
     plain.table.create_index("city", using="bitmap", name="c", build=False)
-    before = plain.table.metrics()
+    before = plain.table.stats()
     assert (before["lakemark_uncovered_files"], before["lakemark_coverage_ratio"]) == (4, {"c": 0})
     lag = before["lakemark_lag_seconds"]
     assert isinstance(lag, float)
     assert lag >= 0
     plain.table.build(progress=False)
-    after = plain.table.metrics()
+    after = plain.table.stats()
     assert (after["lakemark_indexed_rows_total"], after["lakemark_coverage_ratio"]) == (4000, {"c": 1})
     assert (after["lakemark_runs_total"], after["lakemark_lag_seconds"]) == (
         {"build": 1, "compact": 0, "migrate": 0},
         0,
     )
     # Another object has done nothing yet, and sees the same coverage.
-    other = lakemark.Table(plain.folder).metrics()
+    other = lakemark.Table(plain.folder).stats()
     assert (other["lakemark_indexed_rows_total"], other["lakemark_coverage_ratio"]) == (0, {"c": 1})

@@ -35,7 +35,16 @@ PAGES = {
     ),
     "start-python": (
         DOCS / "start" / "python.md",
-        ["shop_bitmap: 100% of the table", "200\n", "3 groups", "shop_bitmap", "96", "rows=1", "1\n", "data file"],
+        [
+            "shop_bitmap: 100% of the table",
+            "200\n",
+            "3 groups",
+            "shop_bitmap",
+            "96",
+            "rows=1",
+            "1\n",
+            "lakemark_data_files",
+        ],
     ),
     "start-operators": (
         DOCS / "start" / "operators.md",

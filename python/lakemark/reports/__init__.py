@@ -7,6 +7,7 @@ uses the drawing (`_pictures`) alone. Whatever answers a call may use it: `table
 
 from lakemark.reports.explain import ExplainReport, Leaf
 from lakemark.reports.index import Encoding, Index, IndexKind
+from lakemark.reports.stats import Stat, Stats
 from lakemark.reports.table import ColumnInfo, Snapshot, TableInfo, Version
 from lakemark.reports.updates import MigrateReport, PublishReport, RunInfo, UpdatesInfo, Written
 from lakemark.reports.upkeep import (
@@ -34,6 +35,8 @@ __all__ = [
     "PublishReport",
     "RunInfo",
     "Snapshot",
+    "Stat",
+    "Stats",
     "TableInfo",
     "UpdatesInfo",
     "VacuumReport",

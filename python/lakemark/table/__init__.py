@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lakemark import _internal
 from lakemark._packages import require, require_datafusion
 from lakemark.exceptions import InvalidInputError
-from lakemark.reports import TableInfo, UpdatesInfo, Version
+from lakemark.reports import Stats, TableInfo, UpdatesInfo, Version
 from lakemark.table.changes import Changes
 from lakemark.table.handle import names_of
 from lakemark.table.queries import Queries
@@ -124,15 +124,23 @@ class Table(Queries, Changes, Upkeep):
         """
         return [Version.from_dict(version) for version in json.loads(self._inner.history(limit))]
 
-    def metrics(self) -> dict[str, float | dict[str, float]]:
-        """What was done through this object, and how much the indexes cover now.
+    def stats(self) -> Stats:
+        """Tells what was done through this object, and how much the indexes cover now.
+
+        >>> import lakemark
+        >>> table = lakemark.Table(getfixture("flights"))
+        >>> _ = table.create_index("origin", using="bitmap", name="o", progress=False)
+        >>> stats = table.stats()
+        >>> stats["lakemark_indexed_rows_total"], stats["lakemark_coverage_ratio"]
+        (30.0, {'o': 1.0})
+        >>> stats.meaning("lakemark_coverage_ratio")
+        'Share of the data files that an index covers, 0 to 1.'
 
         Returns:
-            Numbers by the names that docs/operations.md lists, such as `lakemark_lag_seconds`. What is counted by verb,
-            kind of request or index is a dictionary of its own: `metrics()["lakemark_coverage_ratio"]["by_city"]`.
+            The numbers that the command tells as OpenMetrics, by the same names, each with its meaning. What is counted
+            by verb, kind of request or index is a dictionary of its own. A notebook draws them as a table.
         """
-        found: dict[str, float | dict[str, float]] = json.loads(self._inner.metrics())
-        return found
+        return Stats.from_json(self._inner.stats())
 
     def info(self) -> TableInfo:
         """Describes the table: counts its rows, measures its files and indexes."""

@@ -92,8 +92,8 @@ impl Table {
         })
     }
 
-    /// Counters of this object, and how much the indexes cover now, as JSON by the names that operators see.
-    fn metrics(&self, py: Python<'_>) -> PyResult<String> {
+    /// Counters of this object, and how much the indexes cover now, as JSON: each by the name that operators see, with its meaning.
+    fn stats(&self, py: Python<'_>) -> PyResult<String> {
         let table = Arc::clone(&self.0);
         wait(py, move || async move {
             // As a build sees it, if the newest state is open: a file that cannot be read is one that no index covers.
@@ -103,7 +103,7 @@ impl Table {
             };
             let now = lakemark_table::now();
             table.metrics().set_coverage(coverage, now);
-            Ok(Value::Object(table.metrics().values(now)).to_string())
+            Ok(Value::Array(table.metrics().described(now)).to_string())
         })
     }
 

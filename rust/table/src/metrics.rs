@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime};
 
 use families::Family;
 pub use open_metrics::{NamedMetrics, open_metrics};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -236,6 +236,26 @@ impl Metrics {
             }
         }
         values
+    }
+
+    /// The same with what [`families`] says of each name: for programs that show numbers to people, a list in the order of
+    /// [`families::ALL`].
+    #[must_use]
+    pub fn described(&self, now: SystemTime) -> Vec<Value> {
+        let values = self.values(now);
+        let described = families::ALL.iter().filter_map(|family| {
+            let name = family.sample_name();
+            let value = values.get(&name)?;
+            Some(json!({
+                "name": name,
+                "kind": family.kind.name(),
+                "unit": family.unit,
+                "by": family.label,
+                "meaning": family.help,
+                "value": value,
+            }))
+        });
+        described.collect()
     }
 
     fn counted(&self) -> Vec<Sample> {

@@ -24,6 +24,17 @@ pub enum FamilyKind {
     Gauge,
 }
 
+impl FamilyKind {
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+        }
+    }
+}
+
 impl Family {
     const fn counter(name: &'static str, help: &'static str) -> Self {
         Self { name, kind: FamilyKind::Counter, unit: None, label: None, help }

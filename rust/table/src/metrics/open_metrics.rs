@@ -10,7 +10,7 @@
 use std::fmt::Write;
 use std::time::SystemTime;
 
-use super::families::{ALL, Family, FamilyKind};
+use super::families::{ALL, Family};
 use super::{Metrics, Sample};
 
 /// The metrics of a table, and what the table is called where they are told.
@@ -48,12 +48,8 @@ pub fn open_metrics(tables: &[NamedMetrics<'_>], now: SystemTime) -> String {
 
 fn add_head(text: &mut String, family: &Family) {
     let Family { name, help, .. } = family;
-    let kind = match family.kind {
-        FamilyKind::Counter => "counter",
-        FamilyKind::Gauge => "gauge",
-    };
     let _ = writeln!(text, "# HELP {name} {}", escaped(help));
-    let _ = writeln!(text, "# TYPE {name} {kind}");
+    let _ = writeln!(text, "# TYPE {name} {}", family.kind.name());
     if let Some(unit) = family.unit {
         let _ = writeln!(text, "# UNIT {name} {unit}");
     }

@@ -113,3 +113,22 @@ fn families_stand_together_whatever_table_their_numbers_are_of() {
     assert_eq!(text.matches("lakemark_lag_seconds{").count(), 1);
     assert_eq!(text.matches("# TYPE ").count(), text.matches("# HELP ").count());
 }
+
+#[test]
+fn what_is_described_has_the_value_and_the_words_of_its_family() {
+    let metrics = Metrics::default();
+    metrics.commits.add(3);
+    metrics.set_coverage(covered(1, Some(900)), seconds(1000));
+    let described = metrics.described(seconds(1000));
+    let values = metrics.values(seconds(1000));
+    assert_eq!(described.len(), values.len());
+    for each in &described {
+        let name = each["name"].as_str().unwrap();
+        let family = ALL.iter().find(|family| family.sample_name() == name).unwrap();
+        assert_eq!((&each["value"], each["meaning"].as_str()), (&values[name], Some(family.help)));
+        assert_eq!((each["unit"].as_str(), each["by"].as_str()), (family.unit, family.label));
+        assert_eq!(each["kind"] == "counter", family.kind == FamilyKind::Counter);
+    }
+    let commits = described.iter().find(|each| each["name"] == "lakemark_commits_total").unwrap();
+    assert_eq!(commits["value"], 3.0);
+}
