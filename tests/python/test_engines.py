@@ -85,7 +85,7 @@ def by_view(table: lakemark.Table, value: str, use_index: bool) -> list[int]:
 
 def bytes_read(table: lakemark.Table, work: Callable[[], object]) -> float:
     def read() -> float:
-        found = table.metrics()["lakemark_request_bytes_total"]
+        found = table.stats()["lakemark_request_bytes_total"]
         assert isinstance(found, dict)
         return found["get"]
 

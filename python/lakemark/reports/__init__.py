@@ -6,6 +6,7 @@ uses the drawing (`_pictures`) alone. Whatever answers a call may use it: `table
 """
 
 from lakemark.reports.explain import ExplainReport, Leaf
+from lakemark.reports.health import HealthReport, Problem
 from lakemark.reports.index import Encoding, Index, IndexKind
 from lakemark.reports.stats import Stat, Stats
 from lakemark.reports.table import ColumnInfo, Snapshot, TableInfo, Version
@@ -27,11 +28,13 @@ __all__ = [
     "Encoding",
     "ExplainReport",
     "Finding",
+    "HealthReport",
     "Index",
     "IndexKind",
     "IndexVerdict",
     "Leaf",
     "MigrateReport",
+    "Problem",
     "PublishReport",
     "RunInfo",
     "Snapshot",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from lakemark._progress import Progress, shown
 from lakemark.advice import Advice, text_of
 from lakemark.exceptions import InvalidInputError
-from lakemark.reports import BuildReport, CompactReport, Index, IndexKind, VacuumReport, VerifyReport
+from lakemark.reports import BuildReport, CompactReport, HealthReport, Index, IndexKind, VacuumReport, VerifyReport
 from lakemark.table.handle import Handle, names_of, option_texts
 
 if TYPE_CHECKING:
@@ -193,6 +193,20 @@ class Upkeep(Handle):
             What was found; it is true if nothing is damaged.
         """
         return VerifyReport.from_json(*self._inner.verify())
+
+    def doctor(self) -> HealthReport:
+        """Looks at everything that goes wrong with tables, as `lakemark doctor` does. Changes nothing.
+
+        >>> import lakemark
+        >>> table = lakemark.Table(getfixture("flights"))
+        >>> report = table.doctor()
+        >>> bool(report), [problem.name for problem in report.problems]
+        (True, ['no_index'])
+
+        Returns:
+            What was found, each with what to do; it is true if nothing asks for somebody.
+        """
+        return HealthReport.from_json(*self._inner.doctor())
 
     def vacuum(
         self, *, dry_run: bool = False, older_than: timedelta = timedelta(days=7), originals: bool = False

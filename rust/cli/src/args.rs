@@ -12,8 +12,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use help::{
-    ABOUT, ADVISE_EXAMPLES, BUILD_NOTE, CHANGE_EXAMPLES, EXAMPLES, HISTORY_EXAMPLES, KEY_EXAMPLES, LONG_ABOUT,
-    MIGRATE_EXAMPLES, REPAIR_NOTE, SERVE_EXAMPLES, SQL_EXAMPLES, WATCH_EXAMPLES,
+    ABOUT, ADVISE_EXAMPLES, BUILD_NOTE, CHANGE_EXAMPLES, DOCTOR_NOTE, EXAMPLES, HISTORY_EXAMPLES, KEY_EXAMPLES,
+    LONG_ABOUT, MIGRATE_EXAMPLES, REPAIR_NOTE, SERVE_EXAMPLES, SQL_EXAMPLES, WATCH_EXAMPLES,
 };
 pub use jobs::{JobArgs, LogArgs, LogFormat, WatchArgs};
 pub use serve::ServeArgs;
@@ -51,6 +51,9 @@ pub enum Verb {
     Explain(ExplainArgs),
     /// Show what Lakemark knows about a table: files, rows, columns, buffered updates, indexes, coverage
     Info(InfoArgs),
+    /// Look at everything that goes wrong with a table, and say what to do: coverage, index files, locks, permissions, disk, clock
+    #[command(after_help = DOCTOR_NOTE)]
+    Doctor(DoctorArgs),
     /// List the versions of a table that can be asked for with --version: commits of a Delta table, manifests of others
     #[command(after_help = HISTORY_EXAMPLES)]
     History(HistoryArgs),
@@ -372,6 +375,17 @@ pub struct InfoArgs {
     #[arg(long, value_name = "NUMBER")]
     pub version: Option<u64>,
     /// How the facts are printed
+    #[arg(long, value_enum, default_value_t = TextFormat::Text)]
+    pub format: TextFormat,
+}
+
+/// `lakemark doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// The table.
+    #[command(flatten)]
+    pub at: TableArgs,
+    /// How the report is printed
     #[arg(long, value_enum, default_value_t = TextFormat::Text)]
     pub format: TextFormat,
 }

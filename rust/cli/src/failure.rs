@@ -14,6 +14,8 @@ pub const FAILED: i32 = 1;
 pub const WRONG_USAGE: i32 = 2;
 /// A build is done but for data files that could not be indexed.
 pub const INCOMPLETE: i32 = 3;
+/// `doctor` found something that asks for somebody.
+pub const UNHEALTHY: i32 = 4;
 /// Stopped by Ctrl-C: 128 + SIGINT, as shells say it.
 pub const INTERRUPTED: i32 = 130;
 
@@ -28,6 +30,8 @@ pub enum Failure {
     Interrupted(String),
     /// Everything was said already; only the exit code is left.
     Reported,
+    /// The report says what is wrong with the table; only the exit code is left.
+    Unhealthy,
     /// The reader of our output went away, e.g. `| head`: no error.
     PipeClosed,
 }
@@ -39,6 +43,7 @@ impl Failure {
         match self {
             Self::Error(_) | Self::Reported => FAILED,
             Self::Incomplete(_) => INCOMPLETE,
+            Self::Unhealthy => UNHEALTHY,
             Self::Interrupted(_) => INTERRUPTED,
             Self::PipeClosed => DONE,
         }
@@ -49,7 +54,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Error(message) | Self::Incomplete(message) | Self::Interrupted(message) => f.write_str(message),
-            Self::Reported | Self::PipeClosed => Ok(()),
+            Self::Reported | Self::Unhealthy | Self::PipeClosed => Ok(()),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod advise;
 pub mod args;
+mod doctor;
 mod execute;
 mod exporter;
 pub mod failure;
@@ -35,7 +36,7 @@ use crate::log::Log;
 const STACK_BYTES: usize = 16 << 20;
 
 /// Runs one command line, program name first, and returns its exit code: 0 done, 1 failed, 2 wrong usage, 3 built but for files that could
-/// not be indexed, 130 Ctrl-C.
+/// not be indexed, 4 `doctor` found something that asks for somebody, 130 Ctrl-C.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
@@ -85,6 +86,7 @@ async fn dispatch(cli: Cli, log: Log) -> Result<(), Failure> {
         Some(Verb::Migrate(migrate)) => updates::migrate(migrate, log).await,
         Some(Verb::History(history)) => maintain::history(history).await,
         Some(Verb::Info(info)) => info::info(info).await,
+        Some(Verb::Doctor(doctor)) => doctor::doctor(doctor).await,
         Some(Verb::Serve(serve)) => serve::serve(serve, log).await,
         Some(Verb::Vacuum(vacuum)) => maintain::vacuum(vacuum).await,
     }

@@ -284,6 +284,12 @@ impl Table {
         described(py, &report)
     }
 
+    fn doctor(&self, py: Python<'_>) -> PyResult<Described> {
+        let table = Arc::clone(&self.0);
+        let report = wait(py, move || async move { table.doctor().await })?;
+        described(py, &report)
+    }
+
     fn vacuum(&self, py: Python<'_>, older_than_seconds: u64, dry_run: bool, originals: bool) -> PyResult<Described> {
         let table = Arc::clone(&self.0);
         let options = VacuumOptions { older_than: Duration::from_secs(older_than_seconds), dry_run, originals };

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod aggregate;
+mod doctor;
 pub mod error;
 mod files;
 mod index_kind;
@@ -39,9 +40,10 @@ pub use options::{
 };
 pub use probe::{RowsToRead, SearchedColumn, TopKRequest};
 pub use report::{
-    AnsweredBy, BuildReport, ChangesBesideFiles, ChosenBy, ColumnInfo, CompactReport, Description, Finding, IndexInfo,
-    IndexVerdict, LeafReport, MigrateReport, ProbeReport, PublishReport, Report, RunInfo, TableInfo, UpdatesInfo,
-    VacuumReport, VerifyReport, VersionInfo, VersionOperation, Waste, index_rows, version_rows,
+    AnsweredBy, BuildReport, ChangesBesideFiles, ChosenBy, ColumnInfo, CompactReport, Description, Finding,
+    HealthReport, IndexInfo, IndexVerdict, LeafReport, MigrateReport, ProbeReport, Problem, ProblemName, PublishReport,
+    Report, RunInfo, Severity, TableInfo, UpdatesInfo, VacuumReport, VerifyReport, VersionInfo, VersionOperation,
+    Waste, index_rows, version_rows,
 };
 pub use snapshot::{BufferedRows, BufferedRun, DataFile, FileProbe, FileProbes, FileProbesIter, Probe, Snapshot};
 pub use storage::clock::{Stopwatch, now};

@@ -5,6 +5,7 @@
 //! Invariant: text, notebooks and lists say what the fields say, from one place.
 
 pub use self::description::{Description, Report, bytes, count};
+pub use self::health::{HealthReport, Problem, ProblemName, Severity};
 pub use self::listing::{index_rows, version_rows};
 pub use self::probe::{AnsweredBy, LeafReport, ProbeReport};
 pub use self::table::{ChosenBy, ColumnInfo, IndexInfo, TableInfo, VersionInfo};
@@ -13,6 +14,7 @@ pub use self::upkeep::{BuildReport, CompactReport, Finding, IndexVerdict, Vacuum
 pub use self::version_operation::VersionOperation;
 
 mod description;
+mod health;
 mod listing;
 mod probe;
 pub(crate) mod serialized;

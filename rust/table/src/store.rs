@@ -21,6 +21,7 @@ pub(crate) mod segment_cursor;
 pub(crate) mod segment_files;
 pub(crate) mod segment_id;
 pub(crate) mod segments;
+mod storage_time;
 pub(crate) mod transaction;
 
 use std::collections::HashMap;

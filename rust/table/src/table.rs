@@ -17,8 +17,8 @@ use crate::indexing::{advise, build, compact, verify};
 use crate::metrics::{IndexCoverage, Metrics, RunCounters, RunEnd};
 use crate::options::{BuildOptions, IndexSpec, MigrateOptions, TableOptions, VacuumOptions};
 use crate::report::{
-    BuildReport, ChangesBesideFiles, CompactReport, MigrateReport, PublishReport, UpdatesInfo, VacuumReport,
-    VerifyReport, VersionInfo,
+    BuildReport, ChangesBesideFiles, CompactReport, HealthReport, MigrateReport, PublishReport, UpdatesInfo,
+    VacuumReport, VerifyReport, VersionInfo,
 };
 use crate::snapshot::{BaseTable, Snapshot, TableKey, newest_manifest};
 use crate::storage::clock::{self, Stopwatch};
@@ -29,7 +29,7 @@ use crate::store::pieces::ManifestNeeds;
 use crate::store::transaction::{Edit, commit};
 use crate::table_format::TableFormat;
 use crate::updates::{Change, RepairAction, StagedRows, Staging, UpdatableTable, WriteOptions, Written};
-use crate::{pin, updates, vacuum};
+use crate::{doctor, pin, updates, vacuum};
 
 /// A table: a set of Parquet files and the store of its indexes.
 ///
@@ -450,6 +450,15 @@ impl Table {
             let Some(manifest) = newest.manifest else { return Ok(VerifyReport::default()) };
             verify::verify(store, &manifest, &pin::pin_anew(&self.updates).await?).await
         })
+    }
+
+    /// Looks at everything that goes wrong with tables: what it finds is in the report, with what to do. Of the data it reads what a build
+    /// that has nothing to build reads, and it writes nothing but an empty file in the store, which it removes again.
+    ///
+    /// # Errors
+    /// The table was opened at a version (`InvalidInput`). Whatever else fails is in the report.
+    pub fn doctor(&self) -> BoxFuture<'_, Result<HealthReport>> {
+        Box::pin(doctor::examine(&self.updates))
     }
 
     /// Removes manifests, segments and unfinished files that nobody needs any more.

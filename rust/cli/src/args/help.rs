@@ -22,12 +22,13 @@ Examples:
   lakemark serve flights=flights/                  serve it to JDBC, ADBC, notebooks and dashboards
   lakemark upsert flights/ late.csv --key flight   add rows, or replace those with the same keys
   lakemark info flights/                           files, rows, buffered updates, indexes
+  lakemark doctor flights/                         what is wrong with it, and what to do
   lakemark vacuum flights/ --dry-run               show which old index files can go
   lakemark                                         the SQL shell
 
 A TABLE is a folder of Parquet files (also Hive-partitioned), a Delta table, one file, a glob in quotes, or a URL.
 Results go to stdout, progress and warnings to stderr.
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 built but for files that could not be indexed, 130 stopped by Ctrl-C.";
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 built but for files that could not be indexed, 4 doctor found a problem, 130 stopped by Ctrl-C.";
 
 /// Of `sql`, with the statements that are ours.
 pub(super) const SQL_EXAMPLES: &str = "\
@@ -121,6 +122,18 @@ A first query from Python, after pip install adbc-driver-flightsql pyarrow:
 
 A JDBC tool takes the driver org.apache.arrow:flight-sql-jdbc-driver and the URL
   jdbc:arrow-flight-sql://127.0.0.1:8815/?useEncryption=false";
+
+/// Of `doctor`, with its exit codes.
+pub(super) const DOCTOR_NOTE: &str = "\
+Changes nothing: locks are looked at and not taken, and the clock of the storage is told by an empty file that is removed again. Each line of \
+the report begins with how much it asks for somebody (note, warning, error) and a name that programs go by, and ends with what to do. \
+`lakemark index verify` compares every byte besides.
+
+Exit codes: 0 nothing to do, 4 a warning or an error, 1 nothing could be looked at.
+
+Examples:
+  lakemark doctor flights/
+  lakemark doctor flights/ --format json        for a monitor";
 
 /// Of `index advise`.
 pub(super) const ADVISE_EXAMPLES: &str = "\

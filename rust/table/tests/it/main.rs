@@ -14,6 +14,7 @@ mod compacting;
 mod composites;
 mod counting;
 mod delta;
+mod doctor;
 mod encodings;
 mod faults;
 mod fixture;

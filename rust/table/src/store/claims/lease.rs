@@ -12,7 +12,6 @@ use tokio::task::JoinHandle;
 use super::{Claim, Claims, LEASE};
 use crate::storage::clock::Moment;
 use crate::storage::ids::new_id;
-use crate::store::layout::time_path;
 
 /// How often a claim is renewed.
 const RENEW_EVERY: Duration = Duration::from_secs(20);
@@ -128,15 +127,10 @@ impl Claims {
         is_expired
     }
 
-    /// The time at the storage, by a file that is written there.
+    /// The time at the storage.
     async fn read_time(&self) -> Option<StorageTime> {
-        let (object_store, path) = (self.store.object_store(), self.store.object_path(&time_path(new_id())));
         let at = Moment::now();
-        object_store.put(&path, PutPayload::default()).await.ok()?;
-        let written = object_store.head(&path).await.ok();
-        // One that stays is waste.
-        let _ = object_store.delete(&path).await;
-        Some(StorageTime { read: written?.last_modified, at })
+        Some(StorageTime { read: self.store.storage_time().await.ok()?, at })
     }
 }
 
