@@ -68,7 +68,7 @@ CHROMIUM := $(LAKEMARK_CACHE)/chromium
 TOOLS := $(LAKEMARK_CACHE)/tools
 export LAKEMARK_TPC_PYTHON := $(TPC)/bin/python
 
-.PHONY: help setup fmt lint audit test test-core test-python test-spark test-jobs test-browser bench stress fuzz site demo ci
+.PHONY: help setup fmt lint audit test test-core test-python test-spark test-jobs test-browser bench stress fuzz site release try-release demo ci
 .PHONY: style benches-built test-rust rust native native-release jar jar-release wheel
 
 help: ## list the verbs
@@ -126,9 +126,15 @@ test-browser: native $(CHROMIUM)/.done ## the page of `lakemark serve` in the re
 
 # The pages of the crates and of the connector are on it if `cargo doc` and `make release` made them before.
 site: export LAKEMARK_SITE_RUST = $(wildcard $(CARGO_TARGET_DIR)/doc)
-site: export LAKEMARK_SITE_JAVA = $(wildcard $(LAKEMARK_CACHE)/spark-plugin/reports/apidocs)
+site: export LAKEMARK_SITE_JAVA = $(wildcard $(LAKEMARK_CACHE)/release/spark-plugin/reports/apidocs)
 site: $(SITE)/.done ## the site of the documents in LAKEMARK_CACHE/site; a page or a link that leads nowhere fails
 	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/python -m mkdocs build --config-file site/mkdocs.yml --site-dir $(LAKEMARK_CACHE)/site
+
+release: ## [ARCH=amd64]: what a release publishes, in dist/: wheels, jar, crates, archives, checksums; goes on where it was stopped
+	release/build $(if $(filter command line,$(origin ARCH)),$(ARCH))
+
+try-release: ## [SPARK=4.1.4]: installs dist/ into an empty environment, and runs the quick starts there
+	release/try $(PYTHON) $(if $(SPARK),--spark $(SPARK))
 
 demo: native jar ## a real data set, indexed, then queried with and without indexes from the shell and from Spark
 	PYTHONPATH=$(CURDIR)/python $(PY) examples/demo.py
@@ -414,11 +420,12 @@ jar jar-release:
 	$(MVN) --quiet -DskipTests -Dlakemark.native.dir=$(LAKEMARK_CACHE)/native package
 	install -D -m 644 $(LAKEMARK_CACHE)/spark-plugin/lakemark-spark.jar python/lakemark/jars/lakemark-spark.jar
 
-# A wheel with shell, library and Spark jar. maturin takes what cargo compiled (.cargo/config.toml says how) and links it
-# without symbols. A wheel to give away is made with WHEEL_PROFILE=release, which compiles everything once more.
+# Wheels for this machine: one with shell and library, one with the Spark jar. maturin takes what cargo compiled
+# (.cargo/config.toml says how) and links it without symbols. What is given away comes from `make release`.
 WHEEL_PROFILE ?= dev
 wheel: native jar
 	$(VENV)/bin/maturin build --profile $(WHEEL_PROFILE) --out dist
+	$(VENV)/bin/python release/jar_wheel.py $(LAKEMARK_CACHE)/spark-plugin/lakemark-spark.jar dist
 
 # Made again when the list of tools changes, and once per version of Spark.
 $(VENV)/.done-$(SPARK_VERSION): pyproject.toml .ci/setup

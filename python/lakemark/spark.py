@@ -52,6 +52,8 @@ _Builder = TypeVar("_Builder", bound="SessionBuilder")
 
 _JAR_NAME = "lakemark-spark"
 _JAR = f"{_JAR_NAME}.jar"
+# The module of the package of that name.
+_JAR_PACKAGE = "lakemark_spark"
 _EXTENSION = "io.lakemark.spark.extension.LakemarkExtension"
 
 # How often a bar looks at the job that it is about.
@@ -59,18 +61,26 @@ _LOOK_SECONDS = 0.2
 
 
 def jar_path() -> Path:
-    """Returns the path of the Spark connector that came with this package.
+    """Returns the path of the Spark connector: the jar of the package `lakemark-spark`, or what a checkout has built.
 
     Raises:
-        NotFoundError: The package was built without the jar.
+        NotFoundError: There is none.
     """
-    path = Path(str(files("lakemark") / "jars" / _JAR))
-    if not path.is_file():
+    built = Path(str(files("lakemark") / "jars" / _JAR))
+    if built.is_file():
+        return built
+    installed: Path | None
+    try:
+        installed = Path(str(files(_JAR_PACKAGE) / _JAR))
+    except ModuleNotFoundError:
+        installed = None
+    if installed is None or not installed.is_file():
         raise NotFoundError(
-            f"{path} is missing: this copy of lakemark was built without the Spark connector. "
-            "Install a wheel, or build the jar first (`make jar` in a checkout does)."
+            "there is no Spark connector: its jar is a package of its own. "
+            f'Run `pip install "{_JAR_NAME}=={_release()}"`, name a jar in `spark.jars`, '
+            "or build it (`make jar` in a checkout does)."
         )
-    return path
+    return installed
 
 
 def configure(
@@ -83,8 +93,8 @@ def configure(
 ) -> _Builder:
     """Adds the connector to a session builder: `spark.read.format("lakemark")` works in the session it makes, and SQL.
 
-    Jars and extensions that the builder already names are kept. If a jar is the connector, it is taken and not this
-    package's.
+    Jars and extensions that the builder already names are kept. If a jar is the connector, it is taken and not the one
+    of `jar_path`.
 
     Args:
         builder: `SparkSession.builder`, with whatever else you have set on it.
@@ -99,7 +109,7 @@ def configure(
         The same builder.
 
     Raises:
-        NotFoundError: The package was built without the jar.
+        NotFoundError: There is no jar; the message says what to install.
         UnsupportedError: The connector is of another release than this package.
     """
     jars = _listed(builder, "spark.jars")

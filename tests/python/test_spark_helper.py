@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from typing import TYPE_CHECKING
 
@@ -101,7 +102,32 @@ def test_configure_adds_the_extension_to_others_if_asked(jar: Path) -> None:
     assert builder.options["spark.jars"] == str(jar)
 
 
-def test_a_package_without_the_jar_says_what_to_do(package: Path) -> None:
-    with pytest.raises(lakemark.NotFoundError, match="built without the Spark connector"):
+def test_without_a_jar_the_error_says_what_to_install(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = rf'pip install "lakemark-spark=={re.escape(lakemark.__version__)}"'
+    with pytest.raises(lakemark.NotFoundError, match=said):
         lakemark.spark.jar_path()
     assert not (package / "jars").exists()
+
+    def missing(name: str) -> Path:
+        if name == "lakemark":
+            return package
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(lakemark.spark, "files", missing)
+    with pytest.raises(lakemark.NotFoundError, match=said):
+        lakemark.spark.configure(Builder())
+
+
+def test_the_jar_of_its_own_package_is_found_and_what_a_checkout_built_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = {"lakemark": tmp_path / "lakemark", "lakemark_spark": tmp_path / "lakemark_spark"}
+    monkeypatch.setattr(lakemark.spark, "files", folders.__getitem__)
+    own = folders["lakemark_spark"] / "lakemark-spark.jar"
+    own.parent.mkdir()
+    own.write_bytes(b"PK")
+    assert lakemark.spark.jar_path() == own
+    built = folders["lakemark"] / "jars" / "lakemark-spark.jar"
+    built.parent.mkdir(parents=True)
+    built.write_bytes(b"PK")
+    assert lakemark.spark.jar_path() == built
