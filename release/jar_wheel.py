@@ -2,9 +2,9 @@
 
     python release/jar_wheel.py JAR FOLDER
 
-writes FOLDER/lakemark_spark-VERSION-py3-none-any.whl. Whoever needs no Spark does not load the jar, and `lakemark.spark`
-finds it where it is installed. The same jar gives the same bytes: times are SOURCE_DATE_EPOCH, or the first that a ZIP
-file knows.
+writes FOLDER/lakemark_spark-VERSION-py3-none-any.whl. Whoever needs no Spark does not load the jar, and
+`lakemark.spark` finds it where it is installed. The same jar gives the same bytes: times are SOURCE_DATE_EPOCH, or the
+first that a ZIP file knows.
 """
 
 from __future__ import annotations
