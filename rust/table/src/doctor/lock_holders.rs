@@ -104,7 +104,9 @@ fn has_file(process: &Listed, metadata: &Metadata) -> bool {
 
 /// Major and minor number of a device, as Linux puts them into one.
 fn device_of(device: u64) -> (u64, u64) {
-    (((device >> 8) & 0xfff) | ((device >> 32) & !0xfff), (device & 0xff) | ((device >> 12) & !0xff))
+    let major = ((device >> 8) & 0xfff) | ((device >> 32) & 0xffff_f000);
+    let minor = (device & 0xff) | ((device >> 12) & 0xffff_ff00);
+    (major, minor)
 }
 
 fn is_stopped(process: u32) -> bool {
@@ -127,7 +129,7 @@ mod tests {
         assert_eq!(holder_of("4: POSIX  ADVISORY  WRITE 4711 fe:00:1234567 0 EOF", 1_234_567), None);
         assert_eq!(holder_of("", 1), None);
         assert_eq!(device_of(0xfe01), (0xfe, 1));
-        assert_eq!(device_of(0x1_0345_6704), (0x567, 0x34504));
+        assert_eq!(device_of(0x1_0345_6704), (0x567, 0x10_3404));
     }
 
     #[test]
