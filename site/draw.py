@@ -79,7 +79,7 @@ def picture() -> str:
         text(58, 57, "SELECT … FROM sales WHERE shop = 7", 18, GROUND, more=' font-family="monospace"'),
         *files(),
         *index(),
-        line(595, 76, 595, 136, FOUND),
+        line(700, 76, 700, 136, FOUND),
         line(466, 224, 410, 224, FOUND),
         rect(760, 142, 168, 164, WATER, more=f' stroke="{LINE}"'),
         *(text(784, 182 + 40 * row, name, 17) for row, name in enumerate(ENGINES)),
