@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use lakemark_table::{BuildOptions, HealthReport, ProblemName, Severity, Table, TableOptions};
@@ -82,7 +82,7 @@ async fn lost_and_damaged_index_files_are_told_apart() {
         let folder = folder(2);
         let table = open(folder.path()).await;
         create_indexes(&table).await;
-        let [segment] = segments(folder.path()).try_into().unwrap();
+        let [segment]: [PathBuf; 1] = segments(folder.path()).try_into().unwrap();
         let bytes = fs::read(&segment).unwrap();
         match damage {
             None => fs::remove_file(&segment).unwrap(),
@@ -102,7 +102,7 @@ async fn what_the_remedies_say_mends_the_table() {
     let folder = folder(2);
     let table = open(folder.path()).await;
     create_indexes(&table).await;
-    let [segment] = segments(folder.path()).try_into().unwrap();
+    let [segment]: [PathBuf; 1] = segments(folder.path()).try_into().unwrap();
     fs::write(&segment, vec![0; usize::try_from(fs::metadata(&segment).unwrap().len()).unwrap()]).unwrap();
     assert!(!table.doctor().await.unwrap().is_healthy());
     table.build(BuildOptions { verify: 1.0, ..BuildOptions::default() }).await.unwrap();
