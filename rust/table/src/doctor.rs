@@ -17,9 +17,11 @@ mod lock_holders;
 mod place;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::report::{HealthReport, Problem, ProblemName, bytes};
+use crate::snapshot::ReadableSnapshot;
 use crate::updates::{self, UpdatableTable};
 
 /// The share of their space from which on buffered updates are called many.
@@ -36,7 +38,7 @@ pub(crate) async fn examine(table: &Arc<UpdatableTable>) -> Result<HealthReport>
         release: env!("CARGO_PKG_VERSION").to_owned(),
         ..HealthReport::default()
     };
-    match updates::pin_to_build(table).await {
+    match pinned(table).await {
         Ok(readable) => {
             report.add("data files", coverage::of_data_files(&readable));
             report.add("coverage", coverage::of_indexes(location, &readable));
@@ -68,6 +70,16 @@ pub(crate) async fn examine(table: &Arc<UpdatableTable>) -> Result<HealthReport>
         report.add("clock", clock_skew::look_at(store).await);
     }
     Ok(report)
+}
+
+/// The newest state, as a build sees it.
+async fn pinned(table: &Arc<UpdatableTable>) -> Result<ReadableSnapshot> {
+    if table.base.store.is_some() {
+        return updates::pin_to_build(table).await;
+    }
+    // Nobody builds where there is no place for it.
+    let snapshot = updates::pin_recent(table, Duration::ZERO).await?;
+    Ok(ReadableSnapshot { snapshot, unreadable: Vec::new() })
 }
 
 /// What is to be said of buffered updates.
