@@ -48,7 +48,7 @@ pub(crate) async fn examine(table: &Arc<UpdatableTable>) -> Result<HealthReport>
                 && readable.snapshot.manifest.as_ref().is_some_and(|manifest| manifest.updates().is_some());
             report.add("updates", if is_buffered { buffered(table).await } else { Vec::new() });
         }
-        Err(error) => report.add("data files", vec![of_error(ProblemName::UnreadableTable, &error)]),
+        Err(error) => report.add("data files", vec![unread(table, &error).await]),
     }
     let Some(store) = &base.store else {
         let problem = "a glob or a single file has no place for indexes of its own";
@@ -80,6 +80,16 @@ async fn pinned(table: &Arc<UpdatableTable>) -> Result<ReadableSnapshot> {
     // Nobody builds where there is no place for it.
     let snapshot = updates::pin_recent(table, Duration::ZERO).await?;
     Ok(ReadableSnapshot { snapshot, unreadable: Vec::new() })
+}
+
+/// What it means that a build cannot read the newest state.
+async fn unread(table: &Arc<UpdatableTable>, error: &Error) -> Problem {
+    // Queries do without indexes that cannot be read.
+    let name = match updates::pin_recent(table, Duration::ZERO).await {
+        Ok(_) => ProblemName::UnreadableManifest,
+        Err(_) => ProblemName::UnreadableTable,
+    };
+    of_error(name, error)
 }
 
 /// What is to be said of buffered updates.

@@ -96,6 +96,8 @@ impl Severity {
 pub enum ProblemName {
     /// The newest state cannot be read.
     UnreadableTable,
+    /// The manifest cannot be read, so that queries scan and builds fail.
+    UnreadableManifest,
     /// Data files cannot be read.
     UnreadableFiles,
     /// Data files are younger than now.
@@ -144,6 +146,7 @@ impl ProblemName {
     pub fn name(self) -> &'static str {
         match self {
             Self::UnreadableTable => "unreadable_table",
+            Self::UnreadableManifest => "unreadable_manifest",
             Self::UnreadableFiles => "unreadable_files",
             Self::FilesOfTheFuture => "files_of_the_future",
             Self::NoStore => "no_store",

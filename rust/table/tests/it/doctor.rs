@@ -110,7 +110,7 @@ async fn what_the_remedies_say_mends_the_table() {
 }
 
 #[tokio::test]
-async fn a_manifest_that_cannot_be_read_is_an_error_and_the_rest_is_looked_at() {
+async fn a_manifest_that_cannot_be_read_is_told_apart_from_the_table_and_the_rest_is_looked_at() {
     let folder = folder(1);
     let table = open(folder.path()).await;
     create_indexes(&table).await;
@@ -118,7 +118,7 @@ async fn a_manifest_that_cannot_be_read_is_an_error_and_the_rest_is_looked_at() 
         fs::write(entry.unwrap().path(), b"no manifest").unwrap();
     }
     let report = open(folder.path()).await.doctor().await.unwrap();
-    assert_eq!(names(&report).first(), Some(&"unreadable_table"), "{report:?}");
+    assert_eq!(names(&report).first(), Some(&"unreadable_manifest"), "{report:?}");
     assert!(!report.is_healthy());
     assert_eq!(report.checked.last().map(String::as_str), Some("clock"));
 }
