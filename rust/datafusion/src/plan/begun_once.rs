@@ -47,9 +47,9 @@ pub async fn rows_of(query: &DataFrame) -> Result<SendableRecordBatchStream> {
         Some(guest) => execute_stream(guest, context)?,
         None => {
             let beginning = known.flight.beginning(|| begins(&known, &sharing));
-            let begun = beginning.wait().await;
+            let begun = beginning.rows().await;
             known.flight.has_begun(&beginning);
-            match begun.and_then(|begun| begun.take()) {
+            match begun {
                 Some(first) => first?,
                 None => taking_part(&known, &sharing, runtime, context).await?,
             }

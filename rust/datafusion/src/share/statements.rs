@@ -175,14 +175,25 @@ pub(crate) struct StatementFlight {
     planning: Arc<JointWork<Planned>>,
     /// That of the optimized plan, once it is known.
     key: Arc<OnceLock<Arc<PlanKey>>>,
-    /// What makes a physical plan just now, and begins it.
-    beginning: Mutex<Option<Beginning>>,
+    /// What makes a physical plan just now, and begins it. It goes with those who wait for it, as the statement may be there for longer.
+    beginning: Mutex<Weak<JointWork<Arc<Begun>>>>,
     /// Where its entry is, which goes with it.
     known: Known,
 }
 
-/// Makes a physical plan, and begins it.
-pub(crate) type Beginning = Arc<JointWork<Arc<Begun>>>;
+/// What makes a physical plan and begins it, for one of those who wait for it.
+pub(crate) struct Beginning {
+    work: Arc<JointWork<Arc<Begun>>>,
+    /// Whether it was made for this one.
+    is_own: bool,
+}
+
+impl Beginning {
+    /// The rows, if nobody else has them. Whoever has none takes part in the execution, or runs its own plan.
+    pub(crate) async fn rows(&self) -> Option<Result<SendableRecordBatchStream>> {
+        self.work.wait().await?.take(self.is_own)
+    }
+}
 
 /// The rows of a plan that somebody began, for the first who comes for them.
 pub(crate) struct Begun(Mutex<Option<Result<SendableRecordBatchStream>>>);
@@ -192,9 +203,10 @@ impl Begun {
         Arc::new(Self(Mutex::new(Some(rows))))
     }
 
-    /// The rows or the error, if nobody has them. Whoever has none takes part in the execution, or runs its own plan.
-    pub(crate) fn take(&self) -> Option<Result<SendableRecordBatchStream>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// The rows, if nobody has them. An error is for the one that it was begun for: with another one all may go well by now.
+    fn take(&self, is_own: bool) -> Option<Result<SendableRecordBatchStream>> {
+        let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        rows.take_if(|rows| is_own || rows.is_ok())
     }
 }
 
@@ -229,15 +241,20 @@ impl StatementFlight {
     /// What begins it just now, or else what will.
     pub(crate) fn beginning(&self, begins: impl FnOnce() -> BoxFuture<'static, Arc<Begun>>) -> Beginning {
         let mut beginning = self.beginning.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(beginning.get_or_insert_with(|| JointWork::new(begins())))
+        if let Some(work) = beginning.upgrade() {
+            return Beginning { work, is_own: false };
+        }
+        let work = JointWork::new(begins());
+        *beginning = Arc::downgrade(&work);
+        Beginning { work, is_own: true }
     }
 
     /// It was begun: who comes from now on takes part in what runs, or begins it anew.
     pub(crate) fn has_begun(&self, done: &Beginning) {
         let mut beginning = self.beginning.lock().unwrap_or_else(PoisonError::into_inner);
-        let over = beginning.take_if(|beginning| Arc::ptr_eq(beginning, done));
-        drop(beginning);
-        drop(over);
+        if std::ptr::eq(beginning.as_ptr(), Arc::as_ptr(&done.work)) {
+            *beginning = Weak::new();
+        }
     }
 }
 
@@ -258,4 +275,64 @@ impl fmt::Debug for StatementFlight {
 pub(crate) struct QueryInFlight {
     pub(crate) flight: Arc<StatementFlight>,
     pub(crate) bound: Arc<BoundQuery>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use arrow::datatypes::Schema;
+    use datafusion::common::plan_datafusion_err;
+    use datafusion::physical_plan::EmptyRecordBatchStream;
+    use futures::FutureExt;
+    use tokio::runtime::Handle;
+
+    use super::*;
+
+    /// A statement that nobody plans.
+    fn in_flight() -> Arc<StatementFlight> {
+        let context = SessionContext::new();
+        let (asked, state) = (Arc::new(Asked::new("SELECT 1", None)), Arc::new(context.state()));
+        let request =
+            StatementRequest { asked: &asked, context: &context, state: &state, runtime: Handle::current().id() };
+        Statements::default().join(&request, || pending().boxed())
+    }
+
+    #[tokio::test]
+    async fn what_nobody_waits_for_any_more_ends_though_the_statement_is_there() {
+        let flight = in_flight();
+        let held = Arc::new(());
+        let weak = Arc::downgrade(&held);
+        let work = async move {
+            let _held = held;
+            pending::<Arc<Begun>>().await
+        };
+        let first = flight.beginning(|| work.boxed());
+        let second = flight.beginning(|| pending().boxed());
+        assert!(first.rows().now_or_never().is_none() && second.rows().now_or_never().is_none());
+        drop(first);
+        assert!(weak.upgrade().is_some());
+        drop(second);
+        assert!(weak.upgrade().is_none());
+        // Who comes now begins it anew.
+        assert!(flight.beginning(|| pending().boxed()).is_own);
+    }
+
+    #[tokio::test]
+    async fn rows_are_for_whoever_comes_first_and_an_error_is_for_the_one_who_began() {
+        let flight = in_flight();
+        let failed = Begun::new(Err(plan_datafusion_err!("nothing is there")));
+        let first = flight.beginning(|| ready(failed).boxed());
+        let second = flight.beginning(|| pending().boxed());
+        assert!(second.rows().await.is_none());
+        assert!(first.rows().await.is_some_and(|rows| rows.is_err()));
+        flight.has_begun(&second);
+
+        let begun = Begun::new(Ok(Box::pin(EmptyRecordBatchStream::new(Arc::new(Schema::empty())))));
+        let first = flight.beginning(|| ready(begun).boxed());
+        let second = flight.beginning(|| pending().boxed());
+        assert!(first.is_own && !second.is_own);
+        assert!(second.rows().await.is_some_and(|rows| rows.is_ok()));
+        assert!(first.rows().await.is_none());
+    }
 }
