@@ -33,6 +33,11 @@ pub(crate) async fn of_one_statement<T>(planning: impl Future<Output = T>) -> Of
     OfStatement { planned, tables }
 }
 
+/// Whether a statement is being planned, and something of a program's asks for another one meanwhile.
+pub(crate) fn is_within_statement() -> bool {
+    PINS.try_with(|_| ()).is_ok()
+}
+
 /// Notes the names that a statement has.
 pub(crate) fn note_names(names: &[TableReference]) {
     note(|tables| tables.names.extend_from_slice(names));

@@ -23,7 +23,7 @@ use tokio::runtime::Handle;
 
 use crate::config::{LakemarkOptions, Share};
 use crate::plan::share_key::snapshots_of;
-use crate::plan::statement_snapshots::OfStatement;
+use crate::plan::statement_snapshots::{OfStatement, is_within_statement};
 use crate::share::asked::Asked;
 use crate::share::bound_query::{BoundQuery, PinnedTable, StatementTables};
 use crate::share::registry::PlanSharing;
@@ -48,7 +48,9 @@ where
 {
     let state = Arc::new(context.state());
     let may_share = asked.may_be_query() && LakemarkOptions::of(state.config_options()).share != Share::Off;
-    let Some(runtime) = Handle::try_current().ok().filter(|_| may_share) else {
+    // Within the planning of another statement it would wait for itself if that one is equal.
+    let is_alone = !may_share || is_within_statement();
+    let Some(runtime) = Handle::try_current().ok().filter(|_| !is_alone) else {
         return Ok(plans(Arc::unwrap_or_clone(state)).await?.planned);
     };
     let (asked, runtime) = (Arc::new(asked), runtime.id());

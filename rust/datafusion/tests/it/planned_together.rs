@@ -1,6 +1,7 @@
 //! Equal statements at the same time are planned once, and none is planned in a state that is older than it is.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
@@ -14,7 +15,7 @@ use datafusion::error::Result as EngineResult;
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
 use datafusion::scalar::ScalarValue;
 use futures::future::join_all;
-use lakemark_datafusion::{LakemarkTable, PlanningCounts, Principal, SharingCounts, rows_of};
+use lakemark_datafusion::{LakemarkSession, LakemarkTable, PlanningCounts, Principal, SharingCounts, rows_of};
 use tokio::sync::Semaphore;
 
 use crate::fixture::{create_indexes, folder, open, rows};
@@ -341,6 +342,54 @@ async fn what_a_program_makes_of_a_query_gives_its_own_rows() {
     assert_eq!(shared.plannings().made, 1);
     let named = shared.session.context().table(TableReference::bare("t")).await.unwrap();
     assert_eq!(given(&named).await.len(), 1000);
+}
+
+/// A schema that has the first statement that asks for its one table planned once more.
+struct Asking {
+    table: Arc<dyn TableProvider>,
+    session: LakemarkSession,
+    is_first: AtomicBool,
+}
+
+impl fmt::Debug for Asking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asking").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for Asking {
+    fn table_names(&self) -> Vec<String> {
+        vec!["t".to_owned()]
+    }
+
+    async fn table(&self, name: &str) -> EngineResult<Option<Arc<dyn TableProvider>>> {
+        if self.is_first.swap(false, Ordering::SeqCst) {
+            self.session.plan(OF_ASKING, None).await.unwrap();
+        }
+        Ok((name == "t").then(|| Arc::clone(&self.table)))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        name == "t"
+    }
+}
+
+const OF_ASKING: &str = "SELECT count(*) FROM asking.t WHERE abs(id) < 100";
+
+#[tokio::test]
+async fn law_no_statement_waits_for_itself() {
+    let folder = folder(1);
+    let table = open(folder.path()).await;
+    let shared = Shared::of(&table).await;
+    let context = shared.session.context();
+    let session = LakemarkSession::from_context(context.clone());
+    let table = Arc::new(LakemarkTable::new(table).await.unwrap());
+    let schema = Asking { table, session, is_first: AtomicBool::new(true) };
+    context.catalog("datafusion").unwrap().register_schema("asking", Arc::new(schema)).unwrap();
+    assert_eq!(given(&shared.asked(OF_ASKING).await).await, ["100"]);
+    // The one within was planned apart.
+    assert_eq!(shared.planned(), (1, 0));
 }
 
 /// One writes, others read: whoever begins to read after a change was made sees it.
