@@ -11,7 +11,7 @@ use lakemark_datafusion::{from_engine, rows_of};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::runtime::{runtime, wait};
+use crate::runtime::{forked_from, runtime, wait};
 use crate::schema::Schema;
 use crate::{error, stream};
 
@@ -20,15 +20,28 @@ type Preview = (Vec<(String, String)>, Vec<Vec<String>>, bool);
 
 /// A query; every reader computes it anew. Shared, since a copy of it copies every function that the session knows.
 #[pyclass(frozen, module = "lakemark._internal")]
-pub(crate) struct Rows(Arc<DataFrame>);
+pub(crate) struct Rows {
+    query: Arc<DataFrame>,
+    process: u32,
+}
 
 impl Rows {
     pub(crate) fn new(query: DataFrame) -> Self {
-        Self(Arc::new(query))
+        Self { query: Arc::new(query), process: std::process::id() }
     }
 
     fn arrow_schema(&self) -> SchemaRef {
-        Arc::new(self.0.schema().as_arrow().clone())
+        Arc::new(self.query.schema().as_arrow().clone())
+    }
+}
+
+impl Drop for Rows {
+    /// A forked child keeps the query. With its last copy its statement leaves those in flight, and another thread of the parent may have
+    /// had their lock when it was forked.
+    fn drop(&mut self) {
+        if forked_from(self.process).is_some() {
+            std::mem::forget(Arc::clone(&self.query));
+        }
     }
 }
 
@@ -39,7 +52,7 @@ impl Rows {
     }
 
     fn collect(&self, py: Python<'_>) -> PyResult<ArrowTable> {
-        let query = Arc::clone(&self.0);
+        let query = Arc::clone(&self.query);
         let batches = wait(py, move || async move {
             let rows = rows_of(&query).await.map_err(from_engine)?;
             rows.try_collect().await.map_err(from_engine)
@@ -48,7 +61,7 @@ impl Rows {
     }
 
     fn preview(&self, py: Python<'_>, rows: usize) -> PyResult<Preview> {
-        let query = DataFrame::clone(&self.0);
+        let query = DataFrame::clone(&self.query);
         let batches = wait(py, move || async move {
             let first = query.limit(0, Some(rows.saturating_add(1))).map_err(from_engine)?;
             first.collect().await.map_err(from_engine)
@@ -62,7 +75,7 @@ impl Rows {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        let running = stream::RunningQuery::start(runtime(py)?, Arc::clone(&self.0));
+        let running = stream::RunningQuery::start(runtime(py)?, Arc::clone(&self.query));
         stream::capsule(py, &self.arrow_schema(), running, requested_schema)
     }
 }
