@@ -13,6 +13,7 @@ pub mod key;
 pub mod precision;
 pub mod predicate;
 pub mod ranges;
+pub mod riding;
 pub mod rows;
 pub mod segment_rows;
 pub mod values;
@@ -25,5 +26,6 @@ pub use key::{LiteralKey, encode_literal, encode_literals, hash_rows, key_type_o
 pub use precision::{Precision, PrecisionError};
 pub use predicate::{Leaf, Predicate, Reason, Test, Truth, UnknownCondition};
 pub use ranges::{KeyRange, KeyRanges};
+pub use riding::{decode_riding, is_key_the_value, riding_type_of};
 pub use rows::{RowSet, RowSetBuilder};
 pub use values::{decode_keys, is_ambiguous};
