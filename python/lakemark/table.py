@@ -421,6 +421,7 @@ class Table:
         using: IndexKind | Literal["auto"] = "auto",
         name: str | None = None,
         *,
+        include: str | Sequence[str] = (),
         build: bool = True,
         if_not_exists: bool = False,
         progress: Progress = True,
@@ -434,6 +435,8 @@ class Table:
             using: The kind of index: `bitmap`, `key`, `bloom_tree` or `summary`. `auto` chooses it and the encoding by
                 a sample of the column, unless an option other than `files_per_segment` is given.
             name: A name for it; made from column and kind if there is none.
+            include: Columns whose values an index of the kind `key` keeps beside the key, so that lookups of these
+                read no data. They are flat columns, and none of the key or of the partitions.
             build: Whether to build it now. Otherwise `build` does, any time later.
             if_not_exists: Whether an index of that name is left as it is; otherwise it is an error.
             progress: As for `build`.
@@ -449,9 +452,12 @@ class Table:
             InvalidInputError: An option is unknown or its value is wrong.
         """
         wanted = _names(columns)
+        texts = _option_texts(options)
+        if included := _names(include):
+            texts["include"] = _column_list(included)
         # An index is found by its name, if it was given one.
         before = {index.name for index in self.indexes} if name is None else set()
-        created = self._inner.create_index(wanted, using, name, _option_texts(options), if_not_exists)
+        created = self._inner.create_index(wanted, using, name, texts, if_not_exists)
         index = self._find_index(name, wanted, before if created else set())
         if not (build and created):
             return index
@@ -792,6 +798,16 @@ class Table:
 
 def _names(columns: str | Sequence[str]) -> list[str]:
     return [columns] if isinstance(columns, str) else list(columns)
+
+
+def _column_list(names: Sequence[str]) -> str:
+    """Names as an option has them: with commas between, those quoted that could be read otherwise."""
+
+    def shown(name: str) -> str:
+        is_plain = name != "" and name.strip() == name and not {",", '"'} & set(name)
+        return name if is_plain else '"' + name.replace('"', '""') + '"'
+
+    return ",".join(shown(name) for name in names)
 
 
 def _option_texts(options: Mapping[str, object]) -> dict[str, str]:
