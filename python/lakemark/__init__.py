@@ -38,6 +38,7 @@ from lakemark.exceptions import (
     StoreMismatchError,
     UnsupportedError,
 )
+from lakemark.links import LinkRows, Links
 from lakemark.reports import (
     BuildReport,
     ColumnInfo,
@@ -88,6 +89,8 @@ __all__ = [
     "LakemarkWarning",
     "LayoutHint",
     "Leaf",
+    "LinkRows",
+    "Links",
     "MigrateReport",
     "NotFoundError",
     "Proposal",

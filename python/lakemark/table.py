@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal
 from lakemark import _arrow, _internal
 from lakemark._progress import Progress, shown
 from lakemark.advice import Advice, text_of
-from lakemark.exceptions import InvalidInputError
+from lakemark.exceptions import InvalidInputError, NotFoundError
+from lakemark.links import Links
 from lakemark.reports import (
     BuildReport,
     CompactReport,
@@ -430,10 +431,11 @@ class Table:
         """Declares an index and builds it.
 
         Args:
-            columns: The column to index, or several for an index of the kind `key`; a field of a struct with dots
-                between its names: `place.city`.
-            using: The kind of index: `bitmap`, `key`, `bloom_tree` or `summary`. `auto` chooses it and the encoding by
-                a sample of the column, unless an option other than `files_per_segment` is given.
+            columns: The column to index, or several for an index of the kind `key` or `links`; a field of a struct with
+                dots between its names: `place.city`. Those of `links` are subject, predicate and object, or subject and
+                object; with them a second index is declared, which walks the links back.
+            using: The kind of index: `bitmap`, `key`, `bloom_tree`, `summary` or `links`. `auto` chooses it and the
+                encoding by a sample of the column, unless an option other than `files_per_segment` is given.
             name: A name for it; made from column and kind if there is none.
             include: Columns whose values an index of the kind `key` keeps beside the key, so that lookups of these
                 read no data. They are flat columns, and none of the key or of the partitions.
@@ -687,6 +689,45 @@ class Table:
                 use_index,
             )
         )
+
+    def links(self, *columns: str, memory: int | None = None) -> Links:
+        """Walks over the links that rows of an edge table are.
+
+        >>> import lakemark
+        >>> links = lakemark.Table(getfixture("terms")).links("s", "p", "o")
+        >>> links.out("dog", via="is_a").to_arrow()["node"].to_pylist()
+        ['mammal']
+
+        Args:
+            *columns: Subject, predicate and object, or subject and object. Without any they are those of the table's
+                index of the kind `links`.
+            memory: Bytes that links without an index may take, and as many that each walk may take for what it has
+                seen; a quarter of the machine's memory if no number is given.
+
+        Returns:
+            What finds neighbours, what is reached, and paths. An index of the kind `links` over the columns makes that
+            fast; see docs/links.md.
+
+        Raises:
+            NotFoundError: No columns are named, and there is no such index.
+            InvalidInputError: No columns are named, and there are several.
+        """
+        named = list(columns) or self._link_columns()
+        return Links(self._inner.links(named, memory), tuple(named))
+
+    def _link_columns(self) -> list[str]:
+        """The columns of the only index of the kind `links`."""
+        over = {index.name: list(index.columns) for index in self.indexes if index.kind == "links"}
+        # The index that walks the same links back is named after the first.
+        forward = [columns for name, columns in over.items() if name.removesuffix("_back") not in over.keys() - {name}]
+        if not forward:
+            raise NotFoundError(
+                'the table has no index of the kind links; create one, or name columns: links("s", "p", "o")'
+            )
+        if len(forward) > 1:
+            shown = " and ".join(f"({', '.join(columns)})" for columns in forward)
+            raise InvalidInputError(f"there are links over {shown}; name the columns that are meant")
+        return forward[0]
 
     def count(self, filter: str | None = None, *, use_index: bool = True, selection_cache: bool = True) -> int:
         """Counts rows, from the index alone where it is exact.

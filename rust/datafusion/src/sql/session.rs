@@ -27,6 +27,7 @@ use crate::share::key::Principal;
 use crate::sql::dml;
 use crate::sql::factory::{FORMAT, LakemarkTableFactory};
 use crate::sql::fast_path::with_fast_path;
+use crate::sql::link_functions;
 use crate::sql::parameters::{bound, numbered};
 use crate::sql::planned::{PlannedStatement, StatementKind, Work};
 use crate::sql::schema::{PinningCatalogs, pinned_anew, refresh};
@@ -215,7 +216,7 @@ impl LakemarkSession {
         statement: Statement,
         parameters: Option<Vec<ScalarValue>>,
     ) -> Result<PlannedStatement> {
-        let statement = match statement {
+        let mut statement = match statement {
             Statement::Engine(statement) if statement::is_of_transaction(&statement) => {
                 return Err(Error::new(ErrorKind::Unsupported, NO_TRANSACTIONS));
             }
@@ -224,7 +225,10 @@ impl LakemarkSession {
         };
         // A copy of the state has every function and setting: one serves to plan and to run a query.
         let mut state = self.context.state();
-        let plan = of_one_statement(dml::plan(&mut state, statement));
+        let plan = of_one_statement(async {
+            link_functions::prepare(&mut state, &mut statement).await?;
+            dml::plan(&mut state, statement).await
+        });
         let mut plan = plan.await.map_err(from_engine)?;
         if let Some(parameters) = parameters {
             plan = bound(plan, parameters)?;
