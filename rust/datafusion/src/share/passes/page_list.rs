@@ -10,18 +10,24 @@
 //! ```
 //!
 //! A consumer has rows of the row group that it gets from this pass, and has taken or missed those before some row. It neither waits for a
-//! page without a row of its own nor counts for it.
+//! page without a row of its own nor counts for it. Whoever is behind misses pages and goes on: their rows it wants again. Who has begun and
+//! misses many of them reads the rest alone.
 //!
 //! Invariant: of each consumer's rows every one is in exactly one place: in a page that it took, among rows that it missed or that are left
 //! to it, or still to come. The first page that is kept is one that somebody waits for.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::mem;
 use std::ops::Range;
 
 use lakemark_table::RowSet;
 
 use super::ranks::{TakenRows, behind, rows_in_batch};
 use crate::share::pages::ConsumerId;
+
+/// A consumer that has begun misses so many pages of a pass, and reads the rest alone then. Where it is not slower than the others, it falls
+/// behind by chance: who runs next is up to the runtime. Who stalls keeps no pages for long.
+const MOST_MISSED: u32 = 16;
 
 /// What a consumer gets.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,12 +43,12 @@ pub(crate) enum Taken<T> {
     },
     /// It needs a page that is not decoded yet.
     Lacks,
-    /// The consumer was elsewhere while these of its rows went by. It stays, for those that come.
+    /// The consumer was elsewhere or behind while these of its rows went by. It stays, for those that come.
     Missed(RowSet),
     /// The consumer is out of the pass, and reads these rows alone.
     Left {
         rows: RowSet,
-        /// Whether it fell behind, rather than that the pass ended.
+        /// Whether it fell behind for long, rather than that the pass ended.
         is_detached: bool,
     },
     /// It has all of its rows, or went before.
@@ -82,11 +88,44 @@ struct Attached {
     at: u32,
     /// Whether it took a page.
     has_begun: bool,
+    /// Stretches that it missed and was not told of.
+    missed: Vec<Range<u32>>,
+    /// How many pages it missed since it has begun.
+    pages_missed: u32,
     /// Whether it reads the rest alone.
     is_detached: bool,
 }
 
 impl Attached {
+    fn new(rows: RowSet) -> Self {
+        Self { rows, at: 0, has_begun: false, missed: Vec::new(), pages_missed: 0, is_detached: false }
+    }
+
+    /// Misses a page of this stretch, which is the next one with a row of its own; false if it missed too many.
+    fn misses(&mut self, stretch: &Range<u32>) -> bool {
+        if self.has_begun {
+            if self.pages_missed == MOST_MISSED {
+                return false;
+            }
+            self.pages_missed += 1;
+        }
+        self.at = stretch.end;
+        match self.missed.last_mut() {
+            Some(last) if last.end == stretch.start => last.end = stretch.end,
+            _ => self.missed.push(stretch.clone()),
+        }
+        true
+    }
+
+    /// The rows that it missed, which it gets elsewhere.
+    fn take_missed(&mut self) -> RowSet {
+        let none = RowSet::empty(self.rows.universe());
+        let stretches = mem::take(&mut self.missed);
+        let missed = stretches.into_iter().fold(none, |all, stretch| all.or(&cut(&self.rows, stretch)));
+        self.rows = self.rows.minus(&missed);
+        missed
+    }
+
     fn has_rows_in(&self, stretch: &Range<u32>) -> bool {
         self.rows.count_in(stretch.start, stretch.end) > 0
     }
@@ -172,7 +211,7 @@ impl<T: Clone> PassPages<T> {
     fn add(&mut self, rows: RowSet) -> ConsumerId {
         let id = self.next_id;
         self.next_id += 1;
-        let own = Attached { rows, at: 0, has_begun: false, is_detached: false };
+        let own = Attached::new(rows);
         for page in self.pages.iter_mut().filter(|page| own.has_rows_in(&page.stretch)) {
             page.waiting += 1;
             page.takers += 1;
@@ -246,10 +285,8 @@ impl<T: Clone> PassPages<T> {
             self.consumers.remove(&id);
             return if has_begun { Taken::Miscounted } else { Taken::Left { rows, is_detached: false } };
         }
-        if !own.has_begun && own.rows.count_in(0, own.at) > 0 {
-            let missed = cut(&own.rows, 0..own.at);
-            own.rows = own.rows.minus(&missed);
-            return Taken::Missed(missed);
+        if !own.missed.is_empty() {
+            return Taken::Missed(own.take_missed());
         }
         if own.is_detached {
             let rows = own.rest();
@@ -275,7 +312,7 @@ impl<T: Clone> PassPages<T> {
     }
 
     /// Lets consumers fall behind while more is kept than the window, or than fits elsewhere. That is asked for the bytes that are kept
-    /// without the newest page, and at least once. Gives the consumers that were away.
+    /// without the newest page, and at least once. Gives the consumers that were behind.
     pub(crate) fn shed(&mut self, mut fits: impl FnMut(usize) -> bool) -> Vec<ConsumerId> {
         let mut away = Vec::new();
         loop {
@@ -287,16 +324,14 @@ impl<T: Clone> PassPages<T> {
         }
     }
 
-    /// Drops the first page. Whoever waits for it misses it, or leaves if it has begun.
+    /// Drops the first page. Whoever waits for it misses it, or leaves if it missed many.
     fn pass_by_first(&mut self) -> Vec<ConsumerId> {
-        let Some(first) = self.pages.pop_front() else { return Vec::new() };
+        let late = self.late();
+        let Some(first) = self.pages.pop_front() else { return late };
         self.kept_bytes -= first.bytes;
-        let late = self.consumers.iter().filter(|(_, own)| own.waits_for(&first.stretch)).map(|(id, _)| *id);
-        let late: Vec<ConsumerId> = late.collect();
         for id in &late {
             let Some(own) = self.consumers.get_mut(id) else { continue };
-            if !own.has_begun {
-                own.at = first.stretch.end;
+            if own.misses(&first.stretch) {
                 continue;
             }
             for page in self.pages.iter_mut().filter(|page| own.waits_for(&page.stretch)) {
@@ -340,6 +375,13 @@ impl<T: Clone> PassPages<T> {
     /// Whether half of the window is full.
     pub(crate) fn is_halfway(&self) -> bool {
         self.behind_bytes() > self.window / 2
+    }
+
+    /// The consumers that have not taken the first page that is kept.
+    fn late(&self) -> Vec<ConsumerId> {
+        let Some(first) = self.pages.front() else { return Vec::new() };
+        let late = self.consumers.iter().filter(|(_, own)| own.waits_for(&first.stretch));
+        late.map(|(id, _)| *id).collect()
     }
 
     /// Whether the first page that is kept is there for a consumer as well.

@@ -94,7 +94,7 @@ fn a_late_consumer_enters_at_the_first_page_that_is_kept() {
 }
 
 #[test]
-fn who_has_begun_leaves_with_the_rest_and_who_has_not_misses_pages() {
+fn who_is_behind_misses_pages_and_goes_on() {
     let mut decoded = Decoded::new(&part(0..100));
     let [host, slow, elsewhere] = [(); 3].map(|()| decoded.list.begin(&part(0..100)));
     decoded.decode(20);
@@ -105,10 +105,34 @@ fn who_has_begun_leaves_with_the_rest_and_who_has_not_misses_pages() {
     assert_eq!(list.behind_bytes(), 40);
     assert_eq!(list.shed(|_| true), [elsewhere]);
     assert_eq!(list.shed(|bytes| bytes == 0), [host, slow, elsewhere]);
-    assert_eq!(list.take(slow), Taken::Left { rows: part(20..100), is_detached: true });
-    assert_eq!(list.take(slow), Taken::Done);
+    assert_eq!(list.take(slow), Taken::Missed(part(20..40)));
     assert_eq!(list.take(elsewhere), Taken::Missed(part(0..40)));
-    assert_eq!(page(list, elsewhere), (40..60).collect::<Vec<_>>());
+    for own in [slow, elsewhere] {
+        assert_eq!(page(list, own), (40..60).collect::<Vec<_>>());
+        assert_eq!(list.take(own), Taken::Lacks);
+    }
+}
+
+#[test]
+fn who_has_begun_and_missed_many_pages_leaves_with_the_rest() {
+    let mut decoded = Decoded::new(&part(0..ROWS));
+    let [slow, elsewhere] = [(); 2].map(|()| decoded.list.begin(&part(0..ROWS)));
+    decoded.decode(5);
+    page(&mut decoded.list, slow);
+    // Of these pages the last one is the newest, which nobody misses.
+    for _ in 0..=MOST_MISSED {
+        decoded.decode(5);
+        decoded.list.shed(|_| false);
+    }
+    decoded.decode(5);
+    let list = &mut decoded.list;
+    assert_eq!(list.shed(|_| false), [slow, elsewhere]);
+    let end = 5 + 5 * MOST_MISSED;
+    assert_eq!(list.take(slow), Taken::Missed(part(5..end)));
+    assert_eq!(list.take(slow), Taken::Left { rows: part(end..ROWS), is_detached: true });
+    assert_eq!(list.take(slow), Taken::Done);
+    assert_eq!(list.take(elsewhere), Taken::Missed(part(0..end + 5)));
+    assert_eq!(page(list, elsewhere), (end + 5..end + 10).collect::<Vec<_>>());
 }
 
 #[test]
