@@ -378,16 +378,15 @@ impl<T: Clone> PassPages<T> {
     }
 
     /// The consumers that have not taken the first page that is kept.
-    fn late(&self) -> Vec<ConsumerId> {
+    pub(crate) fn late(&self) -> Vec<ConsumerId> {
         let Some(first) = self.pages.front() else { return Vec::new() };
         let late = self.consumers.iter().filter(|(_, own)| own.waits_for(&first.stretch));
         late.map(|(id, _)| *id).collect()
     }
 
-    /// Whether the first page that is kept is there for a consumer as well.
-    pub(crate) fn waits_for_first(&self, id: ConsumerId) -> bool {
-        let own = self.consumers.get(&id);
-        self.pages.front().zip(own).is_some_and(|(first, own)| own.waits_for(&first.stretch))
+    /// How many consumers there are.
+    pub(crate) fn consumers(&self) -> usize {
+        self.consumers.len()
     }
 
     fn drop_taken(&mut self) {

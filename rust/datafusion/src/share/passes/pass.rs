@@ -5,14 +5,15 @@
 //!                                                no:  somebody polls it just now; be woken
 //! ```
 //!
-//! A decoder that has rows at once would keep its thread until it ends. So whoever polls it pauses after a page, for those that were woken and
-//! could not come so far, as soon as they are halfway to falling behind.
+//! A decoder that has rows at once would keep its thread until it ends. So whoever lacks a page pauses before it decodes one, as soon as
+//! others are halfway to falling behind: they may have been woken, or come from elsewhere, and wait for a thread. It does so a few times for
+//! each of them, and goes on by itself: one that stalls holds nobody up.
 //!
 //! Nothing is held between two polls. So a consumer that is never polled again holds nobody up, and one that goes leaves the decoder to the
 //! others. While a pass has one consumer, that one takes each page as soon as it is there: nothing is kept, counted or weighed.
 //! An error of the decoder is nobody's: each consumer reads the rest of its rows alone, and has the error then or has it not.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -34,6 +35,10 @@ use crate::share::pages::ConsumerId;
 use crate::share::prediction::{ColumnCosts, Terms};
 use crate::share::stars::chain::RoutedRows;
 use crate::share::stars::group::{StarPage, StarQuery, StarWanted, routed};
+
+/// So often others pause for a consumer that is late, for each consumer that there is. A pause takes a microsecond if no other task waits, and
+/// a page that somebody decodes again some hundred.
+const PAUSES: usize = 2;
 
 /// Begins to decode.
 pub(crate) type OpensDecoder = Box<dyn FnOnce() -> Result<SendableRecordBatchStream> + Send>;
@@ -90,8 +95,8 @@ struct PassState {
     /// Those of its consumers that are star queries.
     queries: BTreeMap<ConsumerId, Arc<StarQuery>>,
     wakers: BTreeMap<ConsumerId, Waker>,
-    /// Consumers that were woken and have not come so far.
-    awaited: BTreeSet<ConsumerId>,
+    /// How often others paused for consumers since these came last.
+    pauses: BTreeMap<ConsumerId, usize>,
     memory: PageMemory,
     /// Consumers that fell behind, and that nobody asked for yet.
     away: Vec<ConsumerId>,
@@ -136,8 +141,8 @@ impl Pass {
         queries: BTreeMap<ConsumerId, Arc<StarQuery>>,
     ) -> Arc<Self> {
         let decoder = Decoder::Planned(opens);
-        let (wakers, awaited, away, for_others) = (BTreeMap::new(), BTreeSet::new(), Vec::new(), BTreeMap::new());
-        let state = PassState { pages, decoder, queries, wakers, awaited, memory, away, for_others };
+        let (wakers, pauses, away, for_others) = (BTreeMap::new(), BTreeMap::new(), Vec::new(), BTreeMap::new());
+        let state = PassState { pages, decoder, queries, wakers, pauses, memory, away, for_others };
         Arc::new(Self { state: Mutex::new(state), woken: AtomicBool::new(false), waker: OnceLock::new() })
     }
 
@@ -194,7 +199,7 @@ impl Pass {
         let mut state = self.lock();
         let waker = state.wakers.remove(&id);
         let query = state.queries.remove(&id);
-        state.awaited.remove(&id);
+        state.pauses.remove(&id);
         state.pages.leave(id);
         state.charge();
         let stopped = state.stop_if_idle();
@@ -237,7 +242,7 @@ impl Pass {
         loop {
             let (earlier, decoder) = {
                 let mut state = self.lock();
-                state.awaited.remove(&id);
+                state.pauses.remove(&id);
                 let taken = state.pages.take(id);
                 if !matches!(taken, Taken::Lacks) {
                     state.charge();
@@ -246,18 +251,23 @@ impl Pass {
                     drop(dropped);
                     return Poll::Ready(taken);
                 }
+                if !matches!(state.decoder, Decoder::Polled) && state.lets_others_come() {
+                    drop(state);
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 (state.wakers.insert(id, cx.waker().clone()), mem::replace(&mut state.decoder, Decoder::Polled))
             };
             // What a waker held goes where nothing is locked.
             drop(earlier);
-            if matches!(decoder, Decoder::Polled) || self.decode(id, decoder, cx).is_pending() {
+            if matches!(decoder, Decoder::Polled) || self.decode(id, decoder).is_pending() {
                 return Poll::Pending;
             }
         }
     }
 
-    /// Polls the decoder for a consumer, and puts it back with what came of it. Pending if there is nothing, or if others come first.
-    fn decode(self: &Arc<Self>, id: ConsumerId, decoder: Decoder, cx: &Context<'_>) -> Poll<()> {
+    /// Polls the decoder for a consumer, and puts it back with what came of it.
+    fn decode(self: &Arc<Self>, id: ConsumerId, decoder: Decoder) -> Poll<()> {
         self.woken.store(false, Ordering::SeqCst);
         let mut ends_with_panic = EndsWithPanic { pass: self, is_armed: true };
         let waker = self.waker.get_or_init(|| Waker::from(Arc::new(DecoderWaker(Arc::downgrade(self)))));
@@ -287,14 +297,10 @@ impl Pass {
         let polls_on = if is_pending { None } else { state.wakers.remove(&id) };
         let is_news = !is_pending || self.woken.load(Ordering::SeqCst);
         let wakers = if is_news { state.take_wakers() } else { Vec::new() };
-        let pauses = !is_pending && state.pauses(id);
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
         drop((polls_on, stopped));
-        if pauses {
-            cx.waker().wake_by_ref();
-        }
-        if is_pending || pauses { Poll::Pending } else { Poll::Ready(()) }
+        if is_pending { Poll::Pending } else { Poll::Ready(()) }
     }
 
     fn lock(&self) -> MutexGuard<'_, PassState> {
@@ -331,20 +337,25 @@ impl PassState {
         Some(mem::replace(&mut self.decoder, Decoder::Gone))
     }
 
-    /// Whether a consumer that decoded a page lets others come before it takes it. It is woken itself then.
-    fn pauses(&mut self, id: ConsumerId) -> bool {
-        let is_late = |other: &ConsumerId| *other != id && self.pages.waits_for_first(*other);
-        let pauses = self.pages.is_halfway() && self.awaited.iter().any(is_late);
-        if pauses {
-            self.awaited.insert(id);
+    /// Whether a consumer lets others come before it decodes a page. It is woken itself then.
+    fn lets_others_come(&mut self) -> bool {
+        if !self.pages.is_halfway() {
+            return false;
+        }
+        let most = PAUSES * self.pages.consumers();
+        let mut pauses = false;
+        for late in self.pages.late() {
+            let paused = self.pauses.entry(late).or_default();
+            if *paused < most {
+                *paused += 1;
+                pauses = true;
+            }
         }
         pauses
     }
 
     fn take_wakers(&mut self) -> Vec<Waker> {
-        let taken = mem::take(&mut self.wakers);
-        self.awaited.extend(taken.keys().copied());
-        taken.into_values().collect()
+        mem::take(&mut self.wakers).into_values().collect()
     }
 }
 

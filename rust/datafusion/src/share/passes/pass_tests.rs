@@ -83,9 +83,9 @@ fn poll_once(pass: &Arc<Pass>, id: ConsumerId) -> Option<Taken<Arc<PassPage>>> {
     poll_fn(|cx| pass.poll_take(id, cx)).now_or_never()
 }
 
-/// The rows of the next page.
+/// The rows of the next page, which a consumer that is ahead does not get at once.
 fn page(pass: &Arc<Pass>, id: ConsumerId) -> Vec<u32> {
-    match poll_once(pass, id) {
+    match (0..100).find_map(|_| poll_once(pass, id)) {
         Some(Taken::Page { item, rows, .. }) => rows_of(&item.batch, &rows),
         other => panic!("{other:?}"),
     }
@@ -170,6 +170,22 @@ async fn whoever_decodes_lets_those_come_that_were_woken() {
     fed.feed.close_channel();
     // On one thread neither misses a page, though all pages are there from the first poll on.
     assert_eq!((one.await.unwrap(), other.await.unwrap()), (all(0..ROWS), all(0..ROWS)));
+}
+
+#[tokio::test]
+async fn whoever_is_ahead_pauses_a_few_times_for_one_that_is_late() {
+    let fed = FedPass::new(&[part(0..ROWS), part(0..ROWS)], PAGE_BYTES * 4);
+    (0..8).for_each(|number| fed.feed(number * 10..number * 10 + 10));
+    // How often it pauses before its next page.
+    let pauses = || (0..100).take_while(|_| poll_once(&fed.pass, 0).is_none()).count();
+    assert_eq!([(); 4].map(|()| pauses()), [0; 4]);
+    assert_eq!([pauses(), pauses()], [2 * PAUSES, 0]);
+    // The other one misses a page and is there again.
+    assert_eq!(poll_once(&fed.pass, 1), Some(Taken::Missed(part(0..10))));
+    assert_eq!([pauses(), pauses()], [2 * PAUSES, 0]);
+    fed.pass.leave(1);
+    fed.feed(80..90);
+    assert_eq!(page(&fed.pass, 0), all(80..90));
 }
 
 #[tokio::test]
