@@ -123,7 +123,7 @@ impl PieceReader {
             let file = self.file(unit)?;
             let access = piece.other_rows().map_or_else(|| file.rows.access(unit.row_group), access_of);
             match read.last_mut() {
-                Some((last, plan)) if last.unit == unit.file => plan.set(unit.row_group, access),
+                Some((last, plan)) if std::ptr::eq(*last, file) => plan.set(unit.row_group, access),
                 _ => {
                     let mut plan = ParquetAccessPlan::new_none(file.rows.row_groups());
                     plan.set(unit.row_group, access);

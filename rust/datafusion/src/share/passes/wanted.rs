@@ -176,7 +176,11 @@ impl<K: Clone + Eq + Hash, P: Clone> WantedPieces<K, P> {
         if piece.most_rows() == 0 {
             return;
         }
-        let pieces = &mut self.units.entry(unit.clone()).or_default().pieces;
+        let of_unit = self.units.entry(unit);
+        // All who want a unit know it by one key: it is looked up for each of many pieces, and two keys are compared by all that files are
+        // read by.
+        let unit = of_unit.key().clone();
+        let pieces = &mut of_unit.or_default().pieces;
         if let Some(known) = pieces.get_mut(scan) {
             let before = known.piece.most_rows();
             known.piece = known.piece.plus(&piece);

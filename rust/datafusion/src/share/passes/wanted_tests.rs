@@ -81,6 +81,25 @@ fn a_pass_begins_for_all_who_want_a_piece() {
 }
 
 #[test]
+fn all_who_want_a_unit_know_it_by_one_key() {
+    let mut wanted: WantedPieces<Arc<u32>, &'static str> = WantedPieces::new(1, Terms::WherePays);
+    let keys = [Arc::new(7), Arc::new(7)];
+    let scans = [0, 1].map(|place: usize| {
+        let scan = wanted.add_scan(1);
+        wanted.want(scan, Arc::clone(&keys[place]), all(), None);
+        scan
+    });
+    let begin = |plan: PassPlan<'_, Arc<u32>>| {
+        assert_eq!(plan.scans, [scans[1], scans[0]]);
+        BegunPass { pass: "pass", consumers: vec![0, 1] }
+    };
+    match wanted.next(scans[1], begin) {
+        Next::Joined(Ticket { unit, .. }) => assert!(Arc::ptr_eq(&unit, &keys[0])),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn a_late_scan_enters_what_runs_and_comes_round() {
     let mut wanted = Wanted::new(1, Terms::WherePays);
     let [one, other] = [(); 2].map(|()| scan_of(&mut wanted, 1..=4));
