@@ -217,6 +217,9 @@ impl<K: Clone + Eq + Hash, P: Clone> WantedPieces<K, P> {
             }
             return self.begin_lone(scan, &unit, begin).map_or(Next::Nothing, Next::Lone);
         }
+        if let Some(unseen) = self.unseen_to_cut(scan, &unit) {
+            return Next::Look(vec![unseen]);
+        }
         let alone = self.take_alone(scan, unit);
         if alone.is_empty() { Next::Nothing } else { Next::Alone(alone) }
     }
@@ -331,7 +334,7 @@ impl<K: Clone + Eq + Hash, P: Clone> WantedPieces<K, P> {
     /// So many rows of a piece, or all of them. Others stay with the scan, but for a few.
     fn take_up_to(&mut self, scan: ScanId, unit: &K, most: u32) -> Option<Piece> {
         let WantedPiece { piece, .. } = self.take(scan, unit)?;
-        let is_much = piece.most_rows() >= most.saturating_add(self.least_alone);
+        let is_much = self.is_much(&piece, most);
         let Some((first, others)) = is_much.then(|| cut(&piece, most)).flatten() else { return Some(piece) };
         self.want(scan, unit.clone(), others, None);
         Some(first)
@@ -366,6 +369,19 @@ impl<K: Clone + Eq + Hash, P: Clone> WantedPieces<K, P> {
         let next = own.units.range(own.behind_last..).chain(own.units.range(..own.behind_last)).take(LOOK_AHEAD);
         let pieces = next.filter_map(|(_, unit)| self.piece(scan, unit));
         pieces.filter(|piece| !piece.is_seen() && piece.is_lone(self.least_lone, self.terms)).cloned().collect()
+    }
+
+    /// The piece of a unit that is cut before it is read alone, if nobody has looked at its rows: whoever did so while it is cut would hold
+    /// all others up.
+    fn unseen_to_cut(&self, scan: ScanId, unit: &K) -> Option<Piece> {
+        let most = self.scans.get(&scan)?.rows_of_turn(self.least_alone);
+        let piece = self.piece(scan, unit).filter(|piece| piece.is_divisible() && !piece.is_seen())?;
+        self.is_much(piece, most).then(|| piece.clone())
+    }
+
+    /// Whether so many rows of a piece leave some that are worth a turn.
+    fn is_much(&self, piece: &Piece, most: u32) -> bool {
+        piece.most_rows() >= most.saturating_add(self.least_alone)
     }
 
     /// The scans for which one decode of a unit is worth it, of which this one is the first, and what is decoded for them.

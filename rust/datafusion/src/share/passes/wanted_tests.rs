@@ -214,6 +214,17 @@ fn a_large_piece_is_cut_for_several_partitions() {
 }
 
 #[test]
+fn rows_are_looked_at_before_a_piece_is_cut() {
+    let mut wanted = Wanted::new(2_000, Terms::WherePays);
+    let scan = wanted.add_scan(2);
+    let planned = || Piece::planned(PlannedRows::new(ROWS, || RowSet::full(ROWS)), columns(0..4));
+    wanted.want(scan, 1, planned().divisible(true), None);
+    wanted.want(scan, 2, planned(), None);
+    let read: Vec<String> = (0..3).map(|_| next(&mut wanted, scan)).collect();
+    assert_eq!(read, ["look at [20000]", "alone 1:10000", "alone 2"]);
+}
+
+#[test]
 fn a_scan_that_nobody_asks_for_rows_leaves_its_passes_and_keeps_its_pieces() {
     let mut wanted = Wanted::new(1, Terms::WherePays);
     let [one, idle] = [(); 2].map(|()| scan_of(&mut wanted, [1, 2]));
