@@ -25,6 +25,7 @@ pub use plan::begun_once::rows_of;
 pub use plan::provider::LakemarkTable;
 pub use plan::rules::PositionalPushdown;
 pub use share::key::Principal;
+pub use share::prepared_query::PreparedQuery;
 pub use share::registry::{PlanSharing, SharingCounts};
 pub use share::statements::PlanningCounts;
 pub use sql::factory::LakemarkTableFactory;

@@ -14,3 +14,4 @@ pub(crate) mod scan;
 pub(crate) mod share_key;
 pub(crate) mod sharing;
 pub(crate) mod statement_snapshots;
+pub(crate) mod unpinned;

@@ -12,7 +12,8 @@
 //! row so far. What is kept leaves half of a session's memory to operators ([`kept_memory`]).
 //!
 //! Before there is a plan there is a text: [`statements`] knows those in flight, each of which is planned once ([`joint_work`]) for all who
-//! ask it, while its names mean the same ([`bound_query`]) and the session is the same ([`alike`]).
+//! ask it, while its names mean the same ([`bound_query`]) and the session is the same ([`alike`]). Of a text that somebody has prepared there is a
+//! plan without states of tables ([`prepared_query`]).
 //!
 //! Overlapping scans of different queries share decodes of row groups: [`passes`] has their pages and who wants which, and [`prediction`]
 //! says when that pays. Star queries share the joins of a fact table as well: [`stars`].
@@ -37,6 +38,7 @@ pub(crate) mod pages;
 pub(crate) mod passes;
 pub(crate) mod piece_rows;
 pub(crate) mod prediction;
+pub(crate) mod prepared_query;
 pub(crate) mod registry;
 pub(crate) mod role;
 mod settings;

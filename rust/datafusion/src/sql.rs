@@ -9,6 +9,7 @@ pub(crate) mod factory;
 pub(crate) mod fast_path;
 pub(crate) mod parameters;
 pub(crate) mod planned;
+mod planned_again;
 mod planned_once;
 pub(crate) mod planning_place;
 pub(crate) mod schema;

@@ -1,4 +1,6 @@
 //! Prepared statements: a text, the types of its parameters, and the values that a client gives to them.
+//!
+//! A query that is prepared is planned once: each run binds its plan to values and to the newest states of its tables. No state is kept.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{ParamValues, ScalarValue};
-use lakemark_datafusion::Parameter;
+use lakemark_datafusion::{Parameter, PreparedQuery};
 use tonic::Status;
 
 use crate::error::engine_status;
@@ -22,6 +24,8 @@ pub(crate) struct Prepared {
     parameters: Vec<Parameter>,
     is_query: bool,
     bound: Mutex<Bound>,
+    /// As long as it is there, the text is not planned again.
+    _kept: Option<Arc<PreparedQuery>>,
 }
 
 /// The values that were bound last, and the room that they take.
@@ -32,8 +36,13 @@ struct Bound {
 }
 
 impl Prepared {
-    pub(crate) fn new(text: String, parameters: Vec<Parameter>, is_query: bool) -> Arc<Self> {
-        Arc::new(Self { text, parameters, is_query, bound: Mutex::default() })
+    pub(crate) fn new(
+        text: String,
+        parameters: Vec<Parameter>,
+        is_query: bool,
+        kept: Option<Arc<PreparedQuery>>,
+    ) -> Arc<Self> {
+        Arc::new(Self { text, parameters, is_query, bound: Mutex::default(), _kept: kept })
     }
 
     fn bound(&self) -> MutexGuard<'_, Bound> {
@@ -141,7 +150,7 @@ mod tests {
 
     fn of_kind(names: &[&str], is_query: bool) -> Arc<Prepared> {
         let parameter = |name: &&str| Parameter { name: (*name).to_owned(), data_type: None };
-        Prepared::new("SELECT".to_owned(), names.iter().map(parameter).collect(), is_query)
+        Prepared::new("SELECT".to_owned(), names.iter().map(parameter).collect(), is_query, None)
     }
 
     fn values(names: [&str; 2], rows: usize) -> RecordBatch {

@@ -397,13 +397,15 @@ impl FlightSqlService for Service {
     ) -> Result<ActionCreatePreparedStatementResult, Status> {
         refuse_transaction(query.transaction_id.as_ref())?;
         let client = Client::of(&request);
-        let planned = self.0.statements.plan(&client.owner, &query.query, None).await?;
+        let (planned, kept) = self.0.statements.prepare(&client.owner, &query.query).await?;
         let bytes = |schema: &SchemaRef| wire::schema_bytes(schema).map_err(arrow_status);
         // Columns tell a driver that there are rows to be read: a statement without any changes something.
         let dataset_schema = columns_of(&planned)?.map_or_else(|| Ok(Bytes::new()), |columns| bytes(&columns))?;
         let is_query = planned.kind() == StatementKind::Query;
         let weight = weight_of(&query.query, None);
-        let prepared = Prepared::new(query.query, planned.parameters().map_err(status)?, is_query);
+        // A change is planned anew each time, as it needs the newest rows.
+        let kept = kept.filter(|_| is_query);
+        let prepared = Prepared::new(query.query, planned.parameters().map_err(status)?, is_query, kept);
         let parameters = prepared.parameter_schema();
         let parameter_schema = if parameters.fields().is_empty() { Bytes::new() } else { bytes(&parameters)? };
         let handle = self.0.prepared.put_for_idle_ones(client.owner, prepared, weight);

@@ -14,7 +14,8 @@ use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::SessionConfig;
 use lakemark_datafusion::{
-    LakemarkSession, PlanSharing, PlannedStatement, PlanningCounts, Principal, SharingCounts, StatementKind, rows_of,
+    LakemarkSession, PlanSharing, PlannedStatement, PlanningCounts, PreparedQuery, Principal, SharingCounts,
+    StatementKind, rows_of,
 };
 use lakemark_table::{Error, ErrorKind, Result};
 use tonic::Status;
@@ -29,6 +30,18 @@ use crate::weight;
 
 /// How many of the largest users of memory an error names.
 const NAMED_CONSUMERS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4);
+
+/// A statement that was planned, and what is kept of one that is prepared as long as this is there.
+pub(crate) type PlannedOf = (PlannedStatement, Option<Arc<PreparedQuery>>);
+
+/// What a statement is planned for.
+#[derive(Clone)]
+enum Purpose {
+    /// It is run, with these values.
+    Run(Option<ParamValues>),
+    /// It is run later, and maybe often.
+    Prepare,
+}
 
 /// Plans and runs statements over the tables of a server.
 pub(crate) struct Statements {
@@ -103,6 +116,15 @@ impl Statements {
         text: &str,
         parameters: Option<ParamValues>,
     ) -> std::result::Result<PlannedStatement, Status> {
+        Ok(self.planned_for(owner, text, Purpose::Run(parameters)).await?.0)
+    }
+
+    /// The same of a statement that is run later: its client has its columns and parameters now.
+    pub(crate) async fn prepare(&self, owner: &Owner, text: &str) -> std::result::Result<PlannedOf, Status> {
+        self.planned_for(owner, text, Purpose::Prepare).await
+    }
+
+    async fn planned_for(&self, owner: &Owner, text: &str, purpose: Purpose) -> std::result::Result<PlannedOf, Status> {
         if text.len() > self.most_bytes {
             return Err(Status::invalid_argument(format!(
                 "the statement has {} bytes, and {} are allowed; give long lists as parameters or as a table, or raise the limit \
@@ -114,14 +136,14 @@ impl Statements {
         if let Some(why) = chains::refusal(text) {
             return Err(Status::invalid_argument(why));
         }
-        let planned = match self.planned(owner, text, parameters.clone()).await? {
+        let planned = match self.planned(owner, text, purpose.clone()).await? {
             // It may name a table that came since.
-            Err(error) if self.may_be_new(&error).await => self.planned(owner, text, parameters).await?,
+            Err(error) if self.may_be_new(&error).await => self.planned(owner, text, purpose).await?,
             planned => planned,
         };
-        let planned = planned.map_err(status)?;
+        let (planned, kept) = planned.map_err(status)?;
         self.check(planned.kind(), text)?;
-        Ok(planned)
+        Ok((planned, kept))
     }
 
     /// Plans a statement once.
@@ -129,12 +151,21 @@ impl Statements {
         &self,
         owner: &Owner,
         text: &str,
-        parameters: Option<ParamValues>,
-    ) -> std::result::Result<Result<PlannedStatement>, Status> {
+        purpose: Purpose,
+    ) -> std::result::Result<Result<PlannedOf>, Status> {
         let (session, text) = (self.session_of(owner), text.to_owned());
         let work = move || async move {
-            weight::check(&session, &text)?;
-            session.plan(&text, parameters).await
+            // What is prepared was light enough.
+            if !session.has_prepared(&text) {
+                weight::check(&session, &text)?;
+            }
+            match purpose {
+                Purpose::Run(parameters) => Ok::<PlannedOf, Error>((session.plan(&text, parameters).await?, None)),
+                Purpose::Prepare => {
+                    let (planned, kept) = session.prepare(&text).await?;
+                    Ok((planned, Some(kept)))
+                }
+            }
         };
         self.planning.run(work).await
     }

@@ -43,11 +43,19 @@ pub(super) struct Sources {
     functions: Vec<usize>,
     types: Vec<DataType>,
     shape: DefaultHasher,
+    /// Whether parameters may have no values yet.
+    may_lack_values: bool,
 }
 
 /// The states of the tables that a query reads, if its rows follow from these and from nothing else.
 pub(crate) fn snapshots_of(plan: &LogicalPlan) -> Option<Vec<Arc<Snapshot>>> {
     sources_of(plan).map(|sources| sources.snapshots)
+}
+
+/// The same of a query that is prepared: parameters may have no values yet, and it may read no table.
+pub(crate) fn snapshots_of_prepared(plan: &LogicalPlan) -> Option<Vec<Arc<Snapshot>>> {
+    let sources = walked_into(Sources { may_lack_values: true, ..Sources::default() }, plan);
+    sources.map(|sources| sources.snapshots)
 }
 
 /// Whether a plan is a copy of another one: its top is equal, and what is below is the same in memory.
@@ -83,7 +91,10 @@ pub(super) fn sources_of(plan: &LogicalPlan) -> Option<Sources> {
 }
 
 fn walked(plan: &LogicalPlan) -> Option<Sources> {
-    let mut sources = Sources::default();
+    walked_into(Sources::default(), plan)
+}
+
+fn walked_into(mut sources: Sources, plan: &LogicalPlan) -> Option<Sources> {
     let mut is_known = true;
     let ended = plan.apply_with_subqueries(|node| {
         is_known &= sources.add_node(node).is_some();
@@ -170,6 +181,7 @@ impl Sources {
                 }
                 WindowFunctionDefinition::WindowUDF(function) => (place_of(function), function.signature().volatility),
             },
+            Expr::Placeholder(_) if self.may_lack_values => return Some(()),
             Expr::ScalarVariable(..) | Expr::Placeholder(_) => return None,
             Expr::Literal(value, _) => {
                 value.hash(&mut self.shape);

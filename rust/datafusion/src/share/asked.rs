@@ -29,6 +29,22 @@ impl Asked {
         self.hash
     }
 
+    /// The text.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether values were given.
+    pub(crate) fn has_values(&self) -> bool {
+        self.values.is_some()
+    }
+
+    /// The values in the order of their places, if they were given by these.
+    pub(crate) fn values_by_place(&self) -> Option<Vec<ScalarValue>> {
+        let values = self.values.iter().flatten().zip(1_usize..);
+        values.map(|((name, value), place)| (*name == place.to_string()).then(|| value.clone())).collect()
+    }
+
     /// Whether it looks like a query. The planner knows.
     pub(crate) fn may_be_query(&self) -> bool {
         let mut rest = self.text.as_str();
@@ -87,6 +103,18 @@ mod tests {
         for text in ["", "INSERT INTO t SELECT 1", "EXPLAIN SELECT 1", "-- SELECT", "SELECTED", "/* SELECT"] {
             assert!(!Asked::new(text, None).may_be_query(), "{text}");
         }
+    }
+
+    #[test]
+    fn values_by_place_are_in_its_order_and_those_by_name_have_none() {
+        let values = |count: i64| (0..count).map(ScalarValue::from).collect::<Vec<_>>();
+        for count in [0, 1, 12] {
+            let asked = Asked::new("SELECT", Some(&ParamValues::from(values(count))));
+            assert!(asked.has_values() && asked.values_by_place() == Some(values(count)));
+        }
+        let named = ParamValues::from(vec![("a", ScalarValue::from(1_i64)), ("1", ScalarValue::from(2_i64))]);
+        assert_eq!(Asked::new("SELECT", Some(&named)).values_by_place(), None);
+        assert!(!Asked::new("SELECT", None).has_values());
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(crate) struct PinnedTable {
 }
 
 /// What a schema has under a name.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct FoundTable {
     /// The schema as it was registered.
     pub(crate) schema: Arc<dyn SchemaProvider>,
@@ -35,6 +35,15 @@ pub(crate) struct StatementTables {
     pub(crate) found: Vec<FoundTable>,
     /// The tables that it reads, those of views among them.
     pub(crate) pinned: Vec<PinnedTable>,
+}
+
+impl StatementTables {
+    /// Whether all names were found by a schema, and all states that a plan reads were pinned as the newest. Those of a version are neither.
+    pub(crate) fn are_newest(&self, states: &[Arc<Snapshot>]) -> bool {
+        let is_found = |name: &TableReference| self.found.iter().any(|found| found.name == name.table());
+        let is_pinned = |state: &Arc<Snapshot>| self.pinned.iter().any(|pinned| Arc::ptr_eq(&pinned.snapshot, state));
+        self.names.iter().all(is_found) && states.iter().all(is_pinned)
+    }
 }
 
 /// A query whose names were looked up, and whose rows follow from the states of its tables.

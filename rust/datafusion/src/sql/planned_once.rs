@@ -10,11 +10,13 @@
 //! So no statement sees a state of a table that was not the newest one at some time after the statement came. Names are looked up again as
 //! tables are: what a name stood for is compared by its place in memory.
 //!
-//! A statement is in flight as long as somebody plans it, has it, or takes its rows. Nothing of it is kept beyond that.
+//! A statement is in flight as long as somebody plans it, has it, or takes its rows. Nothing of it is kept beyond that, but a plan without
+//! states of tables as long as somebody has prepared it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -26,9 +28,11 @@ use crate::plan::share_key::snapshots_of;
 use crate::plan::statement_snapshots::{OfStatement, is_within_statement};
 use crate::share::asked::Asked;
 use crate::share::bound_query::{BoundQuery, PinnedTable, StatementTables};
+use crate::share::prepared_query::PreparedQuery;
 use crate::share::registry::PlanSharing;
-use crate::share::statements::{Planned, QueryInFlight, StatementRequest};
+use crate::share::statements::{Planned, QueryInFlight, StatementRequest, Statements};
 use crate::sql::planned::{PlannedStatement, StatementKind};
+use crate::sql::planned_again::{kept_of, planned_again};
 use crate::sql::schema::is_still;
 
 /// How often a statement looks for an equal one. Whatever it finds when it looks again was planned after it came, unless others that came
@@ -41,8 +45,57 @@ pub(super) type InPlanning = BoxFuture<'static, Result<OfStatement<PlannedStatem
 /// What came of a planning, for the one who began it.
 type OwnOutcome = Arc<Mutex<Option<Result<PlannedStatement>>>>;
 
-/// A statement, planned by whoever asks it at the same time, or else as `plans` says.
-pub(super) async fn plan_once<F>(context: &SessionContext, asked: Asked, plans: F) -> Result<PlannedStatement>
+/// How a statement is planned by whoever has to.
+#[derive(Clone)]
+struct Ways<F> {
+    asked: Arc<Asked>,
+    /// What is kept of the text, if somebody has prepared it.
+    prepared: Option<Arc<PreparedQuery>>,
+    /// From the text.
+    plans: F,
+}
+
+impl<F: Fn(SessionState) -> InPlanning> Ways<F> {
+    /// Plans it by the plan that is kept of its text, or else from the text, of which a plan is kept then.
+    async fn plan(
+        &self,
+        session: &Arc<SessionState>,
+        statements: &Statements,
+    ) -> Result<OfStatement<PlannedStatement>> {
+        let kept = self.prepared.as_ref().and_then(|prepared| prepared.plan_in(session));
+        if let Some(kept) = kept
+            && let Some(again) = planned_again(&kept, session, &self.asked).await
+        {
+            return Ok(again);
+        }
+        statements.count_planned();
+        let made = (self.plans)(SessionState::clone(session)).await?;
+        self.keep(made.planned.query_plan(), &made.tables, session);
+        Ok(made)
+    }
+
+    /// Keeps the plan of a text that somebody has prepared, unless it was planned with values.
+    fn keep(&self, plan: Option<&LogicalPlan>, tables: &StatementTables, session: &Arc<SessionState>) {
+        if let Some(prepared) = self.prepared.as_ref().filter(|_| !self.asked.has_values()) {
+            prepared.keep(plan.and_then(|plan| kept_of(plan, tables)), session);
+        }
+    }
+
+    /// The same of a plan that another statement made, if none is kept.
+    fn keep_taken(&self, taken: &BoundQuery, session: &Arc<SessionState>) {
+        if self.prepared.as_ref().is_some_and(|prepared| prepared.plan_in(session).is_none()) {
+            self.keep(Some(&taken.plan), &taken.tables, session);
+        }
+    }
+}
+
+/// A statement, planned by whoever asks it at the same time, or by what is kept of it, or else as `plans` says.
+pub(super) async fn plan_once<F>(
+    context: &SessionContext,
+    asked: Asked,
+    prepared: Option<Arc<PreparedQuery>>,
+    plans: F,
+) -> Result<PlannedStatement>
 where
     F: Fn(SessionState) -> InPlanning + Clone + Send + Sync + 'static,
 {
@@ -56,12 +109,13 @@ where
     let (asked, runtime) = (Arc::new(asked), runtime.id());
     let sharing = PlanSharing::of(state.config());
     let statements = sharing.statements();
+    let ways = Ways { asked: Arc::clone(&asked), prepared, plans };
     let came = statements.tick();
     for _ in 0..LOOKS {
         let own = OwnOutcome::default();
         let request = StatementRequest { asked: &asked, context, state: &state, runtime };
         let flight = statements
-            .join(&request, || planning(Arc::clone(&state), Arc::clone(&sharing), plans.clone(), Arc::clone(&own)));
+            .join(&request, || planning(Arc::clone(&state), Arc::clone(&sharing), ways.clone(), Arc::clone(&own)));
         let bound = flight.planned().await;
         let outcome = own.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(bound) = bound else {
@@ -76,20 +130,21 @@ where
         }
         if bound.since > came || still_holds(&bound.tables, &state).await {
             statements.count_taken();
+            ways.keep_taken(&bound, &state);
             let plan = bound.plan.clone();
             let planned = PlannedStatement::of_engine(StatementKind::Query, Arc::unwrap_or_clone(state), plan);
             return Ok(planned.in_flight(QueryInFlight { flight, bound }));
         }
         statements.forget(&flight);
     }
-    Ok(plans(Arc::unwrap_or_clone(state)).await?.planned)
+    Ok(ways.plan(&state, statements).await?.planned)
 }
 
 /// Plans a statement for all who ask it. Whoever comes first has its own, and what nobody else may have.
 fn planning<F>(
     session: Arc<SessionState>,
     sharing: Arc<PlanSharing>,
-    plans: F,
+    ways: Ways<F>,
     own: OwnOutcome,
 ) -> BoxFuture<'static, Planned>
 where
@@ -98,8 +153,7 @@ where
     async move {
         let statements = sharing.statements();
         let since = statements.tick();
-        statements.count_planned();
-        let (outcome, bound) = match plans(SessionState::clone(&session)).await {
+        let (outcome, bound) = match ways.plan(&session, statements).await {
             Ok(OfStatement { planned, tables }) => {
                 let bound = bound(&planned, tables, since);
                 (Ok(planned), bound)
@@ -116,12 +170,8 @@ where
 /// each who asks them: a function may give something else each time, and a version may be another one by its time.
 fn bound(planned: &PlannedStatement, tables: StatementTables, since: u64) -> Option<BoundQuery> {
     let plan = planned.query_plan()?;
-    let is_found = |name: &str| tables.found.iter().any(|found| found.name == name);
-    let is_all_found = tables.names.iter().all(|name| is_found(name.table()));
-    let snapshots = snapshots_of(plan)?;
-    let is_all_pinned =
-        snapshots.iter().all(|snapshot| tables.pinned.iter().any(|pinned| Arc::ptr_eq(&pinned.snapshot, snapshot)));
-    (is_all_found && is_all_pinned).then(|| BoundQuery { plan: plan.clone(), tables, since })
+    let is_newest = tables.are_newest(&snapshots_of(plan)?);
+    is_newest.then(|| BoundQuery { plan: plan.clone(), tables, since })
 }
 
 /// Whether names and tables are now as a statement found them.

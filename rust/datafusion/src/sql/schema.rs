@@ -9,17 +9,17 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::catalog::listing_schema::ListingSchemaProvider;
 use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
-use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{TableReference, plan_err};
-use datafusion::datasource::{TableType, ViewTable, provider_as_source, source_as_provider};
+use datafusion::datasource::{TableType, ViewTable, source_as_provider};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-use lakemark_table::Table;
 
 use crate::error::to_engine;
 use crate::plan::provider::LakemarkTable;
 use crate::plan::statement_snapshots::note_found;
+use crate::plan::unpinned::{of_table, with_tables};
 use crate::share::bound_query::FoundTable;
 use crate::sql::unreadable::Unreadable;
 use crate::sql::versions::VersionedName;
@@ -198,7 +198,7 @@ pub(crate) async fn pinned_anew(plan: LogicalPlan, done: &str) -> Result<Logical
         if let LogicalPlan::TableScan(scan) = node
             && let Ok(table) = source_as_provider(&scan.source)
             && let Some(ours) = table.downcast_ref::<LakemarkTable>()
-            && newest_of(&prepared, ours.table()).is_none()
+            && of_table(&prepared, ours.table()).is_none()
         {
             prepared.push(table);
         }
@@ -208,20 +208,5 @@ pub(crate) async fn pinned_anew(plan: LogicalPlan, done: &str) -> Result<Logical
     for table in prepared.iter().filter_map(|table| table.downcast_ref::<LakemarkTable>()) {
         newest.push(Arc::new(table.pin_anew(done).await.map_err(to_engine)?));
     }
-    let anew = |node: LogicalPlan| {
-        let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };
-        let Ok(table) = source_as_provider(&scan.source) else { return Ok(Transformed::no(node)) };
-        let pinned = table.downcast_ref::<LakemarkTable>().and_then(|ours| newest_of(&newest, ours.table()));
-        let Some(pinned) = pinned else { return Ok(Transformed::no(node)) };
-        let mut scan = scan.clone();
-        scan.source = provider_as_source(Arc::clone(pinned));
-        Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
-    };
-    Ok(plan.transform_down_with_subqueries(anew)?.data)
-}
-
-/// The provider of a table among these.
-fn newest_of<'a>(providers: &'a [Arc<dyn TableProvider>], table: &Arc<Table>) -> Option<&'a Arc<dyn TableProvider>> {
-    let is_same = |provider: &LakemarkTable| Arc::ptr_eq(provider.table(), table);
-    providers.iter().find(|provider| provider.downcast_ref::<LakemarkTable>().is_some_and(is_same))
+    with_tables(plan, |table| of_table(&newest, table.downcast_ref::<LakemarkTable>()?.table()).cloned())
 }

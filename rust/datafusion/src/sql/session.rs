@@ -27,6 +27,7 @@ use crate::plan::statement_snapshots::{OfStatement, of_one_statement};
 use crate::share::asked::Asked;
 use crate::share::bound_query::StatementTables;
 use crate::share::key::Principal;
+use crate::share::prepared_query::{PreparedQueries, PreparedQuery};
 use crate::sql::dml;
 use crate::sql::factory::{FORMAT, LakemarkTableFactory};
 use crate::sql::fast_path::with_fast_path;
@@ -107,6 +108,7 @@ fn transaction(state: &SessionState) -> Result<Option<Transaction>> {
 /// Runs SQL, Lakemark's own statements included.
 pub struct LakemarkSession {
     context: SessionContext,
+    prepared: PreparedQueries,
 }
 
 impl Default for LakemarkSession {
@@ -125,7 +127,7 @@ impl LakemarkSession {
     /// A session with the given settings.
     #[must_use]
     pub fn with_config(config: SessionConfig) -> Self {
-        Self { context: session_context(config) }
+        Self::from_context(session_context(config))
     }
 
     /// A session with the given settings whose queries share a runtime: its memory, and the place that they spill to.
@@ -134,13 +136,13 @@ impl LakemarkSession {
     /// The place for spilled rows cannot be used.
     pub fn with_runtime(config: SessionConfig, runtime: RuntimeEnvBuilder) -> Result<Self> {
         let runtime = remembering(runtime.build().map_err(from_engine)?);
-        Ok(Self { context: session_in(config, runtime) })
+        Ok(Self::from_context(session_in(config, runtime)))
     }
 
     /// A session over a context of [`session_context`].
     #[must_use]
     pub fn from_context(context: SessionContext) -> Self {
-        Self { context }
+        Self { context, prepared: PreparedQueries::default() }
     }
 
     /// This session for somebody: it has the same catalogs, runtime and functions, and the settings that this one has now. Its queries
@@ -189,15 +191,33 @@ impl LakemarkSession {
         self.run_planned(planned).await
     }
 
+    /// Plans one statement as [`LakemarkSession::plan`] does without values, and keeps what this session needs to plan it again with values or
+    /// over other states of its tables. It is kept as long as the [`PreparedQuery`] is there, which all who prepare the text share. A query
+    /// whose plan may be another one each time is planned from its text all the same.
+    ///
+    /// # Errors
+    /// As of [`LakemarkSession::sql`].
+    pub async fn prepare(&self, text: &str) -> Result<(PlannedStatement, Arc<PreparedQuery>)> {
+        let prepared = self.prepared.of(text);
+        let planned = self.plan(text, None).await?;
+        Ok((planned, prepared))
+    }
+
+    /// Whether somebody has prepared a statement in this session.
+    #[must_use]
+    pub fn has_prepared(&self, text: &str) -> bool {
+        self.prepared.known(text).is_some()
+    }
+
     /// Plans one statement, with values in the place of its parameters if they are given, and changes nothing. The plan has the state that
-    /// its tables are in now. Equal queries at the same time are planned once.
+    /// its tables are in now. Equal queries at the same time are planned once, and those that are prepared are not planned again.
     ///
     /// # Errors
     /// As of [`LakemarkSession::sql_with`].
     pub async fn plan(&self, text: &str, parameters: Option<ParamValues>) -> Result<PlannedStatement> {
-        let asked = Asked::new(text, parameters.as_ref());
+        let (asked, prepared) = (Asked::new(text, parameters.as_ref()), self.prepared.known(text));
         let (context, text) = (self.context.clone(), text.to_owned());
-        plan_once(&self.context, asked, move |state| {
+        plan_once(&self.context, asked, prepared, move |state| {
             let (session, text, parameters) = (Self::from_context(context.clone()), text.clone(), parameters.clone());
             async move { session.plan_text(state, &text, parameters).await }.boxed()
         })
