@@ -96,8 +96,8 @@ mod tests {
         let session = session(&folder).await;
         let text = "SELECT sum(n) FROM t WHERE n > (SELECT min(n) FROM t)";
         let (planned, prepared) = session.prepare(text).await.unwrap();
-        let states = snapshots_of_prepared(planned.query_plan().unwrap()).unwrap();
-        let states: Vec<Weak<Snapshot>> = states.iter().map(Arc::downgrade).collect();
+        let states: Vec<Weak<Snapshot>> =
+            snapshots_of_prepared(planned.query_plan().unwrap()).unwrap().iter().map(Arc::downgrade).collect();
         assert!(!states.is_empty() && states.iter().all(|state| state.strong_count() > 0));
         drop(planned);
         assert!(states.iter().all(|state| state.strong_count() == 0));

@@ -27,6 +27,7 @@ mod lookup;
 mod nested;
 mod partitions;
 mod planned;
+mod planned_again;
 mod planned_together;
 mod published;
 mod query;
