@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import adbc_driver_flightsql.dbapi
 import adbc_driver_manager
+import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import DatabaseOptions
 from cryptography import x509
@@ -86,6 +87,34 @@ def test_the_page_the_counters_and_the_health(folder: Path) -> None:
         asked = urllib.request.Request(page, headers={"Host": "example.org"})  # noqa: S310 - our own server
         with pytest.raises(urllib.error.HTTPError, match="421"):
             urllib.request.urlopen(asked, timeout=PATIENCE)  # noqa: S310 - our own server
+
+
+def texts_planned(page: str) -> int:
+    """How often the server at this page has planned a text."""
+    families = {family.name: family for family in text_string_to_metric_families(get(f"{page}metrics"))}
+    return int(families["lakemark_statements_planned"].samples[0].value)
+
+
+def test_a_text_that_the_driver_prepares_and_runs_is_planned_once_and_sees_the_newest_rows(folder: Path) -> None:
+    lakemark.Table(folder).declare_key("number")
+    with serve(f"flights={folder}", "--http", "0") as server:
+        page = server.page()
+        with adbc_driver_flightsql.dbapi.connect(server.url, autocommit=True) as connection:
+            before = texts_planned(page)
+            # As most programs do: a cursor for each statement, which prepares it, runs it and closes it.
+            for number, text in enumerate(("SELECT count(*) + 0 FROM flights", "SELECT max(number) + 1 FROM flights")):
+                with connection.cursor() as cursor:
+                    cursor.execute(text)
+                    assert cursor.fetchall() == [(ROWS,)]
+                assert texts_planned(page) == before + number + 1
+            # A cursor that runs a statement again does not prepare it again.
+            before = texts_planned(page)
+            with connection.cursor() as cursor:
+                for last in range(ROWS, ROWS + 3):
+                    cursor.execute("SELECT count(*) FROM flights WHERE number >= ?", (0,))
+                    assert cursor.fetchall() == [(last,)]
+                    lakemark.Table(folder).insert(pa.table({"number": [last]}))
+            assert texts_planned(page) == before + 1
 
 
 def test_a_token_is_needed_and_is_nowhere_to_be_seen(folder: Path, tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ pub async fn get(served: &Served, path: &str) -> String {
     answer
 }
 
-async fn with_page() -> Served {
+/// A server that has a page.
+pub async fn with_page() -> Served {
     Served::with(|options| options.http = Some("127.0.0.1:0".parse().unwrap())).await
 }
 

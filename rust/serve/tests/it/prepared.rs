@@ -6,11 +6,13 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::DataType;
 use arrow_flight::sql::{ActionClosePreparedStatementRequest, CommandPreparedStatementQuery, ProstMessageExt};
 use arrow_flight::{Action, FlightDescriptor};
+use futures::future::join_all;
 use lakemark_table::{Table, TableOptions};
 use prost::Message;
 use tonic::Code;
 
-use crate::served::{Served, flights_of, number, prepare, read, status, text};
+use crate::pages::{get, with_page};
+use crate::served::{Served, flights_of, number, prepare, read, status, text, write};
 
 fn row(columns: Vec<ArrayRef>) -> RecordBatch {
     let names = ["a", "b", "c"].into_iter();
@@ -196,4 +198,85 @@ async fn where_no_more_prepared_statements_fit_the_one_idle_longest_makes_room()
     assert!(found.code() == Code::NotFound && found.message().contains("made room for others"), "{found:?}");
     let info = third.execute().await.unwrap();
     assert_eq!(text(&read(&mut client, info).await.unwrap()), ["3"]);
+}
+
+/// How often a text was planned so far.
+async fn texts_planned(served: &Served) -> u64 {
+    let answer = get(served, "/metrics").await;
+    let counted = answer.lines().find_map(|line| line.strip_prefix("lakemark_statements_planned_total "));
+    counted.unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_that_a_driver_prepares_runs_and_closes_is_planned_once() {
+    let served = with_page().await;
+    let mut client = served.client().await;
+    for (planned, statement) in
+        (1..).zip(["SELECT count(*) + 0 FROM flights", "SELECT max(number) FROM flights WHERE carrier = 'UA'"])
+    {
+        let mut prepared = client.prepare(statement.to_owned(), None).await.unwrap();
+        let info = prepared.execute().await.unwrap();
+        assert_eq!(read(&mut client, info).await.unwrap().iter().map(RecordBatch::num_rows).sum::<usize>(), 1);
+        prepared.close().await.unwrap();
+        assert_eq!(texts_planned(&served).await, planned, "{statement}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_committed_after_a_statement_was_prepared_is_seen_without_planning_it_again() {
+    let served = with_page().await;
+    let mut client = served.client().await;
+    let mut prepared = client.prepare("SELECT count(*) FROM flights WHERE number >= ?".to_owned(), None).await.unwrap();
+    for (files, expected) in [(0, "1000"), (1, "1005"), (2, "1010")] {
+        if files > 0 {
+            crate::served::write_flights(&served.flights(), 995 + 5 * files, 5);
+        }
+        prepared.set_parameters(row(vec![numbers(vec![0])])).unwrap();
+        let info = prepared.execute().await.unwrap();
+        assert_eq!(text(&read(&mut client, info).await.unwrap()), [expected]);
+    }
+    assert_eq!(texts_planned(&served).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn equal_statements_that_are_prepared_by_many_clients_at_once_are_planned_once() {
+    let served = with_page().await;
+    let client = served.client().await;
+    let statement = "SELECT carrier, count(*) AS n FROM flights GROUP BY carrier ORDER BY n, carrier";
+    let prepares = (0..64).map(|_| {
+        let mut client = client.clone();
+        async move { client.prepare(statement.to_owned(), None).await.unwrap() }
+    });
+    let prepared = join_all(prepares).await;
+    assert_eq!(texts_planned(&served).await, 1);
+    let runs = prepared.into_iter().map(|mut prepared| {
+        let mut client = client.clone();
+        async move {
+            let info = prepared.execute().await.unwrap();
+            (text(&read(&mut client, info).await.unwrap()), prepared)
+        }
+    });
+    let answers = join_all(runs).await;
+    assert_eq!(answers[0].0.len(), 6);
+    assert!(answers.iter().all(|(rows, _)| *rows == answers[0].0));
+    assert_eq!(texts_planned(&served).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_prepared_statement_over_other_columns_is_planned_again_and_announces_them() {
+    let served = with_page().await;
+    let mut client = served.client().await;
+    let mut prepared = client.prepare("SELECT * FROM flights".to_owned(), None).await.unwrap();
+    assert_eq!(prepared.dataset_schema().unwrap().fields().len(), 2);
+    std::fs::remove_file(served.flights().join("part-0.parquet")).unwrap();
+    write(
+        &served.flights().join("part-1.parquet"),
+        &RecordBatch::try_from_iter([("other", numbers(vec![7]))]).unwrap(),
+    );
+    for _ in 0..2 {
+        let info = prepared.execute().await.unwrap();
+        let batches = read(&mut client, info).await.unwrap();
+        assert_eq!((batches[0].schema().field(0).name().as_str(), text(&batches)), ("other", vec!["7".to_owned()]));
+        assert_eq!(texts_planned(&served).await, 2);
+    }
 }

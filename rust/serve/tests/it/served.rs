@@ -43,10 +43,14 @@ pub fn write_flights(folder: &Path, first: i64, rows: i64) {
     let columns: [(&str, ArrayRef); 2] =
         [("number", Arc::new(Int64Array::from_iter_values(numbers))), ("carrier", Arc::new(carriers))];
     let batch = RecordBatch::try_from_iter(columns).unwrap();
+    write(&folder.join(format!("part-{first}.parquet")), &batch);
+}
+
+/// Writes a data file.
+pub fn write(path: &Path, batch: &RecordBatch) {
     let properties = WriterProperties::builder().set_max_row_group_row_count(Some(200)).build();
-    let file = File::create(folder.join(format!("part-{first}.parquet"))).unwrap();
-    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
-    writer.write(&batch).unwrap();
+    let mut writer = ArrowWriter::try_new(File::create(path).unwrap(), batch.schema(), Some(properties)).unwrap();
+    writer.write(batch).unwrap();
     writer.close().unwrap();
 }
 
