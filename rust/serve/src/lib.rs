@@ -13,6 +13,7 @@ mod page;
 mod planning;
 mod prepared;
 mod receiving;
+mod recent;
 mod running;
 mod server;
 mod service;

@@ -25,6 +25,7 @@ use crate::error::{engine_status, status};
 use crate::handles::Owner;
 use crate::options::{Limits, ServeOptions};
 use crate::planning::Planning;
+use crate::recent::Recent;
 use crate::tables::{CATALOG, SCHEMA, Tables};
 use crate::weight;
 
@@ -52,6 +53,7 @@ pub(crate) struct Statements {
     sharing: Arc<PlanSharing>,
     tables: Tables,
     planning: Planning,
+    recent: Recent,
     read_only: bool,
     most_bytes: usize,
 }
@@ -69,6 +71,7 @@ impl Statements {
             sharing,
             tables,
             planning,
+            recent: Recent::default(),
             read_only: options.read_only,
             most_bytes: statement_bytes,
         })
@@ -121,7 +124,11 @@ impl Statements {
 
     /// The same of a statement that is run later: its client has its columns and parameters now.
     pub(crate) async fn prepare(&self, owner: &Owner, text: &str) -> std::result::Result<PlannedOf, Status> {
-        self.planned_for(owner, text, Purpose::Prepare).await
+        let (planned, kept) = self.planned_for(owner, text, Purpose::Prepare).await?;
+        if let Some(kept) = &kept {
+            self.recent.add(text, kept);
+        }
+        Ok((planned, kept))
     }
 
     async fn planned_for(&self, owner: &Owner, text: &str, purpose: Purpose) -> std::result::Result<PlannedOf, Status> {
@@ -284,6 +291,36 @@ mod tests {
         }
         let found = pretty_format_batches(&query.collect().await.unwrap()).unwrap().to_string();
         assert!(found.contains("| 100 "), "{found}");
+    }
+
+    /// The rows of a query of one row, as text.
+    async fn one_row(statements: &Statements, text: &str) -> String {
+        let planned = statements.plan(&None, text, None).await.unwrap();
+        let query = statements.run(planned).await.unwrap();
+        let batches: Vec<RecordBatch> = statements.rows(query).await.unwrap().try_collect().await.unwrap();
+        pretty_format_batches(&batches).unwrap().to_string()
+    }
+
+    #[tokio::test]
+    async fn a_text_that_was_prepared_lately_is_not_planned_again_and_sees_the_newest_rows() {
+        let folder = tempfile::tempdir().unwrap();
+        let statements = statements(folder.path(), Planning::default()).await;
+        let text = "SELECT max(n) + 0 AS m FROM t";
+        for last in 99..103 {
+            // Its client closes it after each run.
+            let (planned, kept) = statements.prepare(&None, text).await.unwrap();
+            drop(planned);
+            let shown = one_row(&statements, text).await;
+            assert!(shown.contains(&format!("| {last}")), "{shown}");
+            drop(kept);
+            let insert = format!("INSERT INTO t VALUES ({})", last + 1);
+            let insert = statements.plan(&None, &insert, None).await.unwrap();
+            statements.run(insert).await.unwrap();
+            assert_eq!(statements.plannings().planned, 1);
+        }
+        // Of somebody else it is another text.
+        statements.prepare(&Some("ann".into()), text).await.unwrap();
+        assert_eq!(statements.plannings().planned, 2);
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -76,6 +76,12 @@ impl PreparedQueries {
 }
 
 impl PreparedQuery {
+    /// Whether a plan is kept: not of what changes something, nor of a query whose plan may be another one each time.
+    #[must_use]
+    pub fn has_plan(&self) -> bool {
+        self.kept().is_some()
+    }
+
     /// The plan that is kept, if it is what the session plans of the text now.
     pub(crate) fn plan_in(&self, session: &SessionState) -> Option<Arc<KeptPlan>> {
         let kept = self.kept().clone()?;
