@@ -23,6 +23,7 @@ pub use expr::translate::translate;
 pub use lakemark_table::{Error, ErrorKind, Result};
 pub use plan::begun_once::rows_of;
 pub use plan::provider::LakemarkTable;
+pub use plan::ready_query::ReadyQuery;
 pub use plan::rules::PositionalPushdown;
 pub use share::key::Principal;
 pub use share::prepared_query::PreparedQuery;

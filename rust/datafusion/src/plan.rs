@@ -9,6 +9,7 @@ pub(crate) mod buffered_count;
 mod late_plan;
 mod pivots;
 pub(crate) mod provider;
+pub(crate) mod ready_query;
 pub(crate) mod rules;
 pub(crate) mod scan;
 pub(crate) mod share_key;

@@ -94,7 +94,7 @@ impl ServerPages {
             (
                 "lakemark_statements_planned",
                 "counter",
-                "Queries that were planned, each for all who asked it.",
+                "Queries whose text was planned, each for all who asked it.",
                 "_total",
                 planned,
             ),

@@ -235,8 +235,8 @@ impl FlightSqlService for Service {
             }
         };
         let handle = held.handle();
-        let Pinned { frame, schema, text, .. } = held.take().ok_or_else(cancelled)?;
-        let stream = self.0.statements.rows(frame).await?;
+        let Pinned { query, schema, text, .. } = held.take().ok_or_else(cancelled)?;
+        let stream = self.0.statements.rows(query).await?;
         let rows = Rows { stream, schema: Arc::clone(&schema), turn };
         Ok(encoded(schema, self.0.running.query(&text, &client.name, handle, rows)))
     }

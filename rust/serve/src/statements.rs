@@ -8,14 +8,13 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::common::ParamValues;
-use datafusion::dataframe::DataFrame;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::SessionConfig;
 use lakemark_datafusion::{
-    LakemarkSession, PlanSharing, PlannedStatement, PlanningCounts, PreparedQuery, Principal, SharingCounts,
-    StatementKind, rows_of,
+    LakemarkSession, PlanSharing, PlannedStatement, PlanningCounts, PreparedQuery, Principal, ReadyQuery,
+    SharingCounts, StatementKind,
 };
 use lakemark_table::{Error, ErrorKind, Result};
 use tonic::Status;
@@ -140,12 +139,14 @@ impl Statements {
                 self.most_bytes
             )));
         }
-        if let Some(why) = chains::refusal(text) {
+        // What is prepared was looked at, and has a plan.
+        let is_new = !self.session_of(owner).has_prepared(text);
+        if let Some(why) = Some(text).filter(|_| is_new).and_then(chains::refusal) {
             return Err(Status::invalid_argument(why));
         }
-        let planned = match self.planned(owner, text, purpose.clone()).await? {
+        let planned = match self.planned(owner, text, purpose.clone(), is_new).await? {
             // It may name a table that came since.
-            Err(error) if self.may_be_new(&error).await => self.planned(owner, text, purpose).await?,
+            Err(error) if self.may_be_new(&error).await => self.planned(owner, text, purpose, is_new).await?,
             planned => planned,
         };
         let (planned, kept) = planned.map_err(status)?;
@@ -159,11 +160,11 @@ impl Statements {
         owner: &Owner,
         text: &str,
         purpose: Purpose,
+        is_new: bool,
     ) -> std::result::Result<Result<PlannedOf>, Status> {
         let (session, text) = (self.session_of(owner), text.to_owned());
         let work = move || async move {
-            // What is prepared was light enough.
-            if !session.has_prepared(&text) {
+            if is_new {
                 weight::check(&session, &text)?;
             }
             match purpose {
@@ -178,13 +179,13 @@ impl Statements {
     }
 
     /// The rows of a query. Most of what takes time to plan is planned here.
-    pub(crate) async fn rows(&self, query: DataFrame) -> std::result::Result<SendableRecordBatchStream, Status> {
-        self.planning.run(move || async move { rows_of(&query).await }).await?.map_err(engine_status)
+    pub(crate) async fn rows(&self, query: ReadyQuery) -> std::result::Result<SendableRecordBatchStream, Status> {
+        self.planning.run(move || async move { query.rows().await }).await?.map_err(engine_status)
     }
 
     /// Runs a statement that was planned: changes at once, queries when their rows are asked for.
-    pub(crate) async fn run(&self, planned: PlannedStatement) -> std::result::Result<DataFrame, Status> {
-        self.session.run_planned(planned).await.map_err(status)
+    pub(crate) async fn run(&self, planned: PlannedStatement) -> std::result::Result<ReadyQuery, Status> {
+        self.session.query_of(planned).await.map_err(status)
     }
 
     /// Whether an error may come from a table that was not there when the warehouse was looked at last, and is there now.
@@ -289,7 +290,8 @@ mod tests {
             );
             assert!(refused.metadata().contains_key(RETRY_AFTER), "{refused:?}");
         }
-        let found = pretty_format_batches(&query.collect().await.unwrap()).unwrap().to_string();
+        let batches: Vec<RecordBatch> = query.rows().await.unwrap().try_collect().await.unwrap();
+        let found = pretty_format_batches(&batches).unwrap().to_string();
         assert!(found.contains("| 100 "), "{found}");
     }
 

@@ -39,19 +39,44 @@ use crate::share::statements::{Begun, QueryInFlight};
 /// Those of planning the query.
 pub async fn rows_of(query: &DataFrame) -> Result<SendableRecordBatchStream> {
     let context = Arc::new(query.task_ctx());
-    let Some(Asks { known, runtime }) = asks(query.logical_plan(), &context) else {
-        return execute_stream(query.create_physical_plan().await?, context);
-    };
-    let sharing = PlanSharing::of(context.session_config());
+    match asks(query.logical_plan(), &context) {
+        Some(asks) => rows_in_flight(asks, || context).await,
+        None => execute_stream(query.create_physical_plan().await?, context),
+    }
+}
+
+/// The rows of a query that a session planned, and that runs in the state that it was planned in.
+pub(crate) async fn rows_of_planned(
+    state: &SessionState,
+    plan: &LogicalPlan,
+    in_flight: Option<&Arc<QueryInFlight>>,
+) -> Result<SendableRecordBatchStream> {
+    let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
+    let asks = in_flight.zip(runtime).map(|(known, runtime)| Asks { known: Arc::clone(known), runtime });
+    // A plan that asks an index may stand in the place of the statement's own.
+    let takes_part = |asks: &Asks| asks.known.flight.is_on(asks.runtime) && is_copy(plan, &asks.known.bound.plan);
+    match asks.filter(takes_part) {
+        Some(asks) => rows_in_flight(asks, || state.task_ctx()).await,
+        None => execute_stream(state.create_physical_plan(plan).await?, state.task_ctx()),
+    }
+}
+
+/// The rows of a statement in flight, for one that runs in a context if it does not begin them.
+async fn rows_in_flight(
+    asks: Asks,
+    context: impl FnOnce() -> Arc<TaskContext> + Send,
+) -> Result<SendableRecordBatchStream> {
+    let Asks { known, runtime } = asks;
+    let sharing = PlanSharing::of(known.flight.session().config());
     let rows = match guest_of(&known, &sharing, runtime) {
-        Some(guest) => execute_stream(guest, context)?,
+        Some(guest) => execute_stream(guest, context())?,
         None => {
             let beginning = known.flight.beginning(|| begins(&known, &sharing));
             let begun = beginning.rows().await;
             known.flight.has_begun(&beginning);
             match begun {
                 Some(first) => first?,
-                None => taking_part(&known, &sharing, runtime, context).await?,
+                None => taking_part(&known, &sharing, runtime, context()).await?,
             }
         }
     };

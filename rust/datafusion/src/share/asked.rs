@@ -29,11 +29,6 @@ impl Asked {
         self.hash
     }
 
-    /// The text.
-    pub(crate) fn text(&self) -> &str {
-        &self.text
-    }
-
     /// Whether values were given.
     pub(crate) fn has_values(&self) -> bool {
         self.values.is_some()

@@ -46,7 +46,7 @@ struct Counters {
 /// How often statements were planned that others could have asked, too, so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlanningCounts {
-    /// Statements that were planned, each for all who asked it.
+    /// Statements whose text was planned, each for all who asked it and for all runs of one that is prepared.
     pub planned: u64,
     /// Statements that did not have to be planned, as another one was for them.
     pub taken: u64,
@@ -138,7 +138,7 @@ impl Statements {
         PlanningCounts { planned: of(planned), taken: of(taken), made: of(made) }
     }
 
-    /// A statement is planned.
+    /// The text of a statement is planned.
     pub(crate) fn count_planned(&self) {
         self.counters.planned.fetch_add(1, Ordering::Relaxed);
     }
@@ -220,7 +220,12 @@ impl StatementFlight {
 
     /// Whether a query that runs like this may take part.
     pub(crate) fn serves(&self, context: &TaskContext, runtime: runtime::Id) -> bool {
-        self.runtime == runtime && run_alike(context, &self.session)
+        self.is_on(runtime) && run_alike(context, &self.session)
+    }
+
+    /// Whether it runs on a runtime.
+    pub(crate) fn is_on(&self, runtime: runtime::Id) -> bool {
+        self.runtime == runtime
     }
 
     /// What the session was as the first one came.
@@ -270,7 +275,7 @@ impl fmt::Debug for StatementFlight {
     }
 }
 
-/// What a query knows of its statement in flight, as an extension of the configuration of its session.
+/// What a query knows of its statement in flight. A program's query has it as an extension of the configuration of its session.
 #[derive(Debug)]
 pub(crate) struct QueryInFlight {
     pub(crate) flight: Arc<StatementFlight>,

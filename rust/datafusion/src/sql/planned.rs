@@ -73,8 +73,8 @@ pub struct PlannedStatement {
 pub(crate) enum Work {
     /// A statement about indexes, which has no plan.
     Index(Statement),
-    /// A plan of the engine's, with the state that it was planned in.
-    Engine { state: Box<SessionState>, plan: LogicalPlan },
+    /// A plan of the engine's, with the state that it was planned in, and the statement in flight if there is one.
+    Engine { state: Arc<SessionState>, plan: LogicalPlan, in_flight: Option<Arc<QueryInFlight>> },
 }
 
 impl PlannedStatement {
@@ -88,14 +88,14 @@ impl PlannedStatement {
     }
 
     /// A statement that the engine planned.
-    pub(crate) fn of_engine(kind: StatementKind, state: SessionState, plan: LogicalPlan) -> Self {
-        Self { kind, work: Work::Engine { state: Box::new(state), plan } }
+    pub(crate) fn of_engine(kind: StatementKind, state: Arc<SessionState>, plan: LogicalPlan) -> Self {
+        Self { kind, work: Work::Engine { state, plan, in_flight: None } }
     }
 
     /// The same statement, as one that others ask, too.
     pub(crate) fn in_flight(mut self, query: QueryInFlight) -> Self {
-        if let Work::Engine { state, .. } = &mut self.work {
-            state.config_mut().set_extension(Arc::new(query));
+        if let Work::Engine { in_flight, .. } = &mut self.work {
+            *in_flight = Some(Arc::new(query));
         }
         self
     }

@@ -8,6 +8,8 @@
 //!
 //! What comes of it is what planning the text would give, and it is looked up as late. So it takes part in all that equal statements share.
 
+use std::sync::Arc;
+
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 
@@ -38,7 +40,7 @@ pub(super) fn kept_of(plan: &LogicalPlan, tables: &StatementTables) -> Option<Ke
 /// A statement of whose text a plan is kept. None if the text has to be planned, which says what is wrong, too.
 pub(super) async fn planned_again(
     kept: &KeptPlan,
-    state: &SessionState,
+    state: &Arc<SessionState>,
     asked: &Asked,
 ) -> Option<OfStatement<PlannedStatement>> {
     let values = match asked.has_values() {
@@ -60,13 +62,13 @@ pub(super) async fn planned_again(
         None => planned?,
     };
     (tables.names, tables.found) = (kept.names.clone(), kept.found.clone());
-    Some(OfStatement { planned: PlannedStatement::of_engine(StatementKind::Query, state.clone(), plan), tables })
+    Some(OfStatement { planned: PlannedStatement::of_engine(StatementKind::Query, Arc::clone(state), plan), tables })
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs::File;
-    use std::sync::{Arc, Weak};
+    use std::sync::Weak;
 
     use arrow::array::{ArrayRef, Int64Array, RecordBatch};
     use lakemark_table::{Snapshot, Table, TableOptions};
@@ -74,6 +76,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+    use crate::sql::planned::Work;
     use crate::sql::session::LakemarkSession;
 
     /// A session that knows a table of ten numbers as `t`.
@@ -102,6 +105,17 @@ mod tests {
         drop(planned);
         assert!(states.iter().all(|state| state.strong_count() == 0));
         assert!(prepared.plan_in(&session.context().state()).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_query_that_is_planned_again_has_no_copy_of_its_session_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let session = session(&folder).await;
+        let text = "SELECT sum(n) FROM t WHERE n > 3";
+        let (_, _prepared) = session.prepare(text).await.unwrap();
+        let planned = session.plan(text, None).await.unwrap();
+        let Work::Engine { state, in_flight, .. } = planned.into_work() else { panic!("it has a plan") };
+        assert!(Arc::ptr_eq(&state, in_flight.unwrap().flight.session()));
     }
 
     #[tokio::test]

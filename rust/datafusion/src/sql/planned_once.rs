@@ -132,7 +132,7 @@ where
             statements.count_taken();
             ways.keep_taken(&bound, &state);
             let plan = bound.plan.clone();
-            let planned = PlannedStatement::of_engine(StatementKind::Query, Arc::unwrap_or_clone(state), plan);
+            let planned = PlannedStatement::of_engine(StatementKind::Query, state, plan);
             return Ok(planned.in_flight(QueryInFlight { flight, bound }));
         }
         statements.forget(&flight);

@@ -21,6 +21,7 @@ use lakemark_table::{
 use crate::config::LakemarkOptions;
 use crate::error::from_engine;
 use crate::plan::provider::LakemarkTable;
+use crate::plan::ready_query::ReadyQuery;
 use crate::plan::rules;
 use crate::plan::sharing::{SharingPlanner, unshared};
 use crate::plan::statement_snapshots::{OfStatement, of_one_statement};
@@ -282,36 +283,42 @@ impl LakemarkSession {
             let anew = of_one_statement(pinned_anew(frame.into_parts().1, done)).await;
             plan = anew.planned.map_err(from_engine)?;
         }
-        Ok(OfStatement { planned: PlannedStatement::of_engine(kind, state, plan), tables })
+        Ok(OfStatement { planned: PlannedStatement::of_engine(kind, Arc::new(state), plan), tables })
     }
 
     /// Runs a statement that was planned. Definitions and changes take effect at once, queries when their rows are requested.
     pub async fn run_planned(&self, planned: PlannedStatement) -> Result<DataFrame> {
-        let (state, plan) = match planned.into_work() {
-            Work::Index(statement) => return self.run_index(statement).await,
-            Work::Engine { state, plan } => (*state, plan),
+        Ok(self.query_of(planned).await?.into_frame())
+    }
+
+    /// The same for whoever changes nothing of the query before it runs, which needs no copy of the session then.
+    pub async fn query_of(&self, planned: PlannedStatement) -> Result<ReadyQuery> {
+        let (state, plan, in_flight) = match planned.into_work() {
+            Work::Index(statement) => return Ok(ReadyQuery::of_frame(self.run_index(statement).await?)),
+            Work::Engine { state, plan, in_flight } => (state, plan, in_flight),
         };
-        match plan {
+        let done = match plan {
             // The table has as many partitions as the query, while queries that share have one.
             plan @ LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(_)) => {
-                let context = SessionContext::new_with_state(unshared(state));
-                context.execute_logical_plan(plan).await.map_err(from_engine)
+                let context = SessionContext::new_with_state(unshared(Arc::unwrap_or_clone(state)));
+                context.execute_logical_plan(plan).await.map_err(from_engine)?
             }
             plan @ (LogicalPlan::Ddl(_) | LogicalPlan::Statement(_)) => {
-                self.context.execute_logical_plan(plan).await.map_err(from_engine)
+                self.context.execute_logical_plan(plan).await.map_err(from_engine)?
             }
             // At once, as definitions are: rows that are requested twice must not be changed twice.
             LogicalPlan::Dml(change) if dml::target(&change).is_some() => {
                 let transaction = transaction(&state)?;
-                let count = dml::run(state, change, transaction).await?;
+                let count = dml::run(Arc::unwrap_or_clone(state), change, transaction).await?;
                 self.forget_transaction();
-                self.rows(vec![("count", Arc::new(UInt64Array::from(vec![count])))])
+                self.rows(vec![("count", Arc::new(UInt64Array::from(vec![count])))])?
             }
             query => {
                 let query = with_fast_path(&state, query).map_err(from_engine)?;
-                Ok(DataFrame::new(state, query))
+                return Ok(ReadyQuery::of_plan(state, query, in_flight));
             }
-        }
+        };
+        Ok(ReadyQuery::of_frame(done))
     }
 
     /// Runs a statement about indexes.

@@ -12,11 +12,11 @@ use crate::sharing::{SHARED, Shared, is_ordered, keyed, sorted, taken, upsert};
 /// How many ask at once.
 const CLIENTS: usize = 64;
 
-/// The rows of a statement as whoever shares them has them.
+/// The rows of a statement as a server has them.
 async fn run(session: &LakemarkSession, text: &str, values: Option<Vec<ScalarValue>>) -> Result<Vec<String>> {
     let planned = session.plan(text, values.map(ParamValues::from)).await?;
-    let query = session.run_planned(planned).await?;
-    Ok(taken(rows_of(&query).await.unwrap()).await)
+    let query = session.query_of(planned).await?;
+    Ok(taken(query.rows().await.unwrap()).await)
 }
 
 impl Shared {
@@ -199,4 +199,48 @@ async fn a_query_that_is_prepared_while_an_equal_one_runs_is_not_planned_for_it(
     drop((first, planned));
     assert_eq!(run(&shared.session, text, None).await.unwrap().len(), 11);
     assert_eq!(shared.texts_planned(), 1);
+}
+
+#[tokio::test]
+async fn queries_that_are_ready_give_the_rows_of_their_frames_and_may_run_again() {
+    let folder = folder(1);
+    create_indexes(folder.path(), &["k"]).await;
+    let table = keyed(folder.path()).await;
+    let shared = Shared::of(&table).await;
+    for text in SHARED.into_iter().chain([
+        "SELECT count(*) FROM t WHERE k = 4",
+        "SELECT * FROM t WHERE id = 7",
+        "SELECT 1",
+        "SHOW INDEXES FROM t",
+    ]) {
+        let ready = shared.session.query_of(shared.session.plan(text, None).await.unwrap()).await.unwrap();
+        let expected = sorted(taken(rows_of(&ready.clone().into_frame()).await.unwrap()).await);
+        for _ in 0..2 {
+            assert_eq!(sorted(taken(ready.rows().await.unwrap()).await), expected, "{text}");
+        }
+    }
+    // A change is made at once, and once.
+    let insert = shared.session.plan("INSERT INTO t (id) VALUES (5000)", None).await.unwrap();
+    let report = shared.session.query_of(insert).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(taken(report.rows().await.unwrap()).await, ["1"]);
+    }
+    assert_eq!(run(&shared.session, "SELECT count(*) FROM t", None).await.unwrap(), [(FILE_ROWS + 1).to_string()]);
+}
+
+#[tokio::test]
+async fn queries_that_are_ready_share_what_frames_of_the_same_statement_share() {
+    let folder = folder(2);
+    let shared = Shared::of(&open(folder.path()).await).await;
+    let text = "SELECT k, sum(id) FROM t GROUP BY k";
+    let planned = async || shared.session.plan(text, None).await.unwrap();
+    let ready = shared.session.query_of(planned().await).await.unwrap();
+    let frame = shared.session.run_planned(planned().await).await.unwrap();
+    let other = shared.session.query_of(planned().await).await.unwrap();
+    let streams = [ready.rows().await.unwrap(), rows_of(&frame).await.unwrap(), other.rows().await.unwrap()];
+    assert_eq!(shared.sharing.planning_counts(), PlanningCounts { planned: 1, taken: 2, made: 1 });
+    assert_eq!(shared.counts(), SharingCounts { hosts: 1, guests: 2, detached: 0 });
+    let [first, second, third] = streams.map(taken);
+    let first = sorted(first.await);
+    assert_eq!([sorted(second.await), sorted(third.await)], [first.clone(), first]);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use arrow_flight::sql::metadata::{SqlInfoData, XdbcTypeInfoData};
 use datafusion::common::ParamValues;
-use datafusion::dataframe::DataFrame;
+use lakemark_datafusion::ReadyQuery;
 use tonic::{Request, Status};
 
 use crate::handles::{Handles, Most, Owner};
@@ -21,7 +21,7 @@ use crate::wire;
 
 /// A plan whose rows have not been asked for.
 pub(crate) struct Pinned {
-    pub(super) frame: DataFrame,
+    pub(super) query: ReadyQuery,
     /// The columns that were announced.
     pub(super) schema: SchemaRef,
     /// The beginning of the statement.
@@ -39,9 +39,9 @@ const WEIGHT_PER_BYTE: usize = 32;
 const KEPT_SHARE: usize = 8;
 
 impl Pinned {
-    pub(super) fn of(frame: DataFrame, text: &str, is_made: bool) -> Self {
-        let schema = wire::schema(frame.schema().as_arrow());
-        Self { frame, schema, text: shown(text), is_made }
+    pub(super) fn of(query: ReadyQuery, text: &str, is_made: bool) -> Self {
+        let schema = wire::schema(query.schema().as_arrow());
+        Self { query, schema, text: shown(text), is_made }
     }
 }
 

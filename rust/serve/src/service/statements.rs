@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use arrow::array::AsArray;
+use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{SchemaRef, UInt64Type};
 use arrow_flight::sql::server::PeekableFlightDataStream;
 use arrow_flight::{FlightDescriptor, FlightInfo};
 use datafusion::common::ParamValues;
-use datafusion::dataframe::DataFrame;
-use lakemark_datafusion::{PlannedStatement, StatementKind};
+use futures::TryStreamExt;
+use lakemark_datafusion::{PlannedStatement, ReadyQuery, StatementKind};
 use tonic::{Response, Status};
 
 use super::Service;
@@ -25,7 +25,7 @@ use crate::wire;
 struct Made {
     kind: StatementKind,
     /// What it reports.
-    frame: DataFrame,
+    report: ReadyQuery,
 }
 
 impl Service {
@@ -71,7 +71,7 @@ impl Service {
         if kind == StatementKind::Query {
             return Err(Status::invalid_argument("the statement gives rows and changes nothing: run it as a query"));
         }
-        Ok(Made { kind, frame: self.0.statements.run(planned).await? })
+        Ok(Made { kind, report: self.0.statements.run(planned).await? })
     }
 
     /// Keeps the plan of a query, and says where its rows are. A change is made at once, and its report is kept.
@@ -88,8 +88,8 @@ impl Service {
             let turn = self.turn(&client).await?;
             return self.announce_change(text, parameters, client, descriptor, &turn).await;
         }
-        let frame = self.0.statements.run(planned).await?;
-        let pinned = Pinned::of(frame, text, false);
+        let query = self.0.statements.run(planned).await?;
+        let pinned = Pinned::of(query, text, false);
         let schema = Arc::clone(&pinned.schema);
         let handle = self.0.plans.put(client.owner, pinned, weight).map_err(|full| self.full(full))?;
         rows_at(&handle, &schema, descriptor)
@@ -104,8 +104,8 @@ impl Service {
         descriptor: FlightDescriptor,
         turn: &Turn,
     ) -> Result<Response<FlightInfo>, Status> {
-        let Made { frame, .. } = self.make(text, parameters, &client, turn).await?;
-        let pinned = Pinned::of(frame, text, true);
+        let Made { report, .. } = self.make(text, parameters, &client, turn).await?;
+        let pinned = Pinned::of(report, text, true);
         let schema = Arc::clone(&pinned.schema);
         let handle = self.0.plans.put_beyond_the_limit(client.owner, pinned, LEAST_WEIGHT);
         rows_at(&handle, &schema, descriptor)
@@ -135,8 +135,8 @@ impl Service {
         client: &Client,
         turn: &Turn,
     ) -> Result<i64, Status> {
-        let Made { kind, frame } = self.make(text, parameters?, client, turn).await?;
-        if kind == StatementKind::Change { count_of(frame).await } else { Ok(0) }
+        let Made { kind, report } = self.make(text, parameters?, client, turn).await?;
+        if kind == StatementKind::Change { count_of(report).await } else { Ok(0) }
     }
 
     /// The values that a client sends. Prepared statements with values that nobody used for long make room for them.
@@ -172,8 +172,9 @@ fn after_rows(made: usize, failed: Status) -> Status {
 }
 
 /// The number of rows that a change reports.
-async fn count_of(frame: DataFrame) -> Result<i64, Status> {
-    let batches = frame.collect().await.map_err(engine_status)?;
+async fn count_of(report: ReadyQuery) -> Result<i64, Status> {
+    let rows = report.rows().await.map_err(engine_status)?;
+    let batches: Vec<RecordBatch> = rows.try_collect().await.map_err(engine_status)?;
     let count = batches.first().and_then(|batch| batch.columns().first());
     let count = count.and_then(|column| column.as_primitive_opt::<UInt64Type>());
     let count = count.and_then(|counts| counts.values().first().copied()).unwrap_or_default();

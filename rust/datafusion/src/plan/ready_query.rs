@@ -1,0 +1,72 @@
+//! Queries that are ready to run: a plan and the state of a session that it runs in, which many of them may have.
+//!
+//! A [`DataFrame`] has a copy of the session of its own, with its hundreds of functions. A server has thousands of queries whose clients come
+//! for their rows in a moment, and none of them is changed before it runs.
+
+use std::sync::Arc;
+
+use datafusion::common::DFSchema;
+use datafusion::dataframe::DataFrame;
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, SessionState};
+use datafusion::logical_expr::LogicalPlan;
+
+use crate::plan::begun_once::{rows_of, rows_of_planned};
+use crate::share::statements::QueryInFlight;
+
+/// A query that was planned, and runs as soon as its rows are asked for. It may be run several times.
+#[derive(Clone)]
+pub struct ReadyQuery(Form);
+
+#[derive(Clone)]
+enum Form {
+    /// The report of what was done, or a query that was built.
+    Frame(DataFrame),
+    /// A plan as a session made it.
+    Planned { state: Arc<SessionState>, plan: LogicalPlan, in_flight: Option<Arc<QueryInFlight>> },
+}
+
+impl ReadyQuery {
+    pub(crate) fn of_frame(frame: DataFrame) -> Self {
+        Self(Form::Frame(frame))
+    }
+
+    pub(crate) fn of_plan(state: Arc<SessionState>, plan: LogicalPlan, in_flight: Option<Arc<QueryInFlight>>) -> Self {
+        Self(Form::Planned { state, plan, in_flight })
+    }
+
+    /// The columns of its rows.
+    #[must_use]
+    pub fn schema(&self) -> &DFSchema {
+        match &self.0 {
+            Form::Frame(frame) => frame.schema(),
+            Form::Planned { plan, .. } => plan.schema(),
+        }
+    }
+
+    /// Its rows, as [`rows_of`] gives those of a [`DataFrame`].
+    ///
+    /// # Errors
+    /// Those of planning the query.
+    pub async fn rows(&self) -> Result<SendableRecordBatchStream> {
+        match &self.0 {
+            Form::Frame(frame) => rows_of(frame).await,
+            Form::Planned { state, plan, in_flight } => rows_of_planned(state, plan, in_flight.as_ref()).await,
+        }
+    }
+
+    /// The query with a copy of its session, which a program may change.
+    #[must_use]
+    pub fn into_frame(self) -> DataFrame {
+        match self.0 {
+            Form::Frame(frame) => frame,
+            Form::Planned { state, plan, in_flight } => {
+                let mut state = Arc::unwrap_or_clone(state);
+                if let Some(in_flight) = in_flight {
+                    state.config_mut().set_extension(in_flight);
+                }
+                DataFrame::new(state, plan)
+            }
+        }
+    }
+}
