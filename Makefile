@@ -68,7 +68,7 @@ CHROMIUM := $(LAKEMARK_CACHE)/chromium
 TOOLS := $(LAKEMARK_CACHE)/tools
 export LAKEMARK_TPC_PYTHON := $(TPC)/bin/python
 
-.PHONY: help setup fmt lint audit test test-core test-python test-spark test-jobs test-browser bench stress fuzz site release try-release demo ci
+.PHONY: help setup fmt lint audit test test-core test-python test-spark test-sqllogic test-jobs test-browser bench stress fuzz site release try-release demo ci
 .PHONY: style benches-built test-rust rust native native-release jar jar-release wheel
 
 help: ## list the verbs
@@ -82,6 +82,7 @@ setup: $(VENV)/.done-$(SPARK_VERSION) ## virtual environment with every pinned P
 fmt: setup ## format Rust, Python and Java
 	$(CARGO) fmt --all
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml
+	$(CARGO) fmt --manifest-path sqllogic/Cargo.toml
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix-only .
 	$(MVN) spotless:apply
@@ -89,10 +90,11 @@ fmt: setup ## format Rust, Python and Java
 lint: style ## formatting, clippy, ruff, mypy, google-java-format: any finding fails
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 
-# The targets of the fuzzer are a workspace of their own, which --all does not reach.
+# The targets of the fuzzer and the runner of DataFusion's suite are workspaces of their own, which --all does not reach.
 style: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
+	$(CARGO) fmt --manifest-path sqllogic/Cargo.toml --check
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
@@ -117,6 +119,13 @@ test-spark: native jar ## Java unit tests and the Spark tests on the PySpark of 
 	$(MVN) --quiet test
 	LAKEMARK_SPARK_VERSION=$(SPARK_VERSION) $(PY) -m pytest --numprocesses=$(SPARK_SESSIONS) --dist=loadgroup --no-loadscope-reorder tests/spark
 	$(PY) tests/readme/run.py spark start-spark
+
+# Its artefacts are apart, as the suite turns on features that nothing of ours has. What the tables are written to syncs all the time.
+test-sqllogic: export TMPDIR := $(TEST_FOLDER)
+test-sqllogic: export CARGO_TARGET_DIR := $(LAKEMARK_CACHE)/target-sqllogic
+test-sqllogic: ## [FILES="joins window.slt"]: DataFusion's own suite over tables of ours, index on and off; no part of ci, as it compiles the engine again
+	$(CARGO) test --manifest-path sqllogic/Cargo.toml
+	$(CARGO) run --manifest-path sqllogic/Cargo.toml -- $(FILES)
 
 test-jobs: native $(AIRFLOW)/.done ## the DAGs of examples/jobs in the real Airflow; no part of ci, as its environment takes 1 GB
 	LAKEMARK_AIRFLOW_PYTHON=$(AIRFLOW)/bin/python $(PY) -m pytest tests/jobs

@@ -48,6 +48,7 @@ PROMISES = {
     "the answers are right": (
         "DuckDB in `tests/python/differential` and `make fuzz NAME=duckdb`; "
         "Spark itself in `test_differential.py`; "
+        "DataFusion's own suite in `make test-sqllogic`; "
         "a look at every value in Rust"
     ),
     "what was acknowledged outlives crashes, full disks and power cuts": (

@@ -25,6 +25,10 @@ def test_fuzzing_has_the_lints_of_the_workspace_but_for_panics() -> None:
     assert manifest("fuzz/Cargo.toml")["lints"] == lints
 
 
+def test_the_runner_of_the_suite_of_datafusion_has_the_lints_of_the_workspace() -> None:
+    assert manifest("sqllogic/Cargo.toml")["lints"] == manifest("Cargo.toml")["workspace"]["lints"]
+
+
 def test_every_crate_has_the_lints_of_the_workspace() -> None:
     members = manifest("Cargo.toml")["workspace"]["members"]
     assert len(members) > 1
