@@ -25,6 +25,7 @@ CIRCLES: dict[str, dict[str, list[set[str]]]] = {
     "cli": {},
     "jni": {},
     "python": {},
+    "sqllogic": {},
 }
 
 

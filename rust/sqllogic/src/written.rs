@@ -9,7 +9,7 @@ use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::catalog::TableProvider;
 use lakemark_datafusion::LakemarkTable;
-use lakemark_table::{BuildOptions, IndexKind, IndexSpec, Table, TableOptions};
+use lakemark_table::{BuildOptions, Error, IndexKind, IndexSpec, Table, TableOptions};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 
@@ -38,6 +38,7 @@ impl Written {
     pub async fn create(folder: PathBuf, schema: &SchemaRef, rows: &[RecordBatch]) -> Result<Self, Kept> {
         write(&folder, 0, schema, rows)?;
         let location = folder.to_str().ok_or("a folder whose name is no text")?;
+        let no_table = |error: Error| format!("no table of ours: {}", error.message().replace(location, "the folder"));
         let table = Table::open_alone(location, TableOptions::default()).await.map_err(no_table)?;
         let provider = LakemarkTable::new(Arc::clone(&table)).await.map_err(no_table)?;
         is_kept(schema, &provider.schema())?;
@@ -49,17 +50,13 @@ impl Written {
     pub async fn replace(&mut self, schema: &SchemaRef, rows: &[RecordBatch]) -> Result<(), Kept> {
         self.generation += 1;
         write(&self.folder, self.generation, schema, rows)?;
-        build(&self.table).await
+        if self.indexes == 0 { Ok(()) } else { build(&self.table).await }
     }
 
     /// Whether something that is registered scans this table.
     pub fn is(&self, provider: &Arc<dyn TableProvider>) -> bool {
         provider.downcast_ref::<LakemarkTable>().is_some_and(|ours| Arc::ptr_eq(ours.table(), &self.table))
     }
-}
-
-fn no_table(error: lakemark_table::Error) -> Kept {
-    format!("no table of ours: {}", error.message())
 }
 
 /// Whether columns come back as they were. Whether they may be NULL is no part of that: in a table of ours every column may.
@@ -102,7 +99,9 @@ async fn index(table: &Table, schema: &SchemaRef) -> Result<usize, Kept> {
             }
         }
     }
-    build(table).await?;
+    if indexes > 0 {
+        build(table).await?;
+    }
     Ok(indexes)
 }
 
