@@ -7,6 +7,7 @@
 pub(crate) mod fields;
 pub(crate) mod projection;
 pub(crate) mod simplify;
+pub(crate) mod text;
 pub(crate) mod translate;
 pub(crate) mod types;
 pub(crate) mod zone_maps;

@@ -236,8 +236,13 @@ fn merge_parts(parts: Vec<Predicate>, joint: Joint) -> Predicate {
     let mut merged: Vec<Merged> = Vec::with_capacity(parts.len());
     let mut places: HashMap<TestedColumn, usize> = HashMap::new();
     for part in parts {
+        let is_other_joint = matches!((&part, joint), (Predicate::Or(_), Joint::And) | (Predicate::And(_), Joint::Or));
         let nested = match (part.simplify(), joint) {
             (Predicate::And(inner), Joint::And) | (Predicate::Or(inner), Joint::Or) => inner,
+            // Tests of one column that became one: its text goes into that of the others.
+            (Predicate::Leaf(leaf), _) if is_other_joint => {
+                vec![Predicate::Leaf(Leaf { text: format!("({})", leaf.text), ..leaf })]
+            }
             (other, _) => vec![other],
         };
         for part in nested {
@@ -257,8 +262,11 @@ fn merge_parts(parts: Vec<Predicate>, joint: Joint) -> Predicate {
             match places.get(&tested).and_then(|place| merged.get_mut(*place)) {
                 Some(Merged::Tests { sets, text: texts, .. }) => {
                     sets.push(set);
-                    texts.push_str(joint.word());
-                    texts.push_str(&text);
+                    // Both bounds of a BETWEEN have its text.
+                    if *texts != text {
+                        texts.push_str(joint.word());
+                        texts.push_str(&text);
+                    }
                 }
                 _ => {
                     places.insert(tested.clone(), merged.len());

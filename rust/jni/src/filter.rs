@@ -20,11 +20,10 @@ use arrow::array::{
     TimestampMicrosecondArray,
 };
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Decimal128Type, DecimalType, Schema, TimeUnit};
-use arrow::temporal_conversions::{date32_to_datetime, timestamp_us_to_datetime};
+use arrow::datatypes::{DataType, Schema, TimeUnit};
 use base64::Engine;
 use lakemark_format::column::display;
-use lakemark_index::{KeyRanges, Leaf, Predicate, Reason, Test, Truth, encode_literals};
+use lakemark_index::{KeyRanges, Leaf, Predicate, Reason, Test, Truth, encode_literals, literal_text, quoted};
 use lakemark_table::field_of;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -113,28 +112,31 @@ impl Literal {
     }
 }
 
-/// As SQL writes it, more or less.
+/// As SQL writes it.
 impl fmt::Display for Literal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Null(_) => f.write_str("NULL"),
-            Self::Boolean(value) => write!(f, "{value}"),
-            Self::Long(value) => write!(f, "{value}"),
-            Self::Decimal { unscaled, scale } => match unscaled.parse::<i128>() {
-                Ok(number) => f.write_str(&Decimal128Type::format_decimal(number, 38, *scale)),
-                Err(_) => f.write_str(unscaled),
+        let value: ArrayRef = match self {
+            Self::Null(_) => return f.write_str("NULL"),
+            Self::Boolean(value) => return write!(f, "{value}"),
+            Self::Long(value) => return write!(f, "{value}"),
+            Self::String(value) => return f.write_str(&quoted(value)),
+            Self::Decimal { unscaled, scale } => {
+                let number = unscaled.parse::<i128>().map(|number| Decimal128Array::from(vec![number]));
+                match number.map(|number| number.with_precision_and_scale(38, *scale)) {
+                    Ok(Ok(number)) => Arc::new(number),
+                    _ => return f.write_str(unscaled),
+                }
+            }
+            Self::Binary(value) => match base64::engine::general_purpose::STANDARD.decode(value) {
+                Ok(bytes) => Arc::new(BinaryArray::from_vec(vec![bytes.as_slice()])),
+                Err(_) => return write!(f, "base64 {value}"),
             },
-            Self::String(value) => write!(f, "'{}'", value.replace('\'', "''")),
-            Self::Binary(value) => write!(f, "base64 {value}"),
-            Self::Date(days) => match date32_to_datetime(*days) {
-                Some(day) => write!(f, "DATE '{}'", day.date()),
-                None => write!(f, "day {days}"),
-            },
-            Self::Timestamp(micros) | Self::TimestampNtz(micros) => match timestamp_us_to_datetime(*micros) {
-                Some(moment) => write!(f, "TIMESTAMP '{moment}'"),
-                None => write!(f, "microsecond {micros}"),
-            },
-        }
+            Self::Date(days) => Arc::new(Date32Array::from(vec![*days])),
+            // An instant: which zone the session shows it in is nothing that reports know.
+            Self::Timestamp(micros) => Arc::new(TimestampMicrosecondArray::from(vec![*micros]).with_timezone_utc()),
+            Self::TimestampNtz(micros) => Arc::new(TimestampMicrosecondArray::from(vec![*micros])),
+        };
+        f.write_str(&literal_text(value.as_ref(), 0))
     }
 }
 
@@ -479,8 +481,10 @@ mod tests {
         for (json, text) in [
             (r#"{"op":"eq","column":"s","value":{"string":"d'or"}}"#, "s = 'd''or'"),
             (r#"{"op":"eq","column":"d","value":{"decimal":{"unscaled":"-125","scale":2}}}"#, "d = -1.25"),
-            (r#"{"op":"ge","column":"ms","value":{"timestamp":2000}}"#, "ms >= TIMESTAMP '1970-01-01 00:00:00.002'"),
-            (r#"{"op":"lt","column":"day","value":{"date":59}}"#, "day < DATE '1970-03-01'"),
+            (r#"{"op":"ge","column":"ms","value":{"timestamp":2000}}"#, "ms >= '1970-01-01T00:00:00.002Z'"),
+            (r#"{"op":"ge","column":"ms","value":{"timestamp_ntz":980985600000000}}"#, "ms >= '2001-02-01'"),
+            (r#"{"op":"eq","column":"s","value":{"binary":"AP8="}}"#, "s = X'00ff'"),
+            (r#"{"op":"lt","column":"day","value":{"date":59}}"#, "day < '1970-03-01'"),
             (r#"{"op":"starts_with","column":"s","value":{"string":"ab"}}"#, "startswith(s, 'ab')"),
             (r#"{"op":"eq","column":"place\u0000x","value":{"long":5}}"#, "place.x = 5"),
         ] {

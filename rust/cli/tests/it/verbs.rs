@@ -58,7 +58,7 @@ fn explain_tells_which_index_answered() {
     assert_eq!(report["files_total"], 2);
     let said = ok(with_path(&["explain"], &path, &["carrier = 'DL'"]));
     assert!(said.starts_with("carrier = 'DL'\n"), "{said}");
-    assert!(said.contains("\n  carrier = DL: index c (binary), "), "{said}");
+    assert!(said.contains("\n  carrier = 'DL': index c (binary), "), "{said}");
 }
 
 #[test]

@@ -15,6 +15,7 @@ use lakemark_table::advise::{Advice, ConditionUse, JoinedKeys, QueryProblem, Que
 use lakemark_table::{Result, Snapshot, Table};
 
 use crate::error::from_engine;
+use crate::expr::text::text_of;
 use crate::expr::translate::translate;
 use crate::plan::provider::LakemarkTable;
 use crate::sql::session::LakemarkSession;
@@ -354,10 +355,7 @@ fn use_of(scan: &TableScan, above: &ScanParents<'_>, snapshot: &Snapshot) -> Que
     });
     let left = conjunction(above.filters.iter().map(|expr| (*expr).clone())).map(|expr| ConditionUse {
         columns: columns(&expr),
-        predicate: Predicate::Unknown {
-            reason: Reason::ExpressionNotSupported,
-            text: expr.human_display().to_string(),
-        },
+        predicate: Predicate::Unknown { reason: Reason::ExpressionNotSupported, text: text_of(&expr) },
         joined: None,
     });
     QueryUse {

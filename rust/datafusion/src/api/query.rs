@@ -24,6 +24,7 @@ use crate::config::LakemarkOptions;
 use crate::error::from_engine;
 use crate::expr::fields::expression;
 use crate::expr::simplify::simplified;
+use crate::expr::text::text_of;
 use crate::expr::translate::translate;
 use crate::plan::buffered_count::{CountRequest, count_with_buffered};
 use crate::plan::provider::LakemarkTable;
@@ -353,9 +354,8 @@ fn predicate_of(rows: &DataFrame, snapshot: &Snapshot) -> Result<Predicate> {
         return Ok(translated);
     }
     let mut parts = vec![translated];
-    parts.extend(kept.iter().map(|expr| Predicate::Unknown {
-        reason: Reason::ExpressionNotSupported,
-        text: expr.human_display().to_string(),
-    }));
+    parts.extend(
+        kept.iter().map(|expr| Predicate::Unknown { reason: Reason::ExpressionNotSupported, text: text_of(expr) }),
+    );
     Ok(Predicate::And(parts).simplify())
 }

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Fields, Schema};
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ScalarValue};
 use datafusion::functions::core::get_field;
 use datafusion::functions::core::getfield::GetFieldFunc;
@@ -60,28 +59,6 @@ pub(crate) fn expression(name: &str) -> Expr {
     let mut names = column::names(name);
     let root = Expr::Column(Column::new_unqualified(names.next().unwrap_or_default()));
     names.fold(root, |outer, name| get_field().call(vec![outer, lit(name)]))
-}
-
-/// An expression as its user may have written it: fields by their names in brackets.
-pub(crate) fn text_of(expr: &Expr) -> String {
-    let is_call = |part: &Expr| matches!(part, Expr::ScalarFunction(call) if call.func.inner().is::<GetFieldFunc>());
-    if !expr.exists(|part| Ok(is_call(part))).unwrap_or(false) {
-        return expr.human_display().to_string();
-    }
-    let written = expr.clone().transform_down(|part| match name_of(&part) {
-        Some(name) if is_call(&part) => {
-            let field = Expr::Column(Column::new_unqualified(in_brackets(&name)));
-            Ok(Transformed::new(field, true, TreeNodeRecursion::Jump))
-        }
-        _ => Ok(Transformed::no(part)),
-    });
-    written.map_or_else(|_| expr.human_display().to_string(), |written| written.data.human_display().to_string())
-}
-
-fn in_brackets(name: &str) -> String {
-    let mut names = column::names(name);
-    let root = names.next().unwrap_or_default().to_owned();
-    names.fold(root, |text, name| format!("{text}['{}']", name.replace('\'', "''")))
 }
 
 /// The type of a column or field, or of the values of a map whose keys are strings; none if the schema has neither, or if a list is

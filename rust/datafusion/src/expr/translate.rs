@@ -15,11 +15,12 @@ use arrow::datatypes::{DataType, Schema};
 use datafusion::common::ScalarValue;
 use datafusion::functions_nested::array_has::{ArrayHas, ArrayHasAll, ArrayHasAny};
 use datafusion::logical_expr::expr::{Between, InList, Like, ScalarFunction};
-use datafusion::logical_expr::{BinaryExpr, Expr, Operator, UNNAMED_TABLE};
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use lakemark_format::key::{Key, KeyType};
 use lakemark_index::{KeyRanges, Leaf, Predicate, Reason, Test, Truth, element_of, key_type_of};
 
-use crate::expr::fields::{name_of, text_of, type_of};
+use crate::expr::fields::{name_of, type_of};
+use crate::expr::text::{text_of, value_text};
 
 use literals::{ColumnRef, LiteralPlace, below, element_place, elements_of, literal, place, seen_as};
 pub(crate) use literals::{missing_zero, positive_zero};
@@ -151,11 +152,14 @@ impl Translator<'_> {
     }
 
     fn between(&self, expr: &Expr, between: &Between) -> Predicate {
-        let both = Predicate::And(vec![
+        if between.negated {
+            let opposite = Between { negated: false, ..between.clone() };
+            return negate(self.between(&Expr::Between(opposite.clone()), &opposite));
+        }
+        Predicate::And(vec![
             self.comparison(expr, &between.expr, Operator::GtEq, &between.low),
             self.comparison(expr, &between.expr, Operator::LtEq, &between.high),
-        ]);
-        if between.negated { negate(both) } else { both }
+        ])
     }
 
     fn in_list(&self, expr: &Expr, list: &InList) -> Predicate {
@@ -178,11 +182,13 @@ impl Translator<'_> {
         if missing_zero(list.list.iter().filter_map(literal)).is_some() {
             return declined(expr, Reason::LiteralNotRepresentable);
         }
-        let mut found = ranges_leaf(&column, KeyRanges::points(keys), expr);
-        if with_null {
-            found = Predicate::Or(vec![found, Predicate::Const(Truth::Null)]);
+        let listed = KeyRanges::points(keys);
+        let found = ranges_leaf(&column, if list.negated { listed.complement() } else { listed }, expr);
+        match (with_null, list.negated) {
+            (false, _) => found,
+            (true, false) => Predicate::Or(vec![found, Predicate::Const(Truth::Null)]),
+            (true, true) => Predicate::And(vec![found, Predicate::Const(Truth::Null)]),
         }
-        if list.negated { negate(found) } else { found }
     }
 
     fn is_null(&self, expr: &Expr, inner: &Expr) -> Predicate {
@@ -216,7 +222,7 @@ impl Translator<'_> {
         let tested = if opposite { negate(tested).simplify() } else { tested.simplify() };
         match tested {
             Predicate::Leaf(Leaf { column, test: test @ (Test::Ranges(_) | Test::Elements(_)), .. }) => {
-                let text = text(expr);
+                let text = text_of(expr);
                 let is_null = Leaf { column: column.clone(), test: Test::IsNull, text: text.clone() };
                 Predicate::And(vec![Predicate::Leaf(Leaf { column, test, text }), negate(Predicate::Leaf(is_null))])
             }
@@ -228,7 +234,7 @@ impl Translator<'_> {
     fn is_unknown(&self, expr: &Expr, inner: &Expr) -> Predicate {
         match self.predicate(inner).simplify() {
             Predicate::Leaf(Leaf { column, test: Test::Ranges(_) | Test::Elements(_), .. }) => {
-                Predicate::Leaf(Leaf { column, test: Test::IsNull, text: text(expr) })
+                Predicate::Leaf(Leaf { column, test: Test::IsNull, text: text_of(expr) })
             }
             Predicate::Const(truth) => Predicate::Const(if truth == Truth::Null { Truth::True } else { Truth::False }),
             _ => declined(expr, Reason::ExpressionNotSupported),
@@ -273,7 +279,7 @@ impl Translator<'_> {
         };
         match element_place(&list, element) {
             Ok(LiteralPlace::Null) => Predicate::Const(Truth::Null),
-            Ok(place) => elements_leaf(&list, KeyRanges::points(place.key().into_iter().collect()), text(expr)),
+            Ok(place) => elements_leaf(&list, KeyRanges::points(place.key().into_iter().collect()), text_of(expr)),
             Err(reason) => declined(expr, reason),
         }
     }
@@ -283,7 +289,7 @@ impl Translator<'_> {
         match self.elements(list, elements) {
             Ok(SoughtElements { list, elements }) => {
                 let keys = elements.into_iter().filter_map(|sought| sought.place.key()).collect();
-                elements_leaf(&list, KeyRanges::points(keys), text(expr))
+                elements_leaf(&list, KeyRanges::points(keys), text_of(expr))
             }
             Err(reason) => declined(expr, reason),
         }
@@ -295,7 +301,7 @@ impl Translator<'_> {
             Ok(found) => found,
             Err(reason) => return declined(expr, reason),
         };
-        let shown = text(list);
+        let shown = text_of(list);
         let mut seen = HashSet::new();
         elements.retain(|sought| match &sought.place {
             LiteralPlace::At(key) => seen.insert(Some(key.clone())),
@@ -303,7 +309,7 @@ impl Translator<'_> {
         });
         let is_cut = elements.len() > MAX_SEARCHES;
         let leaf = |sought: SoughtElement| {
-            let text = format!("array_has({shown}, {})", sought.value);
+            let text = format!("array_has({shown}, {})", value_text(&sought.value));
             elements_leaf(&column, KeyRanges::points(sought.place.key().into_iter().collect()), text)
         };
         let mut parts: Vec<Predicate> = elements.into_iter().take(MAX_SEARCHES).map(leaf).collect();
@@ -403,7 +409,7 @@ fn constant(value: &ScalarValue) -> Option<Predicate> {
 }
 
 fn ranges_leaf(column: &ColumnRef<'_>, ranges: KeyRanges, expr: &Expr) -> Predicate {
-    Predicate::Leaf(Leaf { column: column.name.clone(), test: Test::Ranges(ranges), text: text(expr) })
+    Predicate::Leaf(Leaf { column: column.name.clone(), test: Test::Ranges(ranges), text: text_of(expr) })
 }
 
 /// Whether a list has an element of some; NULL where it is NULL.
@@ -412,7 +418,7 @@ fn elements_leaf(list: &ColumnRef<'_>, keys: KeyRanges, text: String) -> Predica
 }
 
 fn null_leaf(column: &ColumnRef<'_>, expr: &Expr) -> Predicate {
-    Predicate::Leaf(Leaf { column: column.name.clone(), test: Test::IsNull, text: text(expr) })
+    Predicate::Leaf(Leaf { column: column.name.clone(), test: Test::IsNull, text: text_of(expr) })
 }
 
 fn negate(predicate: Predicate) -> Predicate {
@@ -420,12 +426,7 @@ fn negate(predicate: Predicate) -> Predicate {
 }
 
 fn declined(expr: &Expr, reason: Reason) -> Predicate {
-    Predicate::Unknown { reason, text: text(expr) }
-}
-
-/// The expression as its user wrote it: without the name that DataFusion gives to a table that has none.
-fn text(expr: &Expr) -> String {
-    text_of(expr).replace(&format!("{UNNAMED_TABLE}."), "")
+    Predicate::Unknown { reason, text: text_of(expr) }
 }
 
 #[cfg(test)]

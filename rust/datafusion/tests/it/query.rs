@@ -1,8 +1,14 @@
 //! Counts, reports and scans without SQL around the predicate.
 
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, BinaryArray, Date32Array, Decimal128Array, RecordBatch, StringArray, Time64MicrosecondArray,
+    TimestampMicrosecondArray,
+};
 use lakemark_datafusion::{ErrorKind, QueryOptions, count, explain, scan};
 
-use crate::fixture::{FILE_ROWS, both, create_indexes, folder, open, rows, session, text};
+use crate::fixture::{FILE_ROWS, both, create_indexes, folder, open, rows, session, text, write};
 
 const WITHOUT: QueryOptions = QueryOptions { use_index: false, selection_cache: true };
 
@@ -46,6 +52,44 @@ async fn a_report_names_the_index_or_the_reason() {
     let off = explain(&table, Some("k = 5"), &WITHOUT).await.unwrap();
     assert_eq!(off.leaves[0].reason.map(|reason| reason.code()), Some("index_disabled"));
     assert_eq!(off.index_reads, 0);
+}
+
+#[tokio::test]
+async fn a_report_shows_literals_that_can_be_pasted_back() {
+    const HOUR: i64 = 3_600_000_000;
+    let folder = tempfile::TempDir::new().unwrap();
+    let hours = TimestampMicrosecondArray::from_iter_values((0..48).map(|hour| hour * HOUR));
+    let amounts = Decimal128Array::from_iter_values((0..48).map(|row| row * 25)).with_precision_and_scale(10, 2);
+    let columns: [(&str, ArrayRef); 7] = [
+        ("day", Arc::new(Date32Array::from_iter_values(0..48))),
+        ("at", Arc::new(hours.clone())),
+        ("zoned", Arc::new(hours.with_timezone("+00:00"))),
+        ("clock", Arc::new(Time64MicrosecondArray::from_iter_values((0..48).map(|row| row * HOUR / 4)))),
+        ("amount", Arc::new(amounts.unwrap())),
+        ("bytes", Arc::new(BinaryArray::from_iter_values((0..48_u8).map(|row| [row])))),
+        ("name", Arc::new(StringArray::from_iter_values((0..48).map(|row| format!("it's {row}"))))),
+    ];
+    write(&folder.path().join("a.parquet"), &RecordBatch::try_from_iter(columns).unwrap());
+    let table = open(folder.path()).await;
+    let options = QueryOptions::default();
+    for (condition, shown, rows) in [
+        ("day < '1970-01-03'", "day < '1970-01-03'", 2),
+        ("day < DATE '1970-01-03'", "day < '1970-01-03'", 2),
+        ("at < '1970-01-02'", "at < '1970-01-02'", 24),
+        ("at >= TIMESTAMP '1970-01-01 05:30:00'", "at >= '1970-01-01T05:30:00'", 42),
+        ("zoned >= '1970-01-02 02:00:00+02:00'", "zoned >= '1970-01-02T00:00:00Z'", 24),
+        ("clock = '00:15:00'", "clock = '00:15:00'", 1),
+        ("amount = arrow_cast('1.25', 'Decimal128(10, 2)')", "amount = 1.25", 1),
+        ("bytes = X'0a'", "bytes = X'0a'", 1),
+        ("name = 'it''s 7'", "name = 'it''s 7'", 1),
+        ("NOT name = 'it''s 7'", "name != 'it''s 7'", 47),
+    ] {
+        for text in [condition, shown] {
+            let report = explain(&table, Some(text), &options).await.unwrap();
+            assert_eq!(report.leaves.iter().map(|leaf| leaf.text.as_str()).collect::<Vec<_>>(), [shown], "{text}");
+            assert_eq!(count(&table, Some(text), &options).await.unwrap(), rows, "{text}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -221,6 +221,21 @@ fn conditions_on_one_column_become_one_however_many_there_are() {
 }
 
 #[test]
+fn merged_conditions_keep_their_meaning_in_text() {
+    let leaf = |number: u64| {
+        let (test, text) = (Test::Ranges(KeyRanges::point(Key::Fixed(number))), format!("a = {number}"));
+        Predicate::Leaf(Leaf { column: "a".to_owned(), test, text })
+    };
+    let either = || Predicate::Or(vec![leaf(1), leaf(2)]);
+    let both = |one, other| Predicate::And(vec![one, other]).simplify().to_string();
+    assert_eq!(both(either(), leaf(1)), "(a = 1 OR a = 2) AND a = 1");
+    assert_eq!(both(leaf(1), leaf(2)), "a = 1 AND a = 2");
+    // Two bounds of one condition are said once.
+    assert_eq!(both(leaf(1), leaf(1)), "a = 1");
+    assert_eq!(Predicate::Not(Box::new(either())).simplify().to_string(), "NOT (a = 1 OR a = 2)");
+}
+
+#[test]
 fn a_prefix_is_a_range_of_byte_keys() {
     let key = |text: &[u8]| Key::Bytes(text.to_vec());
     let ab = KeyRanges::prefix(b"ab");
