@@ -1,5 +1,6 @@
 //! The words of the command line: verbs, options and what `--help` teaches about them.
 
+mod completions;
 mod help;
 mod jobs;
 mod serve;
@@ -9,11 +10,12 @@ mod values;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
+pub use completions::{CompletionsArgs, ShellName};
 use help::{
-    ABOUT, ADVISE_EXAMPLES, BUILD_NOTE, CHANGE_EXAMPLES, DOCTOR_NOTE, EXAMPLES, HISTORY_EXAMPLES, KEY_EXAMPLES,
-    LONG_ABOUT, MIGRATE_EXAMPLES, REPAIR_NOTE, SERVE_EXAMPLES, SQL_EXAMPLES, WATCH_EXAMPLES,
+    ABOUT, ADVISE_EXAMPLES, BUILD_NOTE, CHANGE_EXAMPLES, COMPLETIONS_EXAMPLES, DOCTOR_NOTE, EXAMPLES, HISTORY_EXAMPLES,
+    KEY_EXAMPLES, LONG_ABOUT, MIGRATE_EXAMPLES, REPAIR_NOTE, SERVE_EXAMPLES, SQL_EXAMPLES, WATCH_EXAMPLES,
 };
 pub use jobs::{JobArgs, LogArgs, LogFormat, WatchArgs};
 pub use serve::ServeArgs;
@@ -85,6 +87,9 @@ pub enum Verb {
     Serve(ServeArgs),
     /// Remove old manifests, index files and runs that nobody needs any more, and with them old versions; the data stays as it is
     Vacuum(VacuumArgs),
+    /// Print a script by which a shell completes verbs, options and paths
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions(CompletionsArgs),
 }
 
 impl Verb {
@@ -146,10 +151,10 @@ pub struct SqlArgs {
 #[derive(Debug, Args)]
 pub struct TableArgs {
     /// Folder, file, glob in quotes, or URL of the table
-    #[arg(value_name = "TABLE")]
+    #[arg(value_name = "TABLE", value_hint = ValueHint::AnyPath)]
     pub table: String,
     /// Where the store is, if not in _lakemark beside the data; required for globs and read-only places
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::DirPath)]
     pub store: Option<String>,
     /// Option of the object store, e.g. aws_region=eu-north-1; may be given several times. Credentials come from the environment
     #[arg(long = "storage", value_name = "KEY=VALUE", value_parser = key_value)]

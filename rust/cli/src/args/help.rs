@@ -192,3 +192,10 @@ Examples:
   lakemark history flights/
   lakemark count flights/ --version 12 \"carrier = 'UA'\"
   lakemark sql -c \"CREATE EXTERNAL TABLE f STORED AS LAKEMARK LOCATION 'flights/' OPTIONS (version '12')\" -c \"SELECT * FROM f\"";
+
+/// Of `completions`, where each shell looks for its script.
+pub(super) const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  source <(lakemark completions bash)                     this shell; in ~/.bashrc, every bash to come
+  lakemark completions zsh > ~/.zfunc/_lakemark           with ~/.zfunc in fpath before compinit
+  lakemark completions fish > ~/.config/fish/completions/lakemark.fish";

@@ -1,7 +1,7 @@
 //! `lakemark sql`: statements from the command line, files and pipes.
 
 use std::io::Write;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::table::{Flights, Ran, command, fails, flights_of, ok, run};
 
@@ -100,6 +100,27 @@ fn a_reader_that_goes_away_is_no_error() {
     drop(child.stdout.take());
     let ran = Ran::from(child.wait_with_output().unwrap());
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn bash_completes_verbs_and_options_and_other_shells_get_scripts() {
+    let script = ok(["completions", "bash"]);
+    let completed = |words: [&str; 3]| {
+        let [_, prev, cur] = words;
+        let asks = format!(
+            "{script}\nCOMP_WORDS=({}); COMP_CWORD=2; _lakemark lakemark {cur} {prev}; printf '%s\\n' \"${{COMPREPLY[@]}}\"\n",
+            words.join(" ")
+        );
+        let mut bash = Command::new("bash").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        bash.stdin.take().unwrap().write_all(asks.as_bytes()).unwrap();
+        String::from_utf8(bash.wait_with_output().unwrap().stdout).unwrap()
+    };
+    assert_eq!(completed(["lakemark", "index", "ad"]), "advise\n");
+    assert_eq!(completed(["lakemark", "sql", "--max"]), "--max-rows\n");
+    assert!(ok(["completions", "zsh"]).starts_with("#compdef lakemark\n"));
+    assert!(ok(["completions", "fish"]).contains("complete -c lakemark"));
+    let said = fails(2, ["completions", "tcsh"]);
+    assert!(said.contains("[possible values: bash, zsh, fish]"), "{said}");
 }
 
 #[test]
