@@ -3,15 +3,19 @@
 //! Every statement goes through [`LakemarkSession`], where Lakemark's own statements are taken before DataFusion's.
 //! `COPY` and `CREATE EXTERNAL TABLE … STORED AS` another format go through datafusion-cli, which sets object stores up.
 
+use datafusion::error::DataFusionError;
+use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::Statement as EngineStatement;
 use datafusion_cli::exec::exec_from_commands;
 use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::{MaxRows, PrintOptions};
-use lakemark_datafusion::{LakemarkSession, Statement, may_read_version};
+use lakemark_datafusion::{LakemarkSession, Statement, from_engine, may_read_version};
+use lakemark_table::Error;
 
 use crate::args::Format;
 use crate::failure::Failure;
 use crate::output;
+use crate::pointed::{SourceText, failure};
 
 /// How the results of a session are printed.
 #[derive(Clone, Copy)]
@@ -20,14 +24,28 @@ pub(crate) struct Printing {
     pub(crate) max_rows: usize,
 }
 
-/// Runs one statement and prints its rows.
-pub(crate) async fn run_one(session: &LakemarkSession, statement: &str, printing: Printing) -> Result<(), Failure> {
-    for parsed in session.parse(statement)? {
+/// A session for statements that somebody wrote: its errors know the place that they are about.
+pub(crate) fn session() -> LakemarkSession {
+    let mut config = SessionConfig::new().with_information_schema(true);
+    config.options_mut().sql_parser.collect_spans = true;
+    LakemarkSession::with_config(config)
+}
+
+/// Runs one statement, a part of the text, and prints its rows.
+pub(crate) async fn run_one(
+    session: &LakemarkSession,
+    statement: &str,
+    source: SourceText<'_>,
+    printing: Printing,
+) -> Result<(), Failure> {
+    let pointed = |error: Error| failure(error, statement, source);
+    for parsed in session.parse(statement).map_err(pointed)? {
         if needs_object_stores(&parsed) {
-            run_by_engine(session, statement, printing.format).await?;
+            let ran = run_by_engine(session, statement, printing.format).await;
+            ran.map_err(|error| pointed(from_engine(error)))?;
         } else {
-            let rows = session.run(parsed).await?.execute_stream().await?;
-            output::rows(rows, printing.format, printing.max_rows).await?;
+            let rows = session.run(parsed).await.map_err(pointed)?.execute_stream().await;
+            output::rows(rows.map_err(from_engine).map_err(pointed)?, printing.format, printing.max_rows).await?;
         }
     }
     Ok(())
@@ -46,7 +64,7 @@ fn needs_object_stores(statement: &Statement) -> bool {
     }
 }
 
-async fn run_by_engine(session: &LakemarkSession, statement: &str, format: Format) -> Result<(), Failure> {
+async fn run_by_engine(session: &LakemarkSession, statement: &str, format: Format) -> Result<(), DataFusionError> {
     let printing = PrintOptions {
         format: match format {
             Format::Table => PrintFormat::Table,
@@ -58,7 +76,7 @@ async fn run_by_engine(session: &LakemarkSession, statement: &str, format: Forma
         color: false,
         instrumented_registry: std::sync::Arc::default(),
     };
-    Ok(exec_from_commands(session.context(), vec![statement.to_owned()], &printing).await?)
+    exec_from_commands(session.context(), vec![statement.to_owned()], &printing).await
 }
 
 #[cfg(test)]

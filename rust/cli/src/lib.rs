@@ -13,6 +13,7 @@ mod job;
 mod log;
 mod maintain;
 pub mod output;
+mod pointed;
 mod progress;
 mod prompt;
 mod queries;

@@ -15,6 +15,7 @@ use rustyline::{Context, Editor, Helper};
 use crate::execute::{Printing, run_one};
 use crate::failure::Failure;
 use crate::output;
+use crate::pointed::SourceText;
 use crate::statements::split;
 
 const HELP: &str = "\
@@ -66,7 +67,7 @@ async fn run_line(session: &LakemarkSession, text: &str, printing: Printing, tim
         #[expect(clippy::disallowed_methods, reason = "how long a statement took, for the one who typed it")]
         let start = std::time::Instant::now();
         let outcome = tokio::select! {
-            outcome = run_one(session, statement, printing) => outcome,
+            outcome = run_one(session, statement, SourceText { name: None, text }, printing) => outcome,
             _ = tokio::signal::ctrl_c() => Err(Failure::Interrupted("stopped".to_owned())),
         };
         match outcome {

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
-use lakemark_table::{Error, ErrorKind, kind_of_parquet};
+use lakemark_table::{Error, ErrorKind, TextPlace, kind_of_parquet};
 use parquet::errors::ParquetError;
 
 /// Wraps an error of ours, so that it passes through DataFusion unchanged.
@@ -13,11 +13,21 @@ pub fn to_engine(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// Finds our error within one of DataFusion's, or gives DataFusion's own a kind.
+/// Finds our error within one of DataFusion's, or gives DataFusion's own a kind. The place in the statement is known where the parser
+/// stopped, and of names that were not found if the session's `datafusion.sql_parser.collect_spans` is set.
 #[must_use]
 pub fn from_engine(error: DataFusionError) -> Error {
+    let place = place_of(&error);
+    let error = with_kind(error);
+    match place {
+        Some(place) => error.with_place(place),
+        None => error,
+    }
+}
+
+fn with_kind(error: DataFusionError) -> Error {
     match error {
-        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => from_engine(*inner),
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => with_kind(*inner),
         DataFusionError::External(inner) => match inner.downcast::<Error>() {
             Ok(ours) => *ours,
             Err(other) => match other.downcast::<DataFusionError>() {
@@ -41,6 +51,24 @@ pub fn from_engine(error: DataFusionError) -> Error {
             None => Error::new(kind_of(&other), text_of(&other)),
         },
     }
+}
+
+fn place_of(error: &DataFusionError) -> Option<TextPlace> {
+    if let Some(span) = error.diagnostic().and_then(|diagnostic| diagnostic.span) {
+        return Some(TextPlace { line: span.start.line, column: span.start.column });
+    }
+    match error.find_root() {
+        DataFusionError::SQL(error, _) => place_in(&error.to_string()),
+        _ => None,
+    }
+}
+
+/// What the parser says at the end of its messages: `at Line: 1, Column: 8`.
+fn place_in(text: &str) -> Option<TextPlace> {
+    let (_, place) = text.rsplit_once(" at Line: ")?;
+    let (line, rest) = place.split_once(", Column: ")?;
+    let digits = rest.split(|character: char| !character.is_ascii_digit()).next()?;
+    Some(TextPlace { line: line.parse().ok()?, column: digits.parse().ok()? })
 }
 
 fn text_of(error: &DataFusionError) -> String {
@@ -102,6 +130,16 @@ mod tests {
         let sent = to_engine(Error::new(ErrorKind::SchemaMismatch, "column a differs")).context("while scanning");
         let back = from_engine(sent);
         assert_eq!((back.kind(), back.message()), (ErrorKind::SchemaMismatch, "column a differs"));
+    }
+
+    #[test]
+    fn what_the_parser_says_of_the_place_is_read() {
+        let place = |text| place_in(text).map(|place| (place.line, place.column));
+        assert_eq!(place("Expected: end, found: x at Line: 2, Column: 17"), Some((2, 17)));
+        assert_eq!(place("found: ' at Line: 9, Column: 9' at Line: 1, Column: 3 (more)"), Some((1, 3)));
+        for text in ["Expected: end, found: EOF", "at Line: 1", "x at Line: one, Column: 2", "x at Line: 1, Column: "] {
+            assert_eq!(place(text), None, "{text}");
+        }
     }
 
     #[test]

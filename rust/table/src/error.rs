@@ -65,12 +65,22 @@ impl fmt::Display for ErrorKind {
     }
 }
 
+/// Where something stands in the text of a statement. Lines and characters are counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextPlace {
+    /// The line.
+    pub line: u64,
+    /// The character in the line.
+    pub column: u64,
+}
+
 /// Why an operation failed, and what to do about it.
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
     message: String,
     source: Option<Box<dyn StdError + Send + Sync>>,
+    place: Option<TextPlace>,
 }
 
 /// The result of everything that touches a table.
@@ -79,7 +89,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// An error with a message for the user.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), source: None }
+        Self { kind, message: message.into(), source: None, place: None }
     }
 
     /// The same error with its cause.
@@ -87,6 +97,19 @@ impl Error {
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
+    }
+
+    /// The same error with the place in the statement that it is about.
+    #[must_use]
+    pub fn with_place(mut self, place: TextPlace) -> Self {
+        self.place = Some(place);
+        self
+    }
+
+    /// The place in the statement that it is about, if an engine knows one.
+    #[must_use]
+    pub fn place(&self) -> Option<TextPlace> {
+        self.place
     }
 
     /// The same error with something to add to its message.

@@ -24,7 +24,7 @@ mod values;
 pub mod watch;
 
 pub use aggregate::{AnsweredFiles, ColumnMinMax, GroupCountRequest, GroupCounts, MinMax, MinMaxRequest, ValueCounts};
-pub use error::{Error, ErrorKind, Result, kind_of_parquet, kind_of_storage};
+pub use error::{Error, ErrorKind, Result, TextPlace, kind_of_parquet, kind_of_storage};
 pub use files::amended_reader::AmendedReader;
 pub use files::column_mapping::ColumnMapping;
 pub use files::parted_list::{PartedIter, PartedList};

@@ -73,6 +73,34 @@ fn the_first_failure_stops_the_rest() {
 }
 
 #[test]
+fn errors_point_at_the_place_in_the_text() {
+    for (sql, says) in [
+        ("SELEC 1", "line 1, column 1:\n  SELEC 1\n  ^^^^^\n"),
+        (
+            "SELECT a,\n  nosuch FROM (SELECT 1 AS a)",
+            "line 2, column 3:\n    nosuch FROM (SELECT 1 AS a)\n    ^^^^^^\n",
+        ),
+        ("SELECT 1 +;", "line 1, column 11:\n  SELECT 1 +;\n            ^\n"),
+        ("SHOW INDEXES OF t", "line 1, column 14:\n  SHOW INDEXES OF t\n               ^^\n"),
+    ] {
+        let said = fails(1, ["sql", "-c", sql]);
+        assert!(said.ends_with(says), "{said}");
+        assert!(!said.contains("Line: "), "{said}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("q.sql");
+    std::fs::write(&file, "SELECT 1 AS one;\n\nSELECT nosuch FROM (SELECT 1 AS a);\n").unwrap();
+    let ran = run(["sql", "--format", "csv", "-f", file.to_str().unwrap()]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), "one\n1\n"));
+    let says = format!("{}, line 3, column 8:\n  SELECT nosuch FROM", file.display());
+    assert!(ran.stderr.contains(&says), "{}", ran.stderr);
+    // What fails while it runs has no place.
+    assert!(
+        !fails(1, ["sql", "-c", "SELECT CAST(concat('a', value) AS INT) FROM generate_series(1, 2)"]).contains("line ")
+    );
+}
+
+#[test]
 fn empty_results_are_well_formed_in_every_format() {
     let query = "SELECT 1 AS a WHERE false";
     assert_eq!(ok(["sql", "--format", "json", "-c", query]), "[]\n");

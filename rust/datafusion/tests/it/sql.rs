@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use datafusion::common::Result;
 use datafusion::logical_expr::async_udf::{AsyncScalarUDF, AsyncScalarUDFImpl};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
+use datafusion::prelude::SessionConfig;
 use lakemark_datafusion::{Error, ErrorKind, LakemarkSession};
 
 use crate::fixture::{FILE_ROWS, batch, folder, rows, session, write};
@@ -102,6 +103,25 @@ async fn indexes_of_every_kind_are_made_in_sql_and_answer_beside_each_other() {
             ["equality", "packed", "packed", "sliced", "filtered"].map(str::to_owned).to_vec()
         )
     );
+}
+
+#[tokio::test]
+async fn errors_know_the_place_that_they_are_about() {
+    let mut config = SessionConfig::new();
+    config.options_mut().sql_parser.collect_spans = true;
+    let session = LakemarkSession::with_config(config);
+    let place = async |sql: &str| {
+        let error = match session.parse(sql) {
+            Ok(mut statements) => session.run(statements.remove(0)).await.unwrap_err(),
+            Err(error) => error,
+        };
+        error.place().map(|place| (place.line, place.column))
+    };
+    assert_eq!(place("SELECT a,\n nosuch FROM (SELECT 1 AS a)").await, Some((2, 2)));
+    assert_eq!(place("SELECT 1 AS a FORM t").await, Some((1, 15)));
+    assert_eq!(place("SHOW INDEXES OF t").await, Some((1, 14)));
+    assert_eq!(place("SELECT 'a").await, Some((1, 8)));
+    assert_eq!(place("SELECT 1 +").await, None, "the end");
 }
 
 #[tokio::test]
