@@ -118,6 +118,30 @@ def test_info_draws_itself_and_so_does_the_table(indexed: Judged) -> None:
     assert indexed.table._repr_html_().count("<tr>") == html.count("<tr>")
 
 
+def test_indexes_draw_themselves_with_what_they_cover(indexed: Judged) -> None:
+    indexes = indexed.table.indexes
+    assert isinstance(indexes, list)
+    html = indexes._repr_html_()
+    assert "<td>by_city</td>" in html
+    assert "<td>4 of 4</td>" in html
+    assert svgs(html) == []
+    head = " ".join(str(indexes).splitlines()[0].split())
+    assert head == "name | kind | encoding | column | files | rows | size | chosen by"
+    assert [values["name"] for values in indexes.to_dict()] == [index.name for index in indexes]
+    assert json.loads(json.dumps(indexes.to_dict())) is not None
+    assert pickle.loads(pickle.dumps(indexes)) == indexes  # noqa: S301 - ours
+    # A file that no build has seen.
+    first = next(indexed.folder.glob("*.parquet"))
+    (indexed.folder / "later.parquet").write_bytes(first.read_bytes())
+    html = indexed.table.indexes._repr_html_()
+    assert "<td>4 of 5</td>" in html
+    assert [picture.get("aria-label") for picture in svgs(html)] == [index.name for index in indexes]
+    for index in list(indexes):
+        indexed.table.drop_index(index.name)
+    assert "no indexes" in indexed.table.indexes._repr_html_()
+    assert str(indexed.table.indexes) == "no indexes"
+
+
 def test_reports_are_values_that_cannot_be_changed(indexed: Judged) -> None:
     index = indexed.table.indexes[0]
     with pytest.raises(dataclasses.FrozenInstanceError):

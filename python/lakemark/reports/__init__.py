@@ -7,7 +7,7 @@ uses the drawing (`_pictures`) alone. Whatever answers a call may use it: `table
 
 from lakemark.reports.explain import ExplainReport, Leaf
 from lakemark.reports.health import HealthReport, Problem
-from lakemark.reports.index import Encoding, Index, IndexKind
+from lakemark.reports.index import Encoding, Index, Indexes, IndexKind
 from lakemark.reports.stats import Stat, Stats
 from lakemark.reports.table import ColumnInfo, Snapshot, TableInfo, Version
 from lakemark.reports.updates import MigrateReport, PublishReport, RunInfo, UpdatesInfo, Written
@@ -32,6 +32,7 @@ __all__ = [
     "Index",
     "IndexKind",
     "IndexVerdict",
+    "Indexes",
     "Leaf",
     "MigrateReport",
     "Problem",

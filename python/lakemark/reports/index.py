@@ -1,11 +1,14 @@
-"""An index and how much of its table it covers."""
+"""An index and how much of its table it covers, and the list of all of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-__all__ = ["Encoding", "Index", "IndexKind"]
+from lakemark import _pictures
+from lakemark._pictures import GREEN, GREY, Part
+
+__all__ = ["Encoding", "Index", "IndexKind", "Indexes"]
 
 #: The kinds of index that this release has.
 IndexKind = Literal["bitmap", "key", "bloom_tree", "summary"]
@@ -72,3 +75,63 @@ class Index:
     def from_dict(cls, values: dict[str, Any]) -> Index:
         """Makes an index from its JSON form."""
         return cls(**{**values, "columns": tuple(values["columns"]), "options": dict(values["options"])})
+
+
+class Indexes(list[Index]):
+    """The indexes of a table, as a list. `str()` gives them as text, and a notebook draws them.
+
+    >>> print(Indexes([]))
+    no indexes
+    """
+
+    __slots__ = ()
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """All of it as plain Python values."""
+        return [asdict(index) for index in self]
+
+    def _rows(self) -> list[list[str]]:
+        return [
+            [
+                index.name,
+                index.kind,
+                index.encoding,
+                index.column,
+                f"{index.files_covered:,} of {index.files_total:,}",
+                f"{index.rows:,}",
+                _pictures.human_bytes(index.bytes),
+                f"{index.chosen_by}: {index.reason}" if index.reason else index.chosen_by,
+            ]
+            for index in self
+        ]
+
+    def __str__(self) -> str:
+        return _pictures.text_table(_COLUMNS, self._rows(), more=False) if self else "no indexes"
+
+    def _repr_html_(self) -> str:
+        if not self:
+            return _pictures.lines(["no indexes"])
+        bars = (
+            _pictures.bar(
+                index.name,
+                [
+                    Part("files covered", index.files_covered, GREEN),
+                    Part("files since the last build", index.files_total - index.files_covered, GREY),
+                ],
+            )
+            for index in self
+            if index.files_covered < index.files_total
+        )
+        return _pictures.html_table(_COLUMNS, self._rows(), more=False) + "".join(bars)
+
+
+_COLUMNS = [
+    ("name", "Utf8"),
+    ("kind", "Utf8"),
+    ("encoding", "Utf8"),
+    ("column", "Utf8"),
+    ("files", "Utf8"),
+    ("rows", "UInt64"),
+    ("size", "Utf8"),
+    ("chosen by", "Utf8"),
+]

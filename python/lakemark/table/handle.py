@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakemark.reports import Index, Snapshot
+from lakemark.reports import Indexes, Snapshot
 from lakemark.schema import Schema
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ class Handle:
         return Snapshot.from_json(self._inner.snapshot())
 
     @property
-    def indexes(self) -> list[Index]:
-        """The indexes and how much of the table they cover now."""
-        return self.snapshot.indexes
+    def indexes(self) -> Indexes:
+        """The indexes and how much of the table they cover now. They draw themselves in a notebook."""
+        return Indexes(self.snapshot.indexes)
 
     @property
     def key(self) -> tuple[str, ...] | None:
