@@ -36,7 +36,7 @@ pub enum Predicate {
     Unknown {
         /// Why not.
         reason: Reason,
-        /// The condition as the engine prints it, for reports.
+        /// The condition as SQL, for reports.
         text: String,
     },
 }
@@ -48,7 +48,7 @@ pub struct Leaf {
     pub column: String,
     /// The test of its values.
     pub test: Test,
-    /// The condition as the engine prints it, for reports.
+    /// The condition as SQL, for reports.
     pub text: String,
 }
 
@@ -137,7 +137,7 @@ impl fmt::Display for Reason {
 /// A condition that no index can answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownCondition<'a> {
-    /// The condition as the engine prints it.
+    /// The condition as SQL.
     pub text: &'a str,
     /// Why not.
     pub reason: Reason,

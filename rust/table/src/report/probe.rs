@@ -11,7 +11,7 @@ use crate::report::serialized::as_optional_text;
 /// How one condition of a predicate was answered.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LeafReport {
-    /// The condition as the engine prints it.
+    /// The condition as SQL.
     pub text: String,
     /// The column, or the way to the field, if the condition is about one.
     pub column: Option<String>,
