@@ -10,7 +10,7 @@ from format_updates import Log, LogReader, PositionMap, read_position_map_body
 from format_zones import Zone, read_zones
 
 MAGIC = b"LAKEMARK"
-VERSION = 5
+VERSION = 6
 BYTE_TYPES = (19, 20, 21, 22)
 LIST = 23
 DECIMAL = 13
@@ -172,6 +172,9 @@ class Segment:
     values: list[tuple[int | bytes, list[int]]]
     encoding: str = "equality"
     zones: list[Zone] = field(default_factory=list)
+    riding: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
+    # The values of the columns that ride along, by row.
+    carried: dict[int, list[int | bytes | None]] = field(default_factory=dict)
 
 
 ENCODINGS = {
@@ -263,8 +266,15 @@ def read_segment(data: bytes) -> Segment:
         encoding, values = "binned", read_bins(stream, blocks, orders, universe)
         assert not values or values[-1][0] == most
     elif ENCODINGS[code][0] == "packed":
-        encoding, values = "packed", [entry for block in blocks for entry in leaf(stream, block, universe)]
+        riding = [(cursor.string(), cursor.key_type()) for _ in range(cursor.varint())]
+        leaves = Leaves(stream, universe, [kind for _, kind in riding])
+        values = [entry for block in blocks for entry in leaves.read(block)]
         assert not values or values[-1][0] == most
+        assert len(values) == value_count
+        cursor.end()
+        segment = Segment(column, key_type, universe, files, lists[0], lists[1], values, "packed")
+        segment.riding, segment.carried = riding, leaves.carried
+        return segment
     else:
         found = read_values(stream, blocks)
         assert not found or found[-1][0] == most
@@ -371,21 +381,78 @@ def read_bins(
     return list(values.items())
 
 
-def leaf(stream: bytes, block: Block, universe: int) -> list[tuple[int | bytes, list[int]]]:
-    """Every key of a leaf with its rows."""
-    cursor = Cursor(stream[block.start : block.end])
-    count = cursor.varint()
-    heads = keys_from(cursor, block.key, count)
-    counts = column_of(cursor, count)
-    lengths = column_of(cursor, count)
-    assert sum(counts) == block.count
-    found = []
-    for head, keys, length in zip(heads, counts, lengths, strict=True):
-        found += embedded_segment(Cursor(cursor.take(length)), head, keys, (stream, block.start, universe))
-    cursor.end()
-    assert sum(len(rows) for _, rows in found) == block.rows
-    assert all(before[0] < after[0] for before, after in itertools.pairwise(found))
-    return found
+class Leaves:
+    """The leaves of a packed tree, and what rides along with their rows."""
+
+    def __init__(self, stream: bytes, universe: int, riding: list[tuple[int, ...]]) -> None:
+        self.stream = stream
+        self.universe = universe
+        self.riding = riding
+        self.carried: dict[int, list[int | bytes | None]] = {}
+
+    def read(self, block: Block) -> list[tuple[int | bytes, list[int]]]:
+        """Every key of a leaf with its rows."""
+        cursor = Cursor(self.stream[block.start : block.end])
+        count = cursor.varint()
+        heads = keys_from(cursor, block.key, count)
+        counts = column_of(cursor, count)
+        lengths = column_of(cursor, count)
+        assert sum(counts) == block.count
+        found = []
+        for head, keys, length in zip(heads, counts, lengths, strict=True):
+            part = Cursor(cursor.take(length))
+            held = embedded_segment(part, head, keys, (self.stream, block.start, self.universe))
+            if self.riding:
+                self.carry(part, [rows for _, rows in held])
+            part.end()
+            found += held
+        cursor.end()
+        assert sum(len(rows) for _, rows in found) == block.rows
+        assert all(before[0] < after[0] for before, after in itertools.pairwise(found))
+        return found
+
+    def carry(self, cursor: Cursor, held: list[list[int]]) -> None:
+        """What rides along with an embedded segment."""
+        which = cursor.number(1)
+        rides = bits_of(cursor, len(held)) if which == 2 else [which == 1] * len(held)
+        if which == 0:
+            return
+        rows = [row for rows, does in zip(held, rides, strict=True) if does for row in rows]
+        assert all(len(rows) <= 1024 for rows, does in zip(held, rides, strict=True) if does)
+        columns = [values_of(cursor, kind, len(rows)) for kind in self.riding]
+        for place, row in enumerate(rows):
+            self.carried[row] = [column[place] for column in columns]
+
+
+def bits_of(cursor: Cursor, count: int) -> list[bool]:
+    data = cursor.take((count + 7) // 8)
+    bits = int.from_bytes(data, "little")
+    assert bits < 1 << count
+    return [bool(bits >> place & 1) for place in range(count)]
+
+
+def values_of(cursor: Cursor, kind: tuple[int, ...], count: int) -> list[int | bytes | None]:
+    """The values of a column that rides along; the numbers are those of keys."""
+    form = cursor.number(1)
+    if form == 1:
+        return [None] * count
+    nulls = bits_of(cursor, count) if form == 2 else [False] * count
+    left = nulls.count(False)
+    values = iter(column_of(cursor, left) if has_number_keys(kind) else texts_of(cursor, left))
+    return [None if is_null else next(values) for is_null in nulls]
+
+
+def texts_of(cursor: Cursor, count: int) -> list[int | bytes]:
+    if cursor.number(1) == 0:
+        return plain_texts(cursor, count)
+    different = cursor.varint()
+    known = plain_texts(cursor, different)
+    return [known[place] for place in cursor.packed(count, (different - 1).bit_length())]
+
+
+def plain_texts(cursor: Cursor, count: int) -> list[int | bytes]:
+    begin = cursor.blob()
+    return [begin + cursor.take(length) for length in column_of(cursor, count)]
 
 
 def keys_from(cursor: Cursor, first: int | bytes, count: int) -> list[int | bytes]:
@@ -457,7 +524,6 @@ def embedded_segment(
                 data = stream[offset : offset + place // 2]
                 assert offset + place // 2 <= start
             held.append(posting(data, number, universe))
-    cursor.end()
     assert all(number < universe for numbers in held for number in numbers)
     return list(zip(keys, held, strict=True))
 

@@ -226,7 +226,7 @@ class LogReader:
         return header is not None and header[0] <= MAX_FRAME and number <= header[1] <= number + place - at
 
     def read(self) -> Log:
-        header = b"LAKEMARK" + bytes([5, 0, 4]) + bytes(5) + self.id + bytes(32)
+        header = b"LAKEMARK" + bytes([6, 0, 4]) + bytes(5) + self.id + bytes(32)
         assert self.data[:64] == header
         assert self.data[64:68] == struct.pack("<I", self.checksum(0, header))
         commits: list[Commit] = []

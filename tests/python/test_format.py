@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from conftest import Judged
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "v5"
+GOLDEN = Path(__file__).parents[1] / "golden" / "v6"
 BAD = Path(__file__).parents[1] / "bad"
 SIGN = 1 << 63
 
@@ -52,7 +52,7 @@ def key_of(value: Any) -> int | bytes:
 def test_golden_segments_are_read_by_the_second_reader() -> None:
     segments = (path for path in GOLDEN.glob("*.lmx") if not path.name.startswith("position-map"))
     read = {path.name: read_segment(path.read_bytes()) for path in segments}
-    assert len(read) == 18
+    assert len(read) == 19
     assert read["empty.lmx"] == Segment("c", (19,), 0, [], [], [], [])
     numbers = read["numbers.lmx"]
     assert numbers.files == [("part-0.parquet", 0, [10, 6]), ("part-1.parquet", 64, [4])]
@@ -84,6 +84,17 @@ def test_golden_segments_are_read_by_the_second_reader() -> None:
         (b"\1\x7f\xff" + b"\1\0\xff\0\0", [0]),
         (b"\1\x81\x2c" + b"\1z\0\0", [2]),
     ]
+    riders = read["covering.lmx"]
+    names_of_riders = ["customer", "amount", "price", "paid", "at"]
+    assert riders.riding == list(zip(names_of_riders, [(19,), (13, 128, 10, 2), (12,), (1,), (18, 2, 1)], strict=True))
+    assert sorted(riders.carried) == [*range(21), 22, 64, 65, 66]
+    customers = ["Müller".encode(), b"Meier", None, b""]
+    for row, values in riders.carried.items():
+        amount = (row * 100 - 1000 + (1 << 127)).to_bytes(16, "big")
+        at = 1_700_000_000_000_000 + row + SIGN if row >= 64 else None
+        nan = 0xFFF8_0000_0000_0123 ^ (2**64 - 1)
+        price = [key_of(1.5), key_of(-0.0), key_of(0.0), key_of(float("-inf")), nan][row % 5]
+        assert values == [customers[row % 4], amount, price, int(row % 3 == 0), at]
     lists = read["lists.lmx"]
     assert (lists.key_type, lists.nulls, lists.opaque) == ((23, 19), [2], [5])
     tags = {"": [6], "new": [0, 1, 3, 6], "old": [0, 1, 3, 6], "red": [1]}

@@ -29,9 +29,9 @@ pub use writer::ContainerWriter;
 /// The first and the last eight bytes of every file.
 pub const MAGIC: [u8; 8] = *b"LAKEMARK";
 /// The version that this release writes.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 /// The oldest version that this release reads.
-pub const OLDEST_VERSION: u16 = 5;
+pub const OLDEST_VERSION: u16 = 6;
 /// Bytes of a full page in the file.
 pub const PAGE_BYTES: u64 = 4096;
 /// Bytes of the stream in a full page.

@@ -5,6 +5,7 @@
 //!              ┌───────┬──────────────┬──────────────┬───
 //!              │ heads │ keys, rows   │ keys, rows   │ …    a lookup decodes the heads and one embedded segment
 //!              └───────┴──────────────┴──────────────┴───
+//!                         then the columns that ride along with these rows, one after the other
 //! ```
 //!
 //! After the leaves of the column-aware flash index (CaF, section 3.2: embedded segments, nodes that are full). Gaps of keys are
@@ -18,12 +19,13 @@ use crate::error::{FormatError, Result};
 use crate::key::{Key, KeyType};
 use crate::packed::encode_column;
 use crate::posting;
+use crate::riding::{self, RidingRows};
 use crate::value_block::{encode_byte_keys, encode_keys, gaps_of};
 
 mod gaps;
 mod reader;
 
-pub use reader::PackedLeaf;
+pub use reader::{PackedLeaf, RidingEntries};
 
 /// The most keys of an embedded segment. Part of the format.
 pub const MAX_SEGMENT_KEYS: usize = 64;
@@ -91,11 +93,21 @@ mod form {
 #[derive(Debug)]
 pub struct LeafBuilder {
     key_type: KeyType,
+    /// The types of the columns that ride along.
+    riding: Vec<KeyType>,
     closed: Vec<Closed>,
     /// Bytes of the closed embedded segments.
     bytes: usize,
-    open: Vec<LeafEntry<'static>>,
+    open: Vec<OpenEntry>,
     open_bytes: usize,
+}
+
+/// An entry of the embedded segment that is gathered.
+#[derive(Debug)]
+struct OpenEntry {
+    entry: LeafEntry<'static>,
+    /// What rides along with its rows.
+    riding: RidingRows,
 }
 
 /// An embedded segment that is encoded.
@@ -124,7 +136,13 @@ impl LeafBuilder {
     /// Starts the leaves of a segment.
     #[must_use]
     pub fn new(key_type: KeyType) -> Self {
-        Self { key_type, closed: Vec::new(), bytes: 0, open: Vec::new(), open_bytes: 0 }
+        Self::with_riding(key_type, Vec::new())
+    }
+
+    /// Starts the leaves of a segment with whose rows columns of these types ride along.
+    #[must_use]
+    pub fn with_riding(key_type: KeyType, riding: Vec<KeyType>) -> Self {
+        Self { key_type, riding, closed: Vec::new(), bytes: 0, open: Vec::new(), open_bytes: 0 }
     }
 
     /// Adds an entry above all before it; gives leaves of at most `room` bytes when there are keys for more. A single key that
@@ -133,6 +151,23 @@ impl LeafBuilder {
     /// # Errors
     /// Keys out of order, or of another type.
     pub fn push(&mut self, entry: LeafEntry<'static>, room: usize) -> Result<Vec<LeafBytes>> {
+        self.push_riding(entry, RidingRows::default(), room)
+    }
+
+    /// The same with what rides along with the rows of the key. Rows of a posting outside of the leaf do not ride.
+    ///
+    /// # Errors
+    /// Those of [`Self::push`]; also values of other columns than the leaves have.
+    pub fn push_riding(
+        &mut self,
+        entry: LeafEntry<'static>,
+        riding: RidingRows,
+        room: usize,
+    ) -> Result<Vec<LeafBytes>> {
+        if riding.rides() && matches!(entry.rows_in, KeyRows::Long { .. }) {
+            return Err(FormatError::invalid("the posting of a key that rides", "outside of the leaf", "inside of it"));
+        }
+        let entry = OpenEntry { entry, riding };
         self.open_bytes += about_bytes(&entry);
         self.open.push(entry);
         let mut leaves = Vec::new();
@@ -191,9 +226,9 @@ impl LeafBuilder {
         let Some(first) = entries.first() else {
             return Err(FormatError::invalid("the keys of an embedded segment", 0, "at least 1"));
         };
-        let bytes = encode_segment(entries, &self.key_type)?;
-        let rows = entries.iter().map(|entry| u64::from(entry.rows)).sum();
-        Ok(Closed { head: first.key.clone(), keys: keys as u32, rows, bytes })
+        let bytes = encode_segment(entries, &self.key_type, &self.riding)?;
+        let rows = entries.iter().map(|open| u64::from(open.entry.rows)).sum();
+        Ok(Closed { head: first.entry.key.clone(), keys: keys as u32, rows, bytes })
     }
 
     fn close(&mut self, part: Closed) {
@@ -229,7 +264,7 @@ impl LeafBuilder {
 }
 
 /// Bytes that an entry may take beyond the few of its packed numbers.
-fn about_bytes(entry: &LeafEntry<'_>) -> usize {
+fn about_bytes(OpenEntry { entry, riding }: &OpenEntry) -> usize {
     let key = match &entry.key {
         Key::Fixed(_) => 0,
         Key::Bytes(key) => key.len(),
@@ -239,7 +274,8 @@ fn about_bytes(entry: &LeafEntry<'_>) -> usize {
         KeyRows::Inline(posting) => posting.len() + 2,
         KeyRows::Long { .. } => 8,
     };
-    key + rows
+    // Packed, they take about half of what they do in row form.
+    key + rows + riding.byte_count() / 2
 }
 
 fn encode_header<'a, I: Iterator<Item = &'a Closed>>(
@@ -257,8 +293,9 @@ fn encode_header<'a, I: Iterator<Item = &'a Closed>>(
     Ok(())
 }
 
-fn encode_segment(entries: &[LeafEntry<'_>], key_type: &KeyType) -> Result<Vec<u8>> {
+fn encode_segment(open: &[OpenEntry], key_type: &KeyType, riding: &[KeyType]) -> Result<Vec<u8>> {
     let mut out = ByteWriter::new();
+    let entries: Vec<&LeafEntry<'_>> = open.iter().map(|open| &open.entry).collect();
     let keys: Vec<&Key> = entries.iter().map(|entry| &entry.key).collect();
     if key_type.is_fixed() {
         gaps::encode(&gaps_of(&keys)?, &mut out);
@@ -274,13 +311,17 @@ fn encode_segment(entries: &[LeafEntry<'_>], key_type: &KeyType) -> Result<Vec<u
         })
         .collect();
     match starts {
-        Some(starts) => encode_runs(entries, &starts, &mut out),
-        None => encode_postings(entries, &mut out)?,
+        Some(starts) => encode_runs(&entries, &starts, &mut out),
+        None => encode_postings(&entries, &mut out)?,
+    }
+    if !riding.is_empty() {
+        let rows: Vec<&RidingRows> = open.iter().map(|open| &open.riding).collect();
+        riding::encode(riding, &rows, &mut out)?;
     }
     Ok(out.into_vec())
 }
 
-fn encode_runs(entries: &[LeafEntry<'_>], starts: &[u32], out: &mut ByteWriter) {
+fn encode_runs(entries: &[&LeafEntry<'_>], starts: &[u32], out: &mut ByteWriter) {
     let mut next = starts.first().copied().unwrap_or(0);
     let following = entries.iter().zip(starts).all(|(entry, start)| {
         let follows = *start == next;
@@ -297,7 +338,7 @@ fn encode_runs(entries: &[LeafEntry<'_>], starts: &[u32], out: &mut ByteWriter) 
 }
 
 /// Runs among postings become postings, too.
-fn encode_postings(entries: &[LeafEntry<'_>], out: &mut ByteWriter) -> Result<()> {
+fn encode_postings(entries: &[&LeafEntry<'_>], out: &mut ByteWriter) -> Result<()> {
     let mut places: Vec<(u64, Cow<'_, [u8]>)> = Vec::with_capacity(entries.len());
     for entry in entries {
         places.push(match &entry.rows_in {

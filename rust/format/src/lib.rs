@@ -22,6 +22,7 @@ mod path;
 pub mod position_map;
 pub mod posting;
 pub mod ramp;
+pub mod riding;
 pub mod segment;
 pub mod value_block;
 pub mod zones;
@@ -47,5 +48,6 @@ pub use manifest::{
 };
 pub use name_of::{HasName, NameOf};
 pub use position_map::{PositionMap, PositionsInFile, PositionsInRun};
+pub use riding::{RidingColumn, RidingRows, RidingSegment, RidingValue};
 pub use segment::encoding::{CoarseLevel, Encoding};
 pub use segment::{PostingRef, SegmentDirectory, SegmentFile, ValueBlockRef};

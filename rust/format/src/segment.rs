@@ -14,6 +14,7 @@ use crate::container::{ContentKind, HEADER_BYTES, Trailer};
 use crate::error::{FormatError, Result};
 use crate::key::{Key, KeyType};
 use crate::limits::{MAX_NAME_LENGTH, MAX_PATH_LENGTH};
+use crate::riding::RidingColumn;
 use crate::zones::Zones;
 use encoding::{Encoding, MAX_COARSE_BITMAPS};
 
@@ -53,6 +54,8 @@ pub struct SegmentDirectory {
     pub bitmaps: Vec<PostingRef>,
     /// For the encoding `binned`: the bytes of the orders of each block's bins, right behind its postings. Empty for the others.
     pub orders: Vec<u64>,
+    /// For the encoding `packed`: the columns that ride along with the keys. Empty for the others.
+    pub riding: Vec<RidingColumn>,
     /// For the encodings `filtered` and `sliced`, which have no value blocks: the zones.
     pub zones: Option<Zones>,
 }
@@ -148,6 +151,10 @@ impl SegmentDirectory {
             out.varint(bitmap.rows.into());
         }
         self.orders.iter().for_each(|length| out.varint(*length));
+        if self.encoding == Encoding::Packed {
+            out.length(self.riding.len());
+            self.riding.iter().try_for_each(|column| column.encode(&mut out))?;
+        }
         if let Some(zones) = &self.zones {
             zones.encode(&mut out)?;
         }
@@ -197,6 +204,7 @@ impl SegmentDirectory {
         let bitmaps = decode_bitmaps(&mut input, encoding, value_count, &bins, &mut cursor)?;
         let orders = (0..blocks.len()).filter(|_| encoding == Encoding::Binned).map(|_| input.varint());
         let orders = orders.collect::<Result<Vec<u64>>>()?;
+        let riding = decode_riding(&mut input, encoding)?;
         let zones = match encoding.has_zones() {
             true => Some(Zones::decode(&mut input, &key_type, encoding == Encoding::Sliced)?),
             false => None,
@@ -219,6 +227,7 @@ impl SegmentDirectory {
             bins,
             bitmaps,
             orders,
+            riding,
             zones,
         };
         directory.validate(trailer.stream_length)?;
@@ -246,6 +255,15 @@ impl SegmentDirectory {
     pub fn bin_count(&self) -> u64 {
         if self.encoding.has_bins() { self.bins.len() as u64 } else { self.value_count }
     }
+}
+
+/// The columns that ride along, which the encoding `packed` may have.
+fn decode_riding(input: &mut ByteReader<'_>, encoding: Encoding) -> Result<Vec<RidingColumn>> {
+    if encoding != Encoding::Packed {
+        return Ok(Vec::new());
+    }
+    let count = input.count("the number of columns that ride along", RidingColumn::MIN_BYTES)?;
+    (0..count).map(|_| RidingColumn::decode(input)).collect()
 }
 
 /// The bitmaps of the coarse level, as many as the encoding has for its bins.

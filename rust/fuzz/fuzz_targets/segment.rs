@@ -6,13 +6,14 @@ use std::borrow::Cow;
 
 use libfuzzer_sys::fuzz_target;
 
-use lakemark_format::leaf::{KeyRows, PackedLeaf};
+use lakemark_format::leaf::{KeyRows, PackedLeaf, RidingEntries};
 use lakemark_format::order::BinOrder;
 use lakemark_format::ramp::{self, Ramp};
+use lakemark_format::riding::MAX_RIDING_BYTES;
 use lakemark_format::zones::{Filters, Zones, slice_bytes};
 use lakemark_format::{
-    Encoding, Key, PostingRef, Result, SegmentDirectory, Trailer, bin_block, filter, open_tail, physical_range,
-    posting, read_logical, value_block,
+    Encoding, Key, KeyType, PostingRef, Result, RidingValue, SegmentDirectory, Trailer, bin_block, filter, open_tail,
+    physical_range, posting, read_logical, value_block,
 };
 
 #[path = "../repair.rs"]
@@ -107,6 +108,8 @@ fn zones(bytes: &[u8], trailer: &Trailer, zones: &Zones) -> Result<()> {
 fn leaf(bytes: &[u8], trailer: &Trailer, directory: &SegmentDirectory, (number, packed): (usize, &[u8])) -> Result<()> {
     let (block, universe) = (&directory.blocks[number], directory.universe);
     let leaf = PackedLeaf::decode(packed, &block.first_key, block.values, &directory.key_type, universe)?;
+    let types: Vec<KeyType> = directory.riding.iter().map(|column| column.key_type.clone()).collect();
+    let leaf = leaf.with_riding(!types.is_empty());
     assert!(leaf.heads().is_sorted_by(|a, b| a < b));
     for number in 0..leaf.heads().len() {
         let without_keys = leaf.rows_of_segment(number);
@@ -129,6 +132,9 @@ fn leaf(bytes: &[u8], trailer: &Trailer, directory: &SegmentDirectory, (number, 
         );
         let entries = leaf.segment(number)?;
         wanted?;
+        if !types.is_empty() {
+            riding(&leaf, number, &types)?;
+        }
         assert!(entries.is_sorted_by(|a, b| a.key < b.key));
         let count = |rows: u32| u64::from(rows);
         let rows_without: u64 = without_keys?.iter().map(|held| count(held.rows)).sum();
@@ -148,6 +154,26 @@ fn leaf(bytes: &[u8], trailer: &Trailer, directory: &SegmentDirectory, (number, 
             }
         }
     }
+    Ok(())
+}
+
+/// Reads what rides along with an embedded segment: every row of a key that rides has a value in each column, and few bytes are no many.
+fn riding(leaf: &PackedLeaf<'_>, number: usize, types: &[KeyType]) -> Result<()> {
+    let RidingEntries { entries, riding } = leaf.riding_segment(number, types, |_| true)?;
+    let mut bytes = 0;
+    for (key, entry) in entries.iter().enumerate() {
+        for row in 0..entry.rows as usize {
+            for column in 0..types.len() {
+                let value = riding.value(column, key, row);
+                assert_eq!(value.is_some(), riding.rides(key));
+                bytes += if let Some(RidingValue::Bytes(text)) = value { text.len() } else { 0 };
+            }
+            if !riding.rides(key) {
+                break;
+            }
+        }
+    }
+    assert!(bytes <= MAX_RIDING_BYTES * types.len());
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use crate::codec::ByteReader;
 use crate::error::{FormatError, Result};
 use crate::key::{Key, KeyType};
 use crate::packed::{Column, decode_column};
+use crate::riding::RidingSegment;
 use crate::value_block::{decode_byte_keys, decode_keys, keys_of_gaps, last_of_gaps};
 
 const ROWS_OF_KEY: &str = "the rows of a key beyond one";
@@ -27,6 +28,13 @@ struct SegmentKeys<'a> {
     rest: ByteReader<'a>,
 }
 
+/// An embedded segment whose keys and rows were read.
+struct SegmentEntries<'a> {
+    entries: Vec<LeafEntry<'a>>,
+    /// What follows them.
+    rest: ByteReader<'a>,
+}
+
 /// A leaf whose heads are decoded.
 #[derive(Debug)]
 pub struct PackedLeaf<'a> {
@@ -36,6 +44,17 @@ pub struct PackedLeaf<'a> {
     keys: Vec<u32>,
     ends: Vec<usize>,
     body: &'a [u8],
+    /// Whether columns ride along behind the rows of each embedded segment.
+    has_riding: bool,
+}
+
+/// The entries of an embedded segment, and what rides along with their rows.
+#[derive(Debug)]
+pub struct RidingEntries<'a> {
+    /// The entries.
+    pub entries: Vec<LeafEntry<'a>>,
+    /// The values of the columns that were asked for.
+    pub riding: RidingSegment<'a>,
 }
 
 impl<'a> PackedLeaf<'a> {
@@ -70,7 +89,13 @@ impl<'a> PackedLeaf<'a> {
             return Err(FormatError::invalid("the length of embedded segments", end, input.remaining()));
         }
         let body = input.bytes(end)?;
-        Ok(Self { key_type: key_type.clone(), universe, heads, keys: of_segment, ends, body })
+        Ok(Self { key_type: key_type.clone(), universe, heads, keys: of_segment, ends, body, has_riding: false })
+    }
+
+    /// The same leaf of a segment whose directory has columns that ride along.
+    #[must_use]
+    pub fn with_riding(self, has_riding: bool) -> Self {
+        Self { has_riding, ..self }
     }
 
     /// The first key of each embedded segment.
@@ -98,14 +123,47 @@ impl<'a> PackedLeaf<'a> {
     /// # Errors
     /// Bytes that are not one; also keys that reach into the next.
     pub fn segment(&self, number: usize) -> Result<Vec<LeafEntry<'a>>> {
-        let SegmentKeys { keys, rest } = self.keys(number)?;
+        let SegmentEntries { entries, rest } = self.entries(number)?;
+        self.end(rest)?;
+        Ok(entries)
+    }
+
+    /// The entries of an embedded segment of a leaf with columns of these types that ride along, and those of the columns that are wanted, by
+    /// their places.
+    ///
+    /// # Errors
+    /// Those of [`Self::segment`]; also values that are none of the columns.
+    pub fn riding_segment(
+        &self,
+        number: usize,
+        types: &[KeyType],
+        is_wanted: impl Fn(usize) -> bool,
+    ) -> Result<RidingEntries<'a>> {
+        let SegmentEntries { entries, rest } = self.entries(number)?;
+        let rows: Vec<u32> = entries.iter().map(|entry| entry.rows).collect();
+        let riding = RidingSegment::decode(rest, types, &rows, is_wanted)?;
+        let is_long = |entry: &LeafEntry<'_>| matches!(entry.rows_in, KeyRows::Long { .. });
+        if entries.iter().enumerate().any(|(key, entry)| riding.rides(key) && is_long(entry)) {
+            return Err(FormatError::invalid("the posting of a key that rides", "outside of the leaf", "inside of it"));
+        }
+        Ok(RidingEntries { entries, riding })
+    }
+
+    /// The entries of an embedded segment, and what follows them.
+    fn entries(&self, number: usize) -> Result<SegmentEntries<'a>> {
+        let SegmentKeys { keys, mut rest } = self.keys(number)?;
         let mut rows = Vec::with_capacity(keys.len());
-        self.visit_rows(rest, keys.len(), KeyPlaces::ALL, Runs::Apart, |of_key| {
+        self.visit_rows(&mut rest, keys.len(), KeyPlaces::ALL, Runs::Apart, |of_key| {
             rows.push(of_key);
             Ok(())
         })?;
         let entry = |(key, CountedRows { rows, rows_in })| LeafEntry { key, rows, rows_in };
-        Ok(keys.into_iter().zip(rows).map(entry).collect())
+        Ok(SegmentEntries { entries: keys.into_iter().zip(rows).map(entry).collect(), rest })
+    }
+
+    /// Ends an embedded segment behind its rows.
+    fn end(&self, rest: ByteReader<'a>) -> Result<()> {
+        if self.has_riding { Ok(()) } else { rest.finish() }
     }
 
     /// Visits the rows of those keys of an embedded segment that are wanted; keys are requested in their order. Runs that follow each other
@@ -141,7 +199,8 @@ impl<'a> PackedLeaf<'a> {
         if wanted == KeyPlaces::NONE {
             return Ok(());
         }
-        self.visit_rows(input, count, wanted, Runs::Joined, visit)
+        self.visit_rows(&mut input, count, wanted, Runs::Joined, visit)?;
+        self.end(input)
     }
 
     /// The keys of an embedded segment, each with the number of its rows; where these are is not looked at.
@@ -191,10 +250,11 @@ impl<'a> PackedLeaf<'a> {
             Key::Bytes(first) => drop(decode_byte_keys(&mut input, first, count, &self.key_type)?),
         }
         let mut rows = Vec::with_capacity(1);
-        self.visit_rows(input, count, KeyPlaces::ALL, Runs::Joined, |of_keys| {
+        self.visit_rows(&mut input, count, KeyPlaces::ALL, Runs::Joined, |of_keys| {
             rows.push(of_keys);
             Ok(())
         })?;
+        self.end(input)?;
         Ok(rows)
     }
 
@@ -215,13 +275,13 @@ impl<'a> PackedLeaf<'a> {
     /// Reads what follows the keys, and visits the rows of those at some places.
     fn visit_rows(
         &self,
-        mut input: ByteReader<'a>,
+        input: &mut ByteReader<'a>,
         count: usize,
         wanted: KeyPlaces,
         runs: Runs,
         mut visit: impl FnMut(CountedRows<'a>) -> Result<()>,
     ) -> Result<()> {
-        let surplus = Column::read(&mut input, count, ROWS_OF_KEY)?;
+        let surplus = Column::read(input, count, ROWS_OF_KEY)?;
         let rows_of = |place: usize| surplus.get(place).map(rows_of_surplus);
         let mut joined = JoinedRuns { runs, pending: None };
         let mut run =
@@ -229,7 +289,6 @@ impl<'a> PackedLeaf<'a> {
         match input.u8()? {
             form::FOLLOWING => {
                 let mut next = u64::from(input.varint_u32("the first row of a key")?);
-                input.finish()?;
                 for place in 0..count {
                     let rows = rows_of(place)?;
                     if wanted.has(place) {
@@ -239,8 +298,7 @@ impl<'a> PackedLeaf<'a> {
                 }
             }
             form::STARTS => {
-                let starts = Column::read(&mut input, count, "the first row of a key")?;
-                input.finish()?;
+                let starts = Column::read(input, count, "the first row of a key")?;
                 for place in wanted.below(count) {
                     run(u64::from(starts.get(place)?), rows_of(place)?)?;
                 }
@@ -265,13 +323,13 @@ impl<'a> PackedLeaf<'a> {
 
 /// Visits the postings of the keys at some places.
 fn visit_postings<'a>(
-    mut input: ByteReader<'a>,
+    input: &mut ByteReader<'a>,
     count: usize,
     wanted: KeyPlaces,
     rows_of: impl Fn(usize) -> Result<u64>,
     mut visit: impl FnMut(CountedRows<'a>) -> Result<()>,
 ) -> Result<()> {
-    let places = Column::read(&mut input, count, "the place of a posting")?;
+    let places = Column::read(input, count, "the place of a posting")?;
     let is_long = |place: u32| place & 1 == 1;
     let mut offsets = input.clone();
     for place in 0..count {
@@ -289,7 +347,7 @@ fn visit_postings<'a>(
             visit(CountedRows { rows: counted(rows_of(place)?)?, rows_in })?;
         }
     }
-    input.finish()
+    Ok(())
 }
 
 /// Places of keys in an embedded segment, a bit for each.

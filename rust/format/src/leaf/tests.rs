@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::codec::ByteReader;
 use crate::posting::{Decoder, encode};
+use crate::riding::{RowValues, push_riding_bytes, push_riding_null, push_riding_number};
 
 const UNIVERSE: u32 = 1 << 24;
 
@@ -164,6 +165,63 @@ fn a_key_larger_than_a_leaf_has_one_of_its_own() {
         (0..3u8).map(|n| entry(Key::Bytes([vec![n; 1], vec![7; 4000]].concat()), &[u32::from(n)])).collect();
     let leaves = round_trip(&entries, KeyType::Binary, 1000);
     assert_eq!(leaves.iter().map(|leaf| leaf.keys).collect::<Vec<_>>(), [1, 1, 1]);
+}
+
+/// What rides along with a row: a number and a text.
+fn rider(row: u32) -> Vec<u8> {
+    let mut form = Vec::new();
+    push_riding_number(&mut form, u64::from(row) * 3);
+    match row % 5 {
+        0 => push_riding_null(&mut form),
+        _ => push_riding_bytes(&mut form, format!("city {}", row % 40).as_bytes()),
+    }
+    form
+}
+
+#[test]
+fn what_rides_stays_with_its_rows_in_leaves_that_are_full() {
+    let types = [KeyType::UInt32, KeyType::Utf8];
+    let mut builder = LeafBuilder::with_riding(KeyType::UInt64, types.to_vec());
+    let entries: Vec<_> =
+        (0..4000u32).map(|n| entry(Key::Fixed(spread(n.into()) >> 30 | u64::from(n) << 34), &[4000 - n])).collect();
+    let mut written = Vec::new();
+    for (number, entry) in entries.iter().enumerate() {
+        let mut riding = RidingRows::default();
+        riding.push(Some(rider(4000 - number as u32).as_slice()).filter(|_| number % 100 != 7));
+        written.extend(builder.push_riding(entry.clone(), riding, 4092).unwrap());
+    }
+    while let Some(leaf) = builder.finish(4092).unwrap() {
+        written.push(leaf);
+    }
+    let mut place = 0;
+    for (number, leaf) in written.iter().enumerate() {
+        assert!(leaf.bytes.len() <= 4092 && (leaf.bytes.len() > 4092 - 200 || number + 1 == written.len()));
+        let decoded = PackedLeaf::decode(&leaf.bytes, &leaf.first_key, leaf.keys, &KeyType::UInt64, UNIVERSE).unwrap();
+        assert!(decoded.segment(0).is_err(), "what rides is no end of an embedded segment");
+        let decoded = decoded.with_riding(true);
+        for number in 0..decoded.heads().len() {
+            let RidingEntries { entries: found, riding } = decoded.riding_segment(number, &types, |_| true).unwrap();
+            assert_eq!(decoded.segment(number).unwrap(), found);
+            assert_eq!(joined(wanted_rows(&decoded, number, 3).unwrap()), joined(chosen(&found, 3)));
+            for (key, entry) in found.iter().enumerate() {
+                assert_eq!((entry.key.clone(), rows_of(entry)), (entries[place].key.clone(), rows_of(&entries[place])));
+                assert_eq!(riding.rides(key), place % 100 != 7);
+                let expected: Vec<_> =
+                    RowValues::of(&rider(4000 - place as u32)).map(|value| format!("{value:?}")).collect();
+                let values = (0..2).filter_map(|column| riding.value(column, key, 0)).map(|value| format!("{value:?}"));
+                assert!(!riding.rides(key) || values.eq(expected));
+                place += 1;
+            }
+        }
+    }
+    assert_eq!(place, entries.len());
+    let many: Vec<u32> = (0..4000).map(|n| n * 4001).collect();
+    let mut riding = RidingRows::default();
+    riding.push(Some(&rider(1)));
+    assert!(
+        builder.push_riding(entry(Key::Fixed(u64::MAX), &many), riding, 4092).is_err(),
+        "long postings do not ride"
+    );
 }
 
 #[test]

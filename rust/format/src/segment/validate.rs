@@ -6,6 +6,7 @@ use crate::container::HEADER_BYTES;
 use crate::error::{FormatError, Result};
 use crate::limits::MAX_FILE_ROWS;
 use crate::path::check_path;
+use crate::riding::RidingColumn;
 use crate::zones::Filters;
 
 impl SegmentDirectory {
@@ -19,6 +20,7 @@ impl SegmentDirectory {
         self.validate_keys()?;
         self.validate_totals()?;
         self.validate_levels()?;
+        self.validate_riding()?;
         self.validate_zones()?;
         self.validate_sections(stream_length)
     }
@@ -166,6 +168,14 @@ impl SegmentDirectory {
             return Err(FormatError::invalid("the number of bitmaps", self.bitmaps.len(), expected));
         }
         level.map_or(Ok(()), |level| self.validate_bitmap_rows(level))
+    }
+
+    fn validate_riding(&self) -> Result<()> {
+        if self.encoding != Encoding::Packed && !self.riding.is_empty() {
+            let expected = format_args!("none with the encoding {}", self.encoding.name());
+            return Err(FormatError::invalid("the columns that ride along", self.riding.len(), expected));
+        }
+        RidingColumn::validate_all(&self.riding)
     }
 
     fn validate_zones(&self) -> Result<()> {

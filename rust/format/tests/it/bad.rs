@@ -14,10 +14,11 @@ use crate::bad_leaves::leaves;
 use crate::bad_levels::levels;
 use crate::bad_logs::logs;
 use crate::bad_position_maps::position_maps;
+use crate::bad_riding::riders;
 use crate::bad_segments::segments;
 use crate::bad_updates::updates;
 use crate::model::Segment;
-use crate::{bad_zones, golden, golden_manifests, golden_zones, samples_updates};
+use crate::{bad_zones, golden, golden_manifests, golden_riding, golden_zones, samples_updates};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/bad");
 
@@ -51,7 +52,8 @@ pub fn bad(name: &str, error: &'static str, wrong: &'static str, bytes: Vec<u8>)
 }
 
 pub fn catalogue() -> Vec<Bad> {
-    let indexes = [containers(), segments(), levels(), bins(), leaves(), bad_zones::all(), edits(), checkpoints()];
+    let indexes =
+        [containers(), segments(), levels(), bins(), leaves(), riders(), bad_zones::all(), edits(), checkpoints()];
     indexes.into_iter().chain([updates(), logs(), position_maps()]).flatten().collect()
 }
 
@@ -125,6 +127,7 @@ fn small_files() -> Vec<(&'static str, Vec<u8>)> {
     let position_map = samples_updates::position_map().encode().unwrap();
     segments
         .chain(zoned)
+        .chain([(golden_riding::NAME, golden_riding::covering().write().0)])
         .chain([("position-map.lmx", position_map)])
         .chain(golden_manifests::edits().into_iter().map(|(name, value)| (name, value.encode().unwrap())))
         .chain(golden_manifests::checkpoints())

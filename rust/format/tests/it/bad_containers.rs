@@ -54,9 +54,9 @@ fn trailers(good: &[u8]) -> Vec<Bad> {
     vec![
         bad("version-0.lmx", "UnsupportedVersion", "the trailer's version is 0", changed(good, version, 0)),
         bad("version-1.lmx", "UnsupportedVersion", "the trailer's version is 1", changed(good, version, 1)),
-        bad("version-4.lmx", "UnsupportedVersion", "the trailer's version is 4", changed(good, version, 4)),
-        bad("version-6.lmx", "UnsupportedVersion", "the trailer's version is 6", changed(good, version, 6)),
-        bad("version-261.lmx", "UnsupportedVersion", "the trailer's version is 261", changed(good, version + 1, 1)),
+        bad("version-5.lmx", "UnsupportedVersion", "the trailer's version is 5", changed(good, version, 5)),
+        bad("version-7.lmx", "UnsupportedVersion", "the trailer's version is 7", changed(good, version, 7)),
+        bad("version-262.lmx", "UnsupportedVersion", "the trailer's version is 262", changed(good, version + 1, 1)),
         bad("trailer-kind-0.lmx", "Invalid", "the trailer's content kind is 0", sealed(good.len() - 16, 0)),
         bad("trailer-kind-9.lmx", "Invalid", "the trailer's content kind is 9", sealed(good.len() - 16, 9)),
         bad("trailer-reserved.lmx", "Invalid", "the trailer's reserved byte is 1", sealed(good.len() - 15, 1)),
@@ -119,7 +119,7 @@ fn headers(good: &[u8]) -> Vec<Bad> {
     let with = |at: usize, to: u8| forge::container(ContentKind::Segment, id, &changed(&stream, at, to), directory);
     vec![
         bad("header-magic.lmx", "BadMagic", "the header's magic is another", with(0, b'l')),
-        bad("header-version.lmx", "UnsupportedVersion", "the header's version is 6", with(8, 6)),
+        bad("header-version.lmx", "UnsupportedVersion", "the header's version is 7", with(8, 7)),
         bad("header-kind.lmx", "Invalid", "the header is a manifest's, the trailer a segment's", with(10, 2)),
         bad("header-kind-9.lmx", "Invalid", "the header's content kind is 9", with(10, 9)),
         bad(

@@ -122,13 +122,20 @@ pub fn directory(directory: &SegmentDirectory) -> Vec<u8> {
         out.varint(bitmap.rows.into());
     }
     directory.orders.iter().for_each(|length| out.varint(*length));
+    if code == 8 {
+        out.varint(directory.riding.len() as u64);
+        for column in &directory.riding {
+            blob(&mut out, column.column.as_bytes());
+            column.key_type.encode(&mut out);
+        }
+    }
     directory.zones.iter().for_each(|zones| out.bytes(&forge_zones::zones(zones)));
     out.into_vec()
 }
 
 /// The header of a file.
 pub fn header(kind: u8, id: &[u8; 16]) -> Vec<u8> {
-    [b"LAKEMARK".as_slice(), &[5, 0, kind, 0, 0, 0, 0, 0], id, &[0; 32]].concat()
+    [b"LAKEMARK".as_slice(), &[6, 0, kind, 0, 0, 0, 0, 0], id, &[0; 32]].concat()
 }
 
 #[test]

@@ -1,16 +1,16 @@
 //! Golden files: bytes that every later release must still read, and write for the same values.
 //!
 //! A golden file is never changed and never replaced. `LAKEMARK_GOLDEN=write cargo test -p lakemark-format` writes the files
-//! that do not exist yet; a format change gets a new folder beside `v5`.
+//! that do not exist yet; a format change gets a new folder beside `v6`.
 
 use std::path::PathBuf;
 
 use lakemark_format::*;
 
 use crate::model::{Segment, files};
-use crate::{golden_manifests, golden_updates, golden_zones};
+use crate::{golden_manifests, golden_riding, golden_updates, golden_zones};
 
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/v5");
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/v6");
 
 /// The bytes of a golden file; written first from `encoded` when that is asked for and the file is new.
 pub fn golden(name: &str, encoded: &[u8]) -> Vec<u8> {
@@ -293,6 +293,7 @@ fn every_golden_file_is_tested() {
         .collect();
     let mut tested: Vec<_> = segments().iter().map(|(name, _)| name.to_string()).collect();
     tested.extend(golden_zones::segments().iter().map(|(name, _)| name.to_string()));
+    tested.push(golden_riding::NAME.to_owned());
     tested.extend(golden_updates::NAMES.map(String::from));
     tested.extend(golden_manifests::edits().iter().map(|(name, _)| name.to_string()));
     tested.extend(golden_manifests::checkpoints().iter().map(|(name, _)| name.to_string()));

@@ -71,6 +71,7 @@ impl Segment {
             bins: if self.encoding.has_bins() { self.bins.clone() } else { vec![] },
             bitmaps,
             orders,
+            riding: vec![],
             zones: None,
         };
         let bytes = directory.encode(writer.offset()).unwrap();
@@ -107,7 +108,7 @@ impl Segment {
         (0..level.bitmaps(count)).map(bitmap).collect()
     }
 
-    fn push_posting(&self, writer: &mut ContainerWriter, rows: &[u32]) -> PostingRef {
+    pub fn push_posting(&self, writer: &mut ContainerWriter, rows: &[u32]) -> PostingRef {
         let mut bytes = Vec::new();
         posting::encode(rows, self.universe(), &mut bytes);
         let offset = writer.offset();

@@ -55,8 +55,13 @@ pub fn read(
     let (block, universe) = (&directory.blocks[number], directory.universe);
     let bytes = read(block.offset..block.offset + u64::from(block.length))?;
     let leaf = PackedLeaf::decode(&bytes, &block.first_key, block.values, &directory.key_type, universe)?;
+    let types: Vec<KeyType> = directory.riding.iter().map(|column| column.key_type.clone()).collect();
+    let leaf = leaf.with_riding(!types.is_empty());
     let mut values = Vec::new();
     for number in 0..leaf.heads().len() {
+        if !types.is_empty() {
+            leaf.riding_segment(number, &types, |_| true)?;
+        }
         for entry in leaf.segment(number)? {
             let mut rows = Vec::new();
             match entry.rows_in {

@@ -97,6 +97,7 @@ impl Zoned {
             bins: vec![],
             bitmaps: vec![],
             orders: vec![],
+            riding: vec![],
             zones: Some(zones),
         };
         let bytes = directory.encode(writer.offset()).unwrap();

@@ -39,6 +39,7 @@ pub fn directory() -> SegmentDirectory {
         bins: vec![],
         bitmaps: vec![],
         orders: vec![],
+        riding: vec![],
         zones: None,
     }
 }

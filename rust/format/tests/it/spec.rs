@@ -3,7 +3,7 @@
 use lakemark_format::filter::{self, FilterShape};
 use lakemark_format::{
     ContentKind, Key, Operation, bin_block, container, key, leaf, limits, log, manifest, order, position_map, posting,
-    segment, value_block, zones,
+    riding, segment, value_block, zones,
 };
 
 use crate::{forge, golden};
@@ -69,6 +69,9 @@ fn spec_constants_match() {
         ("MAX_KEY_COLUMNS", key::MAX_KEY_COLUMNS.to_string()),
         ("MAX_FRAME_BYTES", log::MAX_FRAME_BYTES.to_string()),
         ("MAX_RESOLVED_ROWS", position_map::MAX_RESOLVED_ROWS.to_string()),
+        ("MAX_RIDING_COLUMNS", riding::MAX_RIDING_COLUMNS.to_string()),
+        ("MAX_RIDING_ROWS", riding::MAX_RIDING_ROWS.to_string()),
+        ("MAX_RIDING_BYTES", riding::MAX_RIDING_BYTES.to_string()),
     ];
     let specified: Vec<_> = table("constant").into_iter().chain(table("limit")).collect();
     let expected: Vec<_> = expected.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();

@@ -41,7 +41,7 @@ async fn of_another_release(version: u16, ending: &str) -> tempfile::TempDir {
 
 #[tokio::test]
 async fn a_store_of_another_release_is_said_to_be_one_and_the_table_is_scanned() {
-    for (version, ending, what) in [(4, "lmm", "the edit"), (6, "lmm", "the edit"), (6, "lmk", "the checkpoint")] {
+    for (version, ending, what) in [(5, "lmm", "the edit"), (7, "lmm", "the edit"), (7, "lmk", "the checkpoint")] {
         let folder = of_another_release(version, ending).await;
         let table = open(folder.path()).await;
         let snapshot = table.snapshot().await.unwrap();
@@ -74,7 +74,7 @@ async fn law_5_a_store_of_another_release_that_has_updates_is_an_error_that_says
     let change = || vec![Change { operation: Operation::Upsert, rows: batch(1, 1) }];
     table.write(change(), WriteOptions::default()).await.unwrap();
     for path in numbered(&folder.path().join("_lakemark"), "lmm").values() {
-        set_version(path, 6);
+        set_version(path, 7);
     }
     let table = open(folder.path()).await;
     for error in [
@@ -83,7 +83,7 @@ async fn law_5_a_store_of_another_release_that_has_updates_is_an_error_that_says
         table.build(BuildOptions::default()).await.unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-        assert!(error.to_string().contains("format version 6"), "{error}");
+        assert!(error.to_string().contains("format version 7"), "{error}");
         assert!(
             error.to_string().contains("migrate what is buffered before with the release that wrote it"),
             "{error}"
@@ -94,7 +94,7 @@ async fn law_5_a_store_of_another_release_that_has_updates_is_an_error_that_says
 
 #[tokio::test]
 async fn law_1_segments_of_another_release_are_scanned_and_the_next_build_writes_them_again() {
-    for version in [4, 6] {
+    for version in [5, 7] {
         let folder = folder(2);
         create_indexes(&*open(folder.path()).await).await;
         set_version(&segments(folder.path())[0], version);
