@@ -57,6 +57,7 @@ impl Segment {
             bins: None,
             precision: None,
             zones: lakemark_index::zones::ZoneOptions::default(),
+            riding: Vec::new(),
         };
         let mut file = Vec::new();
         let chunks = vec![ChunkSource::memory(0, builder.finish())];

@@ -80,6 +80,7 @@ fn build(values: &ArrayRef, precision: Precision) -> Result<Vec<u8>, Box<dyn Err
         bins: None,
         precision: Some(precision),
         zones: lakemark_index::zones::ZoneOptions::default(),
+        riding: Vec::new(),
     };
     let mut bytes = Vec::new();
     merge(meta, chunks, &mut |part| {

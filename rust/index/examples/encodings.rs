@@ -164,6 +164,7 @@ fn build(groups: &[ArrayRef], encoding: Encoding, bins: Option<u32>) -> Result<V
         // Of `binned` this is the number of digits.
         precision: (encoding == Encoding::Binned).then(|| Precision::Digits(bins.unwrap_or(2).min(15) as u8)),
         zones: lakemark_index::zones::ZoneOptions::default(),
+        riding: Vec::new(),
     };
     let mut bytes = Vec::new();
     merge(meta, chunks, &mut |part| {

@@ -1,19 +1,25 @@
 //! Chunks: the rows of one row group, sorted by value. What a build sorts, spills and merges.
 
+mod cursor;
 mod source;
 
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 
 use arrow::array::{Array, ArrayRef};
 use arrow::error::ArrowError;
-use lakemark_format::key::{Key, KeyType, MAX_KEY_LENGTH};
+use lakemark_format::key::{Key, KeyType};
+use lakemark_format::riding::RidingRows;
 
 use crate::composite::visit_rows;
 use crate::elements::visit_elements;
 use crate::key::{CellVisitor, KeyCell, visit};
+use crate::riding::RowForms;
 
-pub use self::source::{ChunkSource, NextValue, ValueRows};
+pub(crate) use self::cursor::ChunkCursor;
+use self::cursor::Entries;
+pub use self::cursor::{NextValue, ValueRows};
+pub use self::source::ChunkSource;
 
 /// A counting sort is used while the keys of a chunk span at most this many times its rows.
 const COUNTING_SORT_SPAN: u64 = 4;
@@ -29,6 +35,8 @@ pub struct ChunkBuilder {
     values: GatheredValues,
     /// Rows have any number of keys.
     of_lists: bool,
+    /// What rides along with each row, if columns do.
+    riding: Option<RowForms>,
 }
 
 #[derive(Debug)]
@@ -51,7 +59,8 @@ impl ChunkBuilder {
         } else {
             GatheredValues::Bytes { numbers: HashMap::new(), of_row: Vec::new(), rows: Vec::new() }
         };
-        let mut builder = Self { rows: 0, nulls: Vec::new(), opaque: Vec::new(), values, of_lists: key_type.is_list() };
+        let of_lists = key_type.is_list();
+        let mut builder = Self { rows: 0, nulls: Vec::new(), opaque: Vec::new(), values, of_lists, riding: None };
         if builder.of_lists {
             builder.values.name_rows();
         }
@@ -93,6 +102,14 @@ impl ChunkBuilder {
         Ok(())
     }
 
+    /// Adds the next rows of the columns that ride along, as many of each. They need not come with the same rows of the key.
+    ///
+    /// # Errors
+    /// A type that does not ride, or columns of different lengths.
+    pub fn push_riding(&mut self, columns: &[ArrayRef]) -> Result<(), ArrowError> {
+        self.riding.get_or_insert_default().push(columns)
+    }
+
     /// Adds `count` NULL rows: a file that lacks the column.
     pub fn push_nulls(&mut self, count: u32) {
         self.values.name_rows();
@@ -103,14 +120,15 @@ impl ChunkBuilder {
     /// Sorts the rows by value.
     #[must_use]
     pub fn finish(self) -> Chunk {
-        let SortedRows { keys, mut ends, mut rows } = match self.values {
+        let Self { rows: row_count, nulls, opaque, values, of_lists, riding } = self;
+        let SortedRows { keys, mut ends, mut rows } = match values {
             GatheredValues::Fixed { keys, rows } => sort_fixed(&keys, rows.as_deref()),
             GatheredValues::Bytes { numbers, of_row, rows } => sort_bytes(numbers, &of_row, &rows),
         };
-        if self.of_lists {
+        if of_lists {
             drop_repeats(&mut ends, &mut rows);
         }
-        Chunk { row_count: self.rows, nulls: self.nulls, opaque: self.opaque, keys, ends, rows }
+        Chunk { row_count, nulls, opaque, keys, ends, rows, riding }
     }
 }
 
@@ -311,6 +329,8 @@ pub struct Chunk {
     /// Where the rows of each key end in `rows`.
     ends: Vec<u32>,
     rows: Vec<u32>,
+    /// What rides along with each row, if columns do.
+    riding: Option<RowForms>,
 }
 
 impl Chunk {
@@ -318,6 +338,12 @@ impl Chunk {
     #[must_use]
     pub fn row_count(&self) -> u32 {
         self.row_count
+    }
+
+    /// Rows that columns ride along with; none if no column does.
+    #[must_use]
+    pub fn riding_count(&self) -> Option<usize> {
+        self.riding.as_ref().map(RowForms::len)
     }
 
     /// The values in their order.
@@ -353,7 +379,7 @@ impl Chunk {
             })
             .sum();
         let rows = self.nulls.capacity() + self.opaque.capacity() + self.ends.capacity() + self.rows.capacity();
-        key_bytes + rows * size_of::<u32>()
+        key_bytes + rows * size_of::<u32>() + self.riding.as_ref().map_or(0, RowForms::memory_bytes)
     }
 
     /// Writes the chunk to a temporary file, to be merged from there by [`ChunkSource::spilled`].
@@ -363,6 +389,7 @@ impl Chunk {
     pub fn spill(&self, out: &mut impl Write) -> io::Result<()> {
         write_rows(out, &self.nulls)?;
         write_rows(out, &self.opaque)?;
+        out.write_all(&[self.riding.is_some().into()])?;
         out.write_all(&(self.keys.len() as u64).to_le_bytes())?;
         let mut start = 0;
         for (key, &end) in self.keys.iter().zip(&self.ends) {
@@ -373,7 +400,11 @@ impl Chunk {
                     out.write_all(bytes)?;
                 }
             }
-            write_rows(out, self.rows.get(start as usize..end as usize).unwrap_or_default())?;
+            let rows = self.rows.get(start as usize..end as usize).unwrap_or_default();
+            write_rows(out, rows)?;
+            if let Some(riding) = &self.riding {
+                write_riding(out, &riding.of_rows(rows))?;
+            }
             start = end;
         }
         out.flush()
@@ -387,6 +418,7 @@ impl Chunk {
                 keys: self.keys.into_iter(),
                 ends: self.ends.into_iter(),
                 rows: self.rows,
+                riding: self.riding,
                 start: 0,
             },
         }
@@ -404,90 +436,11 @@ fn write_rows(out: &mut impl Write, rows: &[u32]) -> io::Result<()> {
     rows.iter().try_for_each(|row| out.write_all(&row.to_le_bytes()))
 }
 
-/// Walks a chunk in key order, from memory or from a spill file.
-pub(crate) struct ChunkCursor {
-    pub(crate) nulls: Vec<u32>,
-    pub(crate) opaque: Vec<u32>,
-    entries: Entries,
-}
-
-enum Entries {
-    Memory { keys: std::vec::IntoIter<Key>, ends: std::vec::IntoIter<u32>, rows: Vec<u32>, start: u32 },
-    Spilled { input: Box<dyn Read + Send>, key_type: KeyType, left: u64, rows: Vec<u32> },
-    Stream { next: NextValue, rows: Vec<u32> },
-}
-
-impl ChunkCursor {
-    pub(crate) fn spilled(mut input: Box<dyn Read + Send>, key_type: KeyType) -> io::Result<Self> {
-        let (mut nulls, mut opaque) = (Vec::new(), Vec::new());
-        read_rows(&mut input, &mut nulls)?;
-        read_rows(&mut input, &mut opaque)?;
-        let left = u64::from_le_bytes(read_array(&mut input)?);
-        Ok(Self { nulls, opaque, entries: Entries::Spilled { input, key_type, left, rows: Vec::new() } })
-    }
-
-    pub(crate) fn stream(nulls: Vec<u32>, opaque: Vec<u32>, next: NextValue) -> Self {
-        Self { nulls, opaque, entries: Entries::Stream { next, rows: Vec::new() } }
-    }
-
-    /// The next key; [`Self::take_rows`] then hands over its rows.
-    pub(crate) fn advance(&mut self) -> io::Result<Option<Key>> {
-        match &mut self.entries {
-            Entries::Memory { keys, .. } => Ok(keys.next()),
-            Entries::Stream { next, rows } => {
-                let Some(found) = next()? else { return Ok(None) };
-                *rows = found.rows;
-                Ok(Some(found.key))
-            }
-            Entries::Spilled { input, key_type, left, rows } => {
-                if *left == 0 {
-                    return Ok(None);
-                }
-                *left -= 1;
-                let key = if key_type.is_fixed() {
-                    Key::Fixed(u64::from_le_bytes(read_array(input)?))
-                } else {
-                    let length = u32::from_le_bytes(read_array(input)?) as usize;
-                    if length > MAX_KEY_LENGTH {
-                        return Err(io::Error::new(
-                            io::ErrorKind::InvalidData,
-                            "a spill file was changed while it was merged",
-                        ));
-                    }
-                    let mut bytes = vec![0; length];
-                    input.read_exact(&mut bytes)?;
-                    Key::Bytes(bytes)
-                };
-                read_rows(input, rows)?;
-                Ok(Some(key))
-            }
-        }
-    }
-
-    /// Hands over the rows of the key that `advance` gave. To be called once for each key.
-    pub(crate) fn take_rows(&mut self, take: impl FnOnce(&[u32])) {
-        match &mut self.entries {
-            Entries::Memory { ends, rows, start, .. } => {
-                let end = ends.next().unwrap_or(*start);
-                take(rows.get(*start as usize..end as usize).unwrap_or_default());
-                *start = end;
-            }
-            Entries::Spilled { rows, .. } | Entries::Stream { rows, .. } => take(rows),
-        }
-    }
-}
-
-fn read_array<const N: usize>(input: &mut impl Read) -> io::Result<[u8; N]> {
-    let mut bytes = [0; N];
-    input.read_exact(&mut bytes)?;
-    Ok(bytes)
-}
-
-fn read_rows(input: &mut impl Read, rows: &mut Vec<u32>) -> io::Result<()> {
-    let count = u32::from_le_bytes(read_array(input)?);
-    rows.clear();
-    for _ in 0..count {
-        rows.push(u32::from_le_bytes(read_array(input)?));
-    }
-    Ok(())
+/// The rows that ride, each after its length; none of a key that does not.
+fn write_riding(out: &mut impl Write, riding: &RidingRows) -> io::Result<()> {
+    out.write_all(&(riding.rows().count() as u32).to_le_bytes())?;
+    riding.rows().try_for_each(|row| {
+        out.write_all(&(row.len() as u32).to_le_bytes())?;
+        out.write_all(row)
+    })
 }

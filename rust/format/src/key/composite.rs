@@ -89,6 +89,49 @@ pub fn check(bytes: &[u8], columns: &[KeyType]) -> Result<()> {
     }
 }
 
+/// The key of each of these columns; none where a column is NULL.
+///
+/// # Errors
+/// Those of [`check`].
+pub fn split(bytes: &[u8], columns: &[KeyType]) -> Result<Vec<Option<Key>>> {
+    check(bytes, columns)?;
+    let (mut parts, mut rest) = (Vec::with_capacity(columns.len()), bytes);
+    for key_type in columns {
+        let Some((tag, after)) = rest.split_first() else { break };
+        if *tag == NULL {
+            parts.push(None);
+            rest = after;
+            continue;
+        }
+        rest = skip_value(after, key_type)?.unwrap_or_default();
+        let value = after.get(..after.len() - rest.len()).unwrap_or_default();
+        parts.push(Some(key_of_value(value, key_type)));
+    }
+    Ok(parts)
+}
+
+/// The key of a value as it stands in a key of several columns.
+fn key_of_value(value: &[u8], key_type: &KeyType) -> Key {
+    if key_type.is_fixed() {
+        let number = value.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+        return Key::Fixed(number.wrapping_add(number_form(key_type).least));
+    }
+    if key_type.bytes_length().is_some() {
+        return Key::Bytes(value.to_vec());
+    }
+    // Two bytes end it, and a byte follows each 0 in it.
+    let inner = value.get(..value.len().saturating_sub(2)).unwrap_or_default();
+    let mut bytes = Vec::with_capacity(inner.len());
+    let mut is_escape = false;
+    for byte in inner {
+        if !is_escape {
+            bytes.push(*byte);
+        }
+        is_escape = !is_escape && *byte == 0;
+    }
+    Key::Bytes(bytes)
+}
+
 /// What follows a value; none if the bytes end in it.
 fn skip_value<'a>(bytes: &'a [u8], key_type: &KeyType) -> Result<Option<&'a [u8]>> {
     if key_type.is_fixed() {
@@ -176,6 +219,9 @@ mod tests {
         ]);
         check(&good, &types).unwrap();
         check(&[0, 0, 0, 0], &types).unwrap();
+        assert_eq!(split(&[0, 0, 0, 0], &types).unwrap(), [const { None }; 4]);
+        assert_eq!(split(&good, &types).unwrap()[2], Some(Key::Bytes(vec![1, 2])));
+        assert!(split(&good[1..], &types).is_err());
         for end in 0..good.len() {
             assert!(check(&good[..end], &types).is_err(), "{end}");
         }
@@ -204,7 +250,14 @@ mod tests {
                 (KeyType::UInt8, c.map(|c| Key::Fixed(c.into()))),
             ]);
             prop_assert_eq!(of(&one).cmp(&of(&other)), one.cmp(&other));
-            prop_assert!(check(&of(&one), &[KeyType::Int32, KeyType::Binary, KeyType::UInt8]).is_ok());
+            let types = [KeyType::Int32, KeyType::Binary, KeyType::UInt8];
+            prop_assert!(check(&of(&one), &types).is_ok());
+            let parts = [
+                one.0.map(|a| Key::Fixed(key_of_i64(a.into()))),
+                one.1.clone().map(Key::Bytes),
+                one.2.map(|c| Key::Fixed(c.into())),
+            ];
+            prop_assert_eq!(split(&of(&one), &types).unwrap(), parts);
         }
     }
 }

@@ -119,6 +119,28 @@ impl RidingRows {
         }
     }
 
+    /// The same rows with some of their columns alone, by their places. A row that lacks one of these bars the key.
+    #[must_use]
+    pub fn with_columns(&self, columns: &[usize]) -> Self {
+        let mut narrower = Self { is_barred: self.is_barred, ..Self::default() };
+        let mut form = Vec::new();
+        for row in self.rows() {
+            form.clear();
+            let values: Vec<RidingValue<'_>> = RowValues::of(row).collect();
+            let mut is_whole = true;
+            for column in columns {
+                match values.get(*column) {
+                    Some(RidingValue::Null) => push_riding_null(&mut form),
+                    Some(RidingValue::Number(number)) => push_riding_number(&mut form, *number),
+                    Some(RidingValue::Bytes(bytes)) => push_riding_bytes(&mut form, bytes),
+                    None => is_whole = false,
+                }
+            }
+            narrower.push(Some(form.as_slice()).filter(|_| is_whole));
+        }
+        narrower
+    }
+
     /// Takes what was gathered, and begins anew.
     pub fn take(&mut self) -> Self {
         std::mem::take(self)

@@ -128,6 +128,16 @@ fn equal_texts_and_common_beginnings_are_there_once() {
 }
 
 #[test]
+fn some_columns_of_rows_are_those_of_the_rows() {
+    let row = |n: u64| vec![number(n), text("a"), RidingValue::Null];
+    let rows = &gathered(&[Some(vec![row(1), row(2)])])[0];
+    let expected = |n: u64| vec![RidingValue::Null, number(n)];
+    assert_eq!(rows.with_columns(&[2, 0]), gathered(&[Some(vec![expected(1), expected(2)])])[0]);
+    assert_eq!(rows.with_columns(&[0, 1, 2]), *rows);
+    assert!(!rows.with_columns(&[3]).rides() && !rows.with_columns(&[]).rides());
+}
+
+#[test]
 fn a_key_of_many_rows_or_bytes_does_not_ride() {
     let mut rows = RidingRows::default();
     (0..MAX_RIDING_ROWS).for_each(|row| rows.push(Some(&row_form(&[number(row as u64)]))));

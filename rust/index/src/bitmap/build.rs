@@ -19,6 +19,7 @@ use lakemark_format::error::FormatError;
 use lakemark_format::key::{Key, KeyType};
 use lakemark_format::leaf::LeafBuilder;
 use lakemark_format::posting::{self, BLOCK_ROWS};
+use lakemark_format::riding::{RidingColumn, RidingRows};
 use lakemark_format::segment::encoding::Encoding;
 use lakemark_format::segment::{PostingRef, SegmentDirectory, SegmentFile, ValueBlockRef};
 use lakemark_format::value_block::{self, MAX_BLOCK_VALUES, TARGET_KEY_BYTES, Value};
@@ -57,6 +58,8 @@ pub struct SegmentMeta {
     pub precision: Option<Precision>,
     /// Zones and their filters, of encodings that have zones.
     pub zones: ZoneOptions,
+    /// The columns that ride along, of the encoding `packed`.
+    pub riding: Vec<RidingColumn>,
 }
 
 /// What was built.
@@ -107,7 +110,7 @@ pub fn merge(
             }
             // Of equal keys the heap gives the earliest chunk first, so the rows of a value ascend.
             let first_row = chunk.first_row;
-            chunk.cursor.take_rows(|rows| writer.take_rows(rows, first_row));
+            chunk.cursor.take_rows(|rows, riding| writer.take_rows(rows, riding, first_row));
             writer.write_full_blocks()?;
             let Some(key) = chunk.cursor.advance()? else { break };
             // Rows in the order of values are most often: the chunk goes on, and the others wait.
@@ -185,6 +188,8 @@ struct SegmentWriter<'a> {
     orders: Vec<u64>,
     /// With the encoding `packed`: the leaf that is gathered.
     leaf_builder: Option<LeafBuilder>,
+    /// What rides along with the rows of the current value; none if no column does.
+    riding: Option<RidingRows>,
     /// Where the last long posting ends.
     long_end: u64,
     zones: Option<BuiltZones>,
@@ -228,7 +233,8 @@ impl<'a> SegmentWriter<'a> {
             max_key: None,
             bin_writer,
             orders: Vec::new(),
-            leaf_builder: (meta.encoding == Encoding::Packed).then(|| LeafBuilder::new(meta.key_type.clone())),
+            leaf_builder: (meta.encoding == Encoding::Packed).then(|| packed::leaves_of(meta)),
+            riding: (!meta.riding.is_empty()).then(RidingRows::default),
             long_end: start,
             zones: None,
         })
@@ -249,8 +255,14 @@ impl<'a> SegmentWriter<'a> {
         Ok(posting)
     }
 
-    /// More rows of the current value.
-    fn take_rows(&mut self, rows: &[u32], first_row: u32) {
+    /// More rows of the current value, and what rides along with them.
+    fn take_rows(&mut self, rows: &[u32], riding: &RidingRows, first_row: u32) {
+        if let Some(held) = &mut self.riding {
+            match riding.rides() {
+                true => riding.rows().for_each(|row| held.push(Some(row))),
+                false => held.push(None),
+            }
+        }
         let rows = rows.iter().map(|row| row + first_row);
         if let Some(bins) = &mut self.bin_writer {
             return bins.take_rows(rows);
@@ -416,6 +428,7 @@ impl<'a> SegmentWriter<'a> {
             bins,
             bitmaps,
             orders: std::mem::take(&mut self.orders),
+            riding: meta.riding,
             zones,
         };
         let encoded = directory.encode(self.container.offset())?;

@@ -14,9 +14,10 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use lakemark_format::error::{FormatError, Result};
-use lakemark_format::key::Key;
-use lakemark_format::leaf::{CountedRows, KeyCount, KeyRows, PackedLeaf};
+use lakemark_format::key::{Key, KeyType};
+use lakemark_format::leaf::{CountedRows, KeyCount, KeyRows, PackedLeaf, RidingEntries};
 use lakemark_format::posting::{Decoder, RowRun, RowSink};
+use lakemark_format::riding::RidingRows;
 use lakemark_format::segment::{SegmentDirectory, ValueBlockRef};
 
 use super::bins::DisjointRows;
@@ -186,7 +187,8 @@ pub(super) fn decode_leaf<'a>(
     block: &ValueBlockRef,
     directory: &SegmentDirectory,
 ) -> Result<PackedLeaf<'a>> {
-    PackedLeaf::decode(bytes, &block.first_key, block.values, &directory.key_type, directory.universe)
+    let leaf = PackedLeaf::decode(bytes, &block.first_key, block.values, &directory.key_type, directory.universe)?;
+    Ok(leaf.with_riding(!directory.riding.is_empty()))
 }
 
 /// Visits the rows of the keys of a leaf that are in the ranges, those of several keys at once where they follow each other.
@@ -280,6 +282,8 @@ pub struct LeafKey {
     pub key: Key,
     /// Its rows.
     pub rows: EntryRows,
+    /// What rides along with them; nothing if they do not ride.
+    pub riding: RidingRows,
 }
 
 /// The keys of a leaf with their rows: what a verification compares.
@@ -290,8 +294,17 @@ pub fn entries_of_leaf(bytes: &[u8], block: &ValueBlockRef, directory: &SegmentD
     let leaf = decode_leaf(bytes, block, directory)?;
     let (mut entries, mut total) = (Vec::new(), 0u64);
     let mut decoder = Decoder::default();
+    let types: Vec<KeyType> = directory.riding.iter().map(|column| column.key_type.clone()).collect();
     for number in 0..leaf.heads().len() {
-        for entry in leaf.segment(number)? {
+        let (held, riding) = match types.as_slice() {
+            [] => (leaf.segment(number)?, None),
+            types => {
+                let RidingEntries { entries, riding } = leaf.riding_segment(number, types, |_| true)?;
+                (entries, Some(riding))
+            }
+        };
+        for (place, entry) in held.into_iter().enumerate() {
+            let riding = riding.as_ref().map(|riding| riding.rows_of_key(place, entry.rows as usize));
             total += u64::from(entry.rows);
             let rows = match entry.rows_in {
                 KeyRows::Run(first) => EntryRows::Known((first..first.saturating_add(entry.rows)).collect()),
@@ -304,7 +317,7 @@ pub fn entries_of_leaf(bytes: &[u8], block: &ValueBlockRef, directory: &SegmentD
                     EntryRows::Posting(LongPosting { rows: entry.rows, range: long_range(offset, length, block)? })
                 }
             };
-            entries.push(LeafKey { key: entry.key, rows });
+            entries.push(LeafKey { key: entry.key, rows, riding: riding.unwrap_or_default() });
         }
     }
     if total != block.rows {

@@ -17,7 +17,7 @@
 //! `bin_writer` and `bins` write and read bins of values that share a posting. `coarse` and `slices` combine bitmaps, [`sums`]
 //! counts their bits, `unpack` takes them apart for a verification. [`cost`] predicts the bytes of each encoding. With the
 //! encoding `packed` a segment is the kind `key`: a packed tree, whose top level is the directory and whose leaves hold keys
-//! and rows (`leaves`).
+//! and rows (`leaves`), and columns that ride along (`covered`).
 
 mod bin_writer;
 mod bins;
@@ -26,6 +26,7 @@ mod coarse;
 mod coarse_builder;
 pub mod cost;
 pub mod count;
+mod covered;
 pub mod estimate;
 pub mod groups;
 mod leaves;
@@ -43,6 +44,7 @@ pub use bins::entries_of_bin;
 pub use build::{SegmentMeta, SegmentSummary, merge, merge_zones};
 pub use coarse_builder::coarse_memory_bytes;
 pub use count::CountSearch;
+pub use covered::{CoveredColumn, CoveredRows, CoveredSearch};
 pub use estimate::{Estimate, Weight, WeightBounds};
 pub use groups::{GroupValue, Mask, ValueGroups, each_posting, posting_ranges};
 pub use leaves::{EntryRows, LeafKey, LeafMatches, LeafSearch, LongPosting, entries_of_leaf};

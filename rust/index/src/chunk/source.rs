@@ -2,21 +2,10 @@
 
 use std::io;
 
-use lakemark_format::key::{Key, KeyType};
+use lakemark_format::key::KeyType;
 
-use super::{Chunk, ChunkCursor};
-
-/// A value with its rows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ValueRows {
-    /// The value.
-    pub key: Key,
-    /// Its rows, ascending.
-    pub rows: Vec<u32>,
-}
-
-/// Gives values in their order.
-pub type NextValue = Box<dyn FnMut() -> io::Result<Option<ValueRows>> + Send>;
+use super::Chunk;
+use super::cursor::{ChunkCursor, NextValue};
 
 /// A chunk to merge, and where its rows begin in the segment's row space.
 pub struct ChunkSource {

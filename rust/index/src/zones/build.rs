@@ -126,7 +126,7 @@ fn gather(mut chunk: ChunkSource, rows: u32, zone_rows: Option<u32>) -> io::Resu
     let mut number = 0u32;
     while let Some(key) = chunk.cursor.advance()? {
         number += 1;
-        chunk.cursor.take_rows(|rows| {
+        chunk.cursor.take_rows(|rows, _| {
             for row in rows {
                 let zone = (row / most) as usize;
                 if let Some(last) = met.get_mut(zone)

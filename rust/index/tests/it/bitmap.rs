@@ -102,6 +102,7 @@ pub fn build_zoned(
         bins,
         precision,
         zones,
+        riding: Vec::new(),
     };
     let mut bytes = Vec::new();
     let summary = merge(meta, chunks, &mut |part| {

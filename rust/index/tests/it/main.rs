@@ -6,6 +6,7 @@ mod algebra;
 mod binned;
 mod bitmap;
 mod cost;
+mod covered;
 mod encodings;
 mod groups;
 mod key;

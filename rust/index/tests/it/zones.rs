@@ -229,6 +229,7 @@ fn merged(segments: &[Segment], zones: ZoneOptions, is_kept: impl Fn(usize, &str
         bins: None,
         precision: None,
         zones,
+        riding: Vec::new(),
     };
     let mut bytes = Vec::new();
     let summary = merge_zones(meta, &rows, parts, &mut |part| {

@@ -28,7 +28,7 @@ use crate::snapshot::identity::is_same_data;
 use crate::storage::location::StorePlace;
 use crate::store::Store;
 use crate::store::manifests::file_of;
-use crate::store::segment_cursor::{MovedRows, READ_AHEAD_BYTES, SegmentCursor, read_rows, remapped};
+use crate::store::segment_cursor::{MovedRows, READ_AHEAD_BYTES, SegmentCursor, moved_value, read_rows, remapped};
 use crate::store::segments::{Damage, ReadCounter, Segment};
 use zones::compare_zones;
 
@@ -185,6 +185,7 @@ async fn derive(
         bins: None,
         precision: None,
         zones: ZoneOptions::default(),
+        riding: Vec::new(),
     };
     let work = move || {
         let mut bytes = Vec::new();
@@ -230,13 +231,11 @@ async fn compare(stored: &Segment, derived: &Segment, counter: &ReadCounter) -> 
         let found = loop {
             match have.next(counter).await? {
                 None => break None,
-                Some(ValueRows { key, rows }) => {
-                    let rows = remapped(rows, &places);
-                    // A value that only changed files had is left out.
-                    if !rows.is_empty() {
-                        break Some(ValueRows { key, rows });
-                    }
-                }
+                // A value that only changed files had is left out.
+                Some(value) => match moved_value(value, &places) {
+                    None => {}
+                    moved => break moved,
+                },
             }
         };
         match (found, expected) {

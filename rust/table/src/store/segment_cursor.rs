@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use lakemark_format::posting::{self, RowSink};
-use lakemark_format::{Encoding, Key, PostingRef, SegmentDirectory, ValueBlockRef, value_block};
+use lakemark_format::{Encoding, Key, PostingRef, RidingRows, SegmentDirectory, ValueBlockRef, value_block};
 use lakemark_index::bitmap::{EntryRows, LeafKey, ValueRows, entries_of_leaf};
 
 use crate::store::segments::{Damage, ReadCounter, Segment};
@@ -45,13 +45,32 @@ pub(crate) struct MovedRows {
 /// Rows of a segment by their numbers in another one; rows of files that the other one lacks are left out. `places` has the rows of files,
 /// ascending.
 pub(crate) fn remapped(rows: Vec<u32>, places: &[MovedRows]) -> Vec<u32> {
-    let place = |row: u32| {
-        let moved = places.get(places.partition_point(|moved| moved.rows.end <= row))?;
-        let to = moved.to?;
-        // Below the range it is a row of a file that is left out.
-        moved.rows.contains(&row).then(|| to + (row - moved.rows.start))
-    };
-    rows.into_iter().filter_map(place).collect()
+    rows.into_iter().filter_map(|row| moved_row(row, places)).collect()
+}
+
+/// A row by its number in another segment; none if that segment lacks it.
+fn moved_row(row: u32, places: &[MovedRows]) -> Option<u32> {
+    let moved = places.get(places.partition_point(|moved| moved.rows.end <= row))?;
+    let to = moved.to?;
+    // Below the range it is a row of a file that is left out.
+    moved.rows.contains(&row).then(|| to + (row - moved.rows.start))
+}
+
+/// A value by the numbers that its rows have in another segment, with what rides along with these. None if that segment lacks all of them.
+pub(crate) fn moved_value(value: ValueRows, places: &[MovedRows]) -> Option<ValueRows> {
+    let ValueRows { key, rows, riding } = value;
+    if !riding.rides() {
+        let rows = remapped(rows, places);
+        return (!rows.is_empty()).then(|| ValueRows { key, rows, riding });
+    }
+    let (mut moved, mut kept) = (Vec::with_capacity(rows.len()), RidingRows::default());
+    for (row, form) in rows.into_iter().zip(riding.rows()) {
+        if let Some(to) = moved_row(row, places) {
+            moved.push(to);
+            kept.push(Some(form));
+        }
+    }
+    (!moved.is_empty()).then(|| ValueRows { key, rows: moved, riding: kept })
 }
 
 /// Goes through the values of a segment, a block at a time, and bins of several values one by one.
@@ -131,7 +150,7 @@ impl SegmentCursor {
 
     async fn read_leaf(&mut self, head: &[u8], block: &ValueBlockRef, counter: &ReadCounter) -> Result<(), Damage> {
         let leaf = entries_of_leaf(head, block, &self.directory).map_err(Damage::corrupt)?;
-        for LeafKey { key, rows } in leaf {
+        for LeafKey { key, rows, riding } in leaf {
             let rows = match rows {
                 EntryRows::Known(rows) => rows,
                 EntryRows::Posting(posting) => {
@@ -139,7 +158,7 @@ impl SegmentCursor {
                     decode_rows(&read, posting.rows, self.ahead.segment())?
                 }
             };
-            self.values.push_back(ValueRows { key, rows });
+            self.values.push_back(ValueRows { key, rows, riding });
         }
         Ok(())
     }
@@ -156,7 +175,7 @@ impl SegmentCursor {
                 Some(coarse) => coarse.next(fine, value.rows)?,
                 None => fine.unwrap_or_default(),
             };
-            self.values.push_back(ValueRows { key: value.key, rows });
+            self.values.push_back(ValueRows { key: value.key, rows, riding: RidingRows::default() });
             rest = later;
         }
         Ok(())

@@ -231,6 +231,7 @@ mod tests {
             bins: None,
             precision: (encoding == Encoding::Binned).then_some(Precision::Digits(2)),
             zones: ZoneOptions { zone_rows: Some(64), ..ZoneOptions::default() },
+            riding: Vec::new(),
         };
         let mut bytes = Vec::new();
         let mut sink = |part: &[u8]| {

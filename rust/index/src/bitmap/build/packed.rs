@@ -4,31 +4,39 @@ use std::borrow::Cow;
 
 use lakemark_format::container;
 use lakemark_format::key::Key;
-use lakemark_format::leaf::{CountedRows, KeyRows, LeafBytes, LeafEntry, MAX_INLINE_POSTING};
+use lakemark_format::leaf::{CountedRows, KeyRows, LeafBuilder, LeafBytes, LeafEntry, MAX_INLINE_POSTING};
 use lakemark_format::posting;
+use lakemark_format::riding::RidingRows;
 use lakemark_format::segment::ValueBlockRef;
 
-use super::{BuildError, SegmentWriter};
+use super::{BuildError, SegmentMeta, SegmentWriter};
 
 /// Bytes of the stream in a page.
 const PAGE_PAYLOAD: usize = container::PAGE_PAYLOAD as usize;
 /// A leaf goes on in the page that is begun if so much of it is left.
 const MIN_ROOM: usize = PAGE_PAYLOAD / 2;
 
+/// The leaves of a segment.
+pub(super) fn leaves_of(meta: &SegmentMeta) -> LeafBuilder {
+    let types = meta.riding.iter().map(|column| column.key_type.clone()).collect();
+    LeafBuilder::with_riding(meta.key_type.clone(), types)
+}
+
 impl SegmentWriter<'_> {
     /// Takes the key whose rows are gathered.
     pub(super) fn end_packed_value(&mut self, key: Key) -> Result<(), BuildError> {
-        let CountedRows { rows, rows_in } = self.held()?;
+        let riding = self.riding.as_mut().map(RidingRows::take).unwrap_or_default();
+        let CountedRows { rows, rows_in } = self.held(riding.rides())?;
         self.max_key = Some(key.clone());
         self.value_count += 1;
         let room = self.room();
         let Some(builder) = &mut self.leaf_builder else { return Ok(()) };
-        let leaves = builder.push(LeafEntry { key, rows, rows_in }, room)?;
+        let leaves = builder.push_riding(LeafEntry { key, rows, rows_in }, riding, room)?;
         leaves.into_iter().try_for_each(|leaf| self.push_leaf(leaf))
     }
 
-    /// Where the rows of the current key go; long postings are written at once.
-    fn held(&mut self) -> Result<CountedRows<'static>, BuildError> {
+    /// Where the rows of the current key go; long postings are written at once, but for those of a key that rides.
+    fn held(&mut self, rides: bool) -> Result<CountedRows<'static>, BuildError> {
         if self.posting_rows == 0 {
             let rows = self.pending.len() as u32;
             if let (Some(&first), Some(&last)) = (self.pending.first(), self.pending.last())
@@ -39,7 +47,7 @@ impl SegmentWriter<'_> {
             }
             self.encoded.clear();
             posting::encode(&self.pending, self.universe, &mut self.encoded);
-            if self.encoded.len() <= MAX_INLINE_POSTING {
+            if rides || self.encoded.len() <= MAX_INLINE_POSTING {
                 self.pending.clear();
                 let rows_in = KeyRows::Inline(Cow::Owned(self.encoded.clone()));
                 return Ok(CountedRows { rows, rows_in });

@@ -35,6 +35,7 @@ pub(crate) fn meta_of(index: &ManifestIndex, encoding: Encoding, memory: u64) ->
         bins: None,
         precision: precision_of(&index.options)?,
         zones: zones_of(index, memory),
+        riding: Vec::new(),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::Manifest;
-use lakemark_index::bitmap::{ChunkSource, ValueRows, coarse_memory_bytes};
+use lakemark_index::bitmap::{ChunkSource, coarse_memory_bytes};
 use tokio::runtime::Handle;
 
 use super::parts::{
@@ -14,7 +14,7 @@ use crate::indexing::build::coarse::encoding_of;
 use crate::indexing::build::segment::write;
 use crate::indexing::build::spill::{Budget, Reservation, ReservedSource};
 use crate::store::manifests::file_of;
-use crate::store::segment_cursor::{MovedRows, SegmentCursor, remapped};
+use crate::store::segment_cursor::{MovedRows, SegmentCursor, moved_value, remapped};
 use crate::store::segments::{Damage, ReadCounter, Segment};
 
 /// Writes the merged segment.
@@ -68,10 +68,9 @@ async fn source(segment: &Segment, places: Vec<MovedRows>, window_bytes: u64) ->
     let next = move || loop {
         match handle.block_on(walk.next(&counter)) {
             Ok(None) => return Ok(None),
-            Ok(Some(ValueRows { key, rows })) => {
-                let rows = remapped(rows, &places);
-                if !rows.is_empty() {
-                    return Ok(Some(ValueRows { key, rows }));
+            Ok(Some(value)) => {
+                if let Some(value) = moved_value(value, &places) {
+                    return Ok(Some(value));
                 }
             }
             Err(damage) => return Err(unread(damage)),

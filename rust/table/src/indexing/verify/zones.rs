@@ -21,7 +21,7 @@ pub(super) async fn compare_zones(
     let ends = derived_ends(stored, &zones.rows, places);
     let mut counts = vec![0u32; zones.rows.len()];
     let mut values = SegmentCursor::new(derived, READ_AHEAD_BYTES, counter).await?;
-    while let Some(ValueRows { key, rows }) = values.next(counter).await? {
+    while let Some(ValueRows { key, rows, .. }) = values.next(counter).await? {
         let mut last = None;
         for row in rows {
             let Some(ZoneEnd { zone, .. }) = ends.get(ends.partition_point(|zone| zone.end <= row)) else { continue };

@@ -4,7 +4,7 @@ use std::vec::IntoIter;
 
 use bytes::Bytes;
 use lakemark_format::bin_block::Bin;
-use lakemark_format::{Key, SegmentDirectory, bin_block};
+use lakemark_format::{Key, RidingRows, SegmentDirectory, bin_block};
 use lakemark_index::bitmap::{ValueRows, entries_of_bin};
 
 use crate::store::segments::Damage;
@@ -56,7 +56,8 @@ impl SegmentBinCursor {
         let entries = entries_of_bin(&bin, posting, order, self.universe).map_err(Damage::corrupt)?;
         let values = entries.chunk_by(|a, b| a.key == b.key).filter_map(|same| {
             let key = Key::Fixed(same.first()?.key);
-            Some(ValueRows { key, rows: same.iter().map(|entry| entry.row).collect() })
+            let rows = same.iter().map(|entry| entry.row).collect();
+            Some(ValueRows { key, rows, riding: RidingRows::default() })
         });
         Ok(Some(values.collect()))
     }
