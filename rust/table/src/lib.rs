@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod aggregate;
+mod covering;
 mod doctor;
 pub mod error;
 mod files;
@@ -24,6 +25,7 @@ mod values;
 pub mod watch;
 
 pub use aggregate::{AnsweredFiles, ColumnMinMax, GroupCountRequest, GroupCounts, MinMax, MinMaxRequest, ValueCounts};
+pub use covering::{CoverRequest, CoveredFile, CoveredValues, RowsOfFile};
 pub use error::{Error, ErrorKind, Result, TextPlace, kind_of_parquet, kind_of_storage};
 pub use files::amended_reader::AmendedReader;
 pub use files::column_mapping::ColumnMapping;
@@ -55,6 +57,7 @@ pub use storage::ids::new_id;
 pub use storage::local::of_listed;
 pub use storage::location::StoreLayer;
 pub use storage::machine::memory as machine_memory;
+pub use store::included::column_list;
 pub use store::kind::IndexOption;
 pub use table::Table;
 pub use table_format::TableFormat;

@@ -24,6 +24,7 @@ mod pin_columns;
 mod reader_cache;
 mod recent;
 mod relocating_store;
+mod riding_fields;
 mod same_state;
 pub(crate) mod segment_verdicts;
 mod shapes;
@@ -52,7 +53,7 @@ use crate::files::trust::FalseStatistics;
 use crate::index_kind::IndexKind;
 use crate::report::{ChosenBy, IndexInfo, ProbeReport};
 use crate::store::Store;
-use crate::store::recorded::{Recorded, is_chosen_by_auto, is_record};
+use crate::store::recorded::{Recorded, is_chosen_by_auto};
 use crate::store::segments::missing;
 use crate::values::fields::{Presence, field_of, indexed_field, key_type_of_field};
 
@@ -515,7 +516,7 @@ impl Snapshot {
             chosen_by: if is_chosen_by_auto(index) { ChosenBy::Auto } else { ChosenBy::User },
             predicted_bytes: recorded.bytes_of(rows),
             reason: recorded.reason,
-            options: index.options.iter().filter(|(name, _)| !is_record(name)).cloned().collect(),
+            options: self.shown_options(index),
             files_covered,
             files_total,
             coverage: if files_total == 0 { 1.0 } else { files_covered as f64 / files_total as f64 },

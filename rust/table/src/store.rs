@@ -10,8 +10,10 @@
 pub(crate) mod chain;
 mod checkpoints;
 pub(crate) mod claims;
+pub(crate) mod included;
 pub(crate) mod kind;
 pub(crate) mod layout;
+pub(crate) mod leaf_cache;
 pub(crate) mod locks;
 pub(crate) mod manifests;
 pub(crate) mod parts;

@@ -1,9 +1,11 @@
 //! Reading single columns and fields of a row group, with the fingerprint of their bytes.
 
+mod together;
+
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, new_empty_array, new_null_array};
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, FieldRef};
 use arrow::error::ArrowError;
@@ -28,6 +30,7 @@ use crate::storage::damage::{Guarded, guarded};
 use crate::storage::disk::on_a_thread;
 use crate::storage::fingerprint::fingerprint;
 use crate::values::fields::{columns_of, field_of, key_type_in, key_type_of_field, leaf_values, map_of};
+use together::each_batch;
 
 /// Rows that are decoded at a time.
 const BATCH_ROWS: usize = 16 * 1024;
@@ -40,11 +43,20 @@ const CONCURRENT_BYTES: u64 = 64 << 20;
 /// Bytes of the offset index for a page, about: three numbers, their tags and an end.
 const OFFSET_BYTES: f64 = 12.0;
 
+/// What an index reads of a file, as the table types it.
+#[derive(Clone, Debug)]
+pub(crate) struct IndexedFields {
+    /// The column that is sorted: one, or several together.
+    pub key: FieldRef,
+    /// The columns that ride along.
+    pub riding: Vec<FieldRef>,
+}
+
 /// A column of a row group, sorted by value.
 #[derive(Debug)]
 pub(crate) struct ColumnChunk {
     pub chunk: Chunk,
-    /// Fingerprint of the column chunk's bytes; 0 where the file lacks the column.
+    /// Fingerprint of the column chunk's bytes, and those of columns that ride along; 0 where the file lacks the column.
     pub hash: u64,
     /// The leaf of the column, if its statistics in the footer are false.
     pub caught: Option<u32>,
@@ -79,9 +91,9 @@ const ELEMENT_BYTES: u64 = 32;
 
 /// Memory that the elements of lists take while a row group is read. The number of rows does not bound it. As many bytes as 64 bits can say
 /// if the footer makes no sense.
-pub(crate) fn list_bytes(footer: &Footer, row_group: usize, fields: &[FieldRef]) -> u64 {
+pub(crate) fn list_bytes(footer: &Footer, row_group: usize, fields: &[IndexedFields]) -> u64 {
     let columns = footer.metadata.row_groups().get(row_group).map(|group| group.columns()).unwrap_or_default();
-    let lists = fields.iter().filter(|field| element_of(field.data_type()).is_some());
+    let lists = fields.iter().map(|fields| &fields.key).filter(|field| element_of(field.data_type()).is_some());
     let leaves = lists.flat_map(|field| leaves_of(footer, field.name()));
     let elements =
         leaves.filter_map(|leaf| columns.get(leaf)).map(|chunk| u64::try_from(chunk.num_values()).unwrap_or(u64::MAX));
@@ -95,18 +107,23 @@ fn chunk_range(footer: &Footer, row_group: usize, leaf: usize, name: &str) -> Re
     Ok(start..start.saturating_add(length))
 }
 
-/// Reads columns of one row group, given as fields of the table, and sorts their rows.
+/// Reads columns of one row group, given as fields of the table, and sorts their rows, with those that ride along.
 pub(crate) async fn read_columns(
     store: &dyn ObjectStore,
     meta: &ObjectMeta,
     name: &str,
     footer: &Arc<Footer>,
     row_group: usize,
-    fields: &[FieldRef],
+    fields: &[IndexedFields],
 ) -> Result<Vec<ColumnChunk>> {
     let mut parts = Vec::with_capacity(fields.len());
-    for field in fields {
-        parts.push(fetch_each(store, meta, name, footer, row_group, field.name()).await?);
+    for IndexedFields { key, riding } in fields {
+        let of_key = fetch_each(store, meta, name, footer, row_group, key.name()).await?;
+        let mut of_riding = Vec::with_capacity(riding.len());
+        for field in riding {
+            of_riding.push(fetch(store, meta, name, footer, row_group, field.name()).await?);
+        }
+        parts.push(FetchedFields { key: of_key, riding: of_riding });
     }
     let (footer, fields, name, size) = (Arc::clone(footer), fields.to_vec(), name.to_owned(), meta.size);
     let decode = move || {
@@ -133,9 +150,15 @@ pub(crate) async fn hash_column(
 ) -> Result<u64> {
     let mut parts = Vec::with_capacity(footer.row_groups.len());
     for row_group in 0..footer.row_groups.len() {
-        parts.push(hash_of(&fetch_each(store, meta, name, footer, row_group, column).await?));
+        parts.push(hash_of(fetch_each(store, meta, name, footer, row_group, column).await?.iter()));
     }
     Ok(column_hash(parts))
+}
+
+/// The chunks of the columns of an index, and of those that ride along.
+struct FetchedFields {
+    key: Vec<Option<FetchedChunks>>,
+    riding: Vec<Option<FetchedChunks>>,
 }
 
 /// A row group that is decoded, of a file by its name in errors and its size.
@@ -153,11 +176,13 @@ impl RowGroupOfFile<'_> {
     }
 }
 
-fn decode_column(from: RowGroupOfFile<'_>, field: &FieldRef, parts: Vec<Option<FetchedChunks>>) -> Result<ColumnChunk> {
+fn decode_column(from: RowGroupOfFile<'_>, fields: &IndexedFields, parts: FetchedFields) -> Result<ColumnChunk> {
+    let IndexedFields { key: field, riding } = fields;
+    let FetchedFields { key: parts, riding: of_riding } = parts;
     let mut builder = ChunkBuilder::new(&key_type(field)?);
     let rows = from.rows();
     builder.reserve(rows as usize);
-    let hash = hash_of(&parts);
+    let hash = hash_of(parts.iter().chain(&of_riding));
     let leaf = match parts.as_slice() {
         [Some(FetchedChunks { leaves, .. })] => leaves.first().copied(),
         _ => None,
@@ -166,8 +191,11 @@ fn decode_column(from: RowGroupOfFile<'_>, field: &FieldRef, parts: Vec<Option<F
     push_rows(&mut builder, from, field, parts, claims.as_mut(), None)?;
     let caught = leaf.filter(|_| claims.is_some_and(|claims| claims.are_false()));
     let caught = caught.and_then(|leaf| u32::try_from(leaf).ok());
+    if let Some(first) = riding.first() {
+        each_batch(from, first, riding, of_riding, None, |arrays| builder.push_riding(arrays))?;
+    }
     let chunk = builder.finish();
-    if chunk.row_count() != rows {
+    if chunk.row_count() != rows || chunk.riding_count().is_some_and(|riding| riding != rows as usize) {
         return Err(Error::corrupt(format!(
             "the data file {} has other row counts than its footer says; write it again",
             from.name
@@ -315,11 +343,11 @@ async fn fetch_each(
 }
 
 /// The fingerprint of a column, or that of the fingerprints of several; 0 for one that the file lacks.
-fn hash_of(parts: &[Option<FetchedChunks>]) -> u64 {
-    let of_part = |part: &Option<FetchedChunks>| part.as_ref().map_or(0, FetchedChunks::hash);
-    match parts {
-        [part] => of_part(part),
-        parts => column_hash(parts.iter().map(of_part)),
+fn hash_of<'a>(parts: impl Iterator<Item = &'a Option<FetchedChunks>>) -> u64 {
+    let hashes: Vec<u64> = parts.map(|part| part.as_ref().map_or(0, FetchedChunks::hash)).collect();
+    match hashes.as_slice() {
+        [hash] => *hash,
+        hashes => column_hash(hashes.iter().copied()),
     }
 }
 
@@ -348,27 +376,7 @@ fn push_rows(
         }
         return Ok(());
     }
-    // All columns step together, so that no more of them is in memory than a batch of each.
-    let columns = columns_of(field);
-    let mut readers = Vec::with_capacity(columns.len());
-    for (column, part) in columns.iter().zip(parts) {
-        let of_part = |part| arrays_of(from, column, part, limit);
-        readers.push((column, part.map(of_part).transpose()?));
-    }
-    let mut left = rows;
-    while left > 0 {
-        let step = left.min(BATCH_ROWS);
-        let mut arrays = Vec::with_capacity(readers.len());
-        for (column, reader) in &mut readers {
-            arrays.push(match reader {
-                Some(reader) => reader.next().transpose()?.unwrap_or_else(|| new_empty_array(column.data_type())),
-                None => new_null_array(column.data_type(), step),
-            });
-        }
-        builder.push_rows(&arrays).map_err(|error| unreadable(field, from.name, error))?;
-        left -= step;
-    }
-    Ok(())
+    each_batch(from, field, &columns_of(field), parts, limit, |arrays| builder.push_rows(arrays))
 }
 
 fn unreadable(field: &FieldRef, file: &str, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 
 use arrow::datatypes::{DataType, Field};
 use lakemark_format::key::MAX_KEY_COLUMNS;
+use lakemark_format::riding::MAX_RIDING_COLUMNS;
 use lakemark_format::{Encoding, ManifestIndex, NameOf, column};
-use lakemark_index::element_of;
+use lakemark_index::{element_of, is_key_the_value, riding_type_of};
 
 use crate::error::{Error, Result};
 use crate::index_kind::IndexKind;
@@ -13,6 +14,7 @@ use crate::indexing::advise;
 use crate::options::IndexSpec;
 use crate::snapshot::{BaseTable, Snapshot};
 use crate::storage::ids::new_id;
+use crate::store::included::{INCLUDE, column_list, included, names_of};
 use crate::store::kind::{CheckedOptions, check_options, is_open, precision_of};
 use crate::store::transaction::{Edit, commit};
 use crate::values::fields::{indexable, indexed_field, key_type_in, key_type_of_field};
@@ -29,7 +31,10 @@ pub(crate) async fn create_index(
     // An index that exists is left as it is, or is an error: nothing is read for it.
     if !snapshot.indexes().iter().any(|have| have.name == index.name) {
         let open = spec.columns.len() == 1 && is_open(spec.kind, &spec.options);
-        advise::choose_encoding(table, snapshot, &mut index, open).await;
+        // What rides along is in no prediction.
+        if included(&index).is_empty() {
+            advise::choose_encoding(table, snapshot, &mut index, open).await;
+        }
         // The name says the kind that was chosen.
         if let (None, Some(column)) = (&spec.name, index.name.strip_suffix("_bitmap")) {
             index.name = format!("{column}_{}", index.kind);
@@ -41,12 +46,17 @@ pub(crate) async fn create_index(
 /// What a declaration becomes in the manifest, checked against the table.
 fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
     let columns = spec.columns.iter().map(|given| indexed(given, snapshot)).collect::<Result<Vec<_>>>()?;
-    let kind = kind_over(&columns, spec.kind, snapshot)?;
+    // The option is of one kind alone, and stands for it.
+    let includes = spec.options.contains_key(INCLUDE);
+    let kind = kind_over(&columns, spec.kind.or(includes.then_some(IndexKind::Key)), snapshot)?;
     let name = column::composite(columns.iter().map(String::as_str));
     let typed = indexed_field(&snapshot.schema(), &name).and_then(|field| Some((key_type_of_field(&field)?, field)));
     let Some((key_type, field)) = typed else { return Err(unknown_column(&name, snapshot)) };
     let shown = snapshot.display_name(&name);
-    let CheckedOptions { encoding, others: options } = check_options(kind, &spec.options)?;
+    let CheckedOptions { encoding, others: mut options } = check_options(kind, &spec.options)?;
+    if let Some((_, value)) = options.iter_mut().find(|(name, _)| name == INCLUDE) {
+        *value = include(value, &columns, snapshot)?;
+    }
     if let Some(precision) = precision_of(&options)? {
         precision.check(&key_type).map_err(|error| Error::invalid(format!("{shown}: {error}")))?;
     }
@@ -73,6 +83,57 @@ fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
         key_type,
         options,
     })
+}
+
+/// The columns that are to ride along with those of an index, as the manifest has them.
+fn include(given: &str, key: &[String], snapshot: &Snapshot) -> Result<String> {
+    let mut names: Vec<String> = Vec::new();
+    for given in names_of(given).unwrap_or_default() {
+        let name = riding(&given, snapshot)?;
+        let shown = snapshot.display_name(&name);
+        let is_key = snapshot
+            .field(&name)
+            .and_then(|field| riding_type_of(field.data_type()))
+            .is_some_and(|of| is_key_the_value(&of));
+        if is_key && key.contains(&name) {
+            return Err(Error::invalid(format!(
+                "{shown} is a column of the key, which has its values; leave it out of those to include"
+            )));
+        }
+        if names.contains(&name) {
+            return Err(Error::invalid(format!("the column {shown} is included twice; name it once")));
+        }
+        names.push(name);
+    }
+    if names.len() > MAX_RIDING_COLUMNS {
+        return Err(Error::invalid(format!(
+            "an index includes {MAX_RIDING_COLUMNS} columns at most, and {} were given; include those that lookups return",
+            names.len()
+        )));
+    }
+    let stored: Vec<_> = names.iter().map(|name| snapshot.physical_name(name)).collect();
+    Ok(column_list(stored.iter().map(|name| &**name)))
+}
+
+/// The name of a column that can ride along with the keys of an index.
+fn riding(given: &str, snapshot: &Snapshot) -> Result<String> {
+    let Some((name, field)) = snapshot.resolve(given).and_then(|name| Some((name.clone(), snapshot.field(&name)?)))
+    else {
+        return Err(unknown_column(given, snapshot));
+    };
+    let shown = snapshot.display_name(&name);
+    if snapshot.partition_columns().iter().any(|field| *field.name() == name) {
+        return Err(Error::unsupported(format!(
+            "{shown} is a partition column, whose value is constant in each file and in no index; leave it out of those to include"
+        )));
+    }
+    if column::is_field(&name) || riding_type_of(field.data_type()).is_none() {
+        return Err(Error::unsupported(format!(
+            "{shown} of the type {} cannot be included, as rows ride along with single values of flat columns; leave it out",
+            field.data_type()
+        )));
+    }
+    Ok(name)
 }
 
 /// The whole name of a column or field that an index can be on.

@@ -10,15 +10,18 @@ use std::sync::Arc;
 
 use arrow::datatypes::FieldRef;
 use lakemark_format::segment::BASE_ALIGNMENT;
-use lakemark_format::{Encoding, FileNumbers, Manifest, ManifestIndex, ManifestSegment, NameOf, SegmentFile, column};
+use lakemark_format::{
+    Encoding, FileNumbers, Manifest, ManifestIndex, ManifestSegment, NameOf, RidingColumn, SegmentFile, column,
+};
 use lakemark_index::bitmap::{ChunkSource, SegmentMeta, ValueRows, merge};
+use lakemark_index::riding_type_of;
 use lakemark_index::zones::ZoneOptions;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutPayload};
 
 use crate::error::{Error, Result};
-use crate::files::columns::read_columns;
+use crate::files::columns::{IndexedFields, read_columns};
 use crate::files::footer::Footer;
 use crate::files::trust::false_statistics;
 use crate::index_kind::IndexKind;
@@ -27,6 +30,7 @@ use crate::snapshot::Snapshot;
 use crate::snapshot::identity::is_same_data;
 use crate::storage::location::StorePlace;
 use crate::store::Store;
+use crate::store::included::riding_columns;
 use crate::store::manifests::file_of;
 use crate::store::segment_cursor::{MovedRows, READ_AHEAD_BYTES, SegmentCursor, moved_value, read_rows, remapped};
 use crate::store::segments::{Damage, ReadCounter, Segment};
@@ -108,7 +112,8 @@ async fn compare_segment(verified: Verified<'_>, segment: &ManifestSegment, verd
         }
     }
     fresh.sort_by_key(|fresh| fresh.entry.base);
-    let derived = derive(snapshot, index, &field, &fresh).await?;
+    let fields = IndexedFields { key: field, riding: riding_of(snapshot, &stored) };
+    let derived = derive(snapshot, index, &fields, &fresh).await?;
     match compare(&stored, &derived, &counter).await {
         Ok(()) => verdict.files_ok += fresh.len() as u64,
         Err(damage) if damage.is_unread => return Err(unread(segment, &damage)),
@@ -151,11 +156,20 @@ async fn freshness(
     }
 }
 
+/// The columns that ride along in a segment, if the table has all of them as they are there: of others nothing could be compared.
+fn riding_of(snapshot: &Snapshot, stored: &Segment) -> Vec<FieldRef> {
+    let field = |column: &RidingColumn| {
+        let field = snapshot.physical_field(&column.column)?;
+        (riding_type_of(field.data_type()).as_ref() == Some(&column.key_type)).then_some(field)
+    };
+    stored.directory.riding.iter().map(field).collect::<Option<_>>().unwrap_or_default()
+}
+
 /// Builds the segment of the fresh files anew, in memory.
 async fn derive(
     snapshot: &Snapshot,
     index: &ManifestIndex,
-    field: &FieldRef,
+    fields: &IndexedFields,
     fresh: &[FreshFile<'_>],
 ) -> Result<Segment> {
     let data = snapshot.object_store();
@@ -165,7 +179,7 @@ async fn derive(
         let footer = Arc::new(Footer::read(data.as_ref(), &data_file.meta, &data_file.path).await?);
         let mut row = base;
         for (row_group, rows) in footer.row_groups.iter().enumerate() {
-            let fields = std::slice::from_ref(field);
+            let fields = std::slice::from_ref(fields);
             let columns =
                 read_columns(data.as_ref(), &data_file.meta, &data_file.path, &footer, row_group, fields).await?;
             chunks.extend(columns.into_iter().map(|column| ChunkSource::memory(row, column.chunk)));
@@ -181,11 +195,11 @@ async fn derive(
         column: index.column.clone(),
         key_type: index.key_type.clone(),
         files,
-        encoding: Encoding::Equality,
+        encoding: if fields.riding.is_empty() { Encoding::Equality } else { Encoding::Packed },
         bins: None,
         precision: None,
         zones: ZoneOptions::default(),
-        riding: Vec::new(),
+        riding: riding_columns(&fields.riding),
     };
     let work = move || {
         let mut bytes = Vec::new();
@@ -224,6 +238,7 @@ async fn compare(stored: &Segment, derived: &Segment, counter: &ReadCounter) -> 
     if stored.directory.encoding.has_zones() {
         return compare_zones(stored, derived, &places, counter).await;
     }
+    let compares_riding = !derived.directory.riding.is_empty();
     let mut have = SegmentCursor::new(stored, READ_AHEAD_BYTES, counter).await?;
     let mut want = SegmentCursor::new(derived, READ_AHEAD_BYTES, counter).await?;
     loop {
@@ -240,7 +255,13 @@ async fn compare(stored: &Segment, derived: &Segment, counter: &ReadCounter) -> 
         };
         match (found, expected) {
             (None, None) => return Ok(()),
-            (found, expected) if found == expected => {}
+            (Some(found), Some(expected)) if (&found.key, &found.rows) == (&expected.key, &expected.rows) => {
+                // Where they do not ride the data is read.
+                if compares_riding && found.riding.rides() && found.riding != expected.riding {
+                    let problem = format!("other values are stored along with {:?} than the data has", found.key);
+                    return Err(Damage::corrupt(problem));
+                }
+            }
             (found, expected) => {
                 let key = |value: Option<ValueRows>| {
                     value.map_or("no value".to_owned(), |value| format!("{:?} in {} rows", value.key, value.rows.len()))

@@ -14,6 +14,7 @@ use crate::snapshot::Snapshot;
 use crate::snapshot::numbered_files::NumberedFiles;
 use crate::storage::cache::Cache;
 use crate::store::Store;
+use crate::store::leaf_cache::remember;
 use crate::store::parts::{LEAST_BLOCKS_OF_PART, in_parts};
 use crate::store::segments::{Damage, ReadCounter, Segment, SegmentKey, segment_key};
 
@@ -131,8 +132,14 @@ pub(super) fn remembered(
     Some(SegmentCandidates { segment: Segment::remembered(store, &request.segment)?, found })
 }
 
-/// The rows of a segment: one round of reads if it has zones, else two.
-async fn search(segment: &Segment, test: &Test, counter: &Arc<ReadCounter>) -> Result<SegmentRows, Damage> {
+/// The rows of a segment: one round of reads if it has zones, else two. Leaves with columns that ride along are remembered under `leaves_of`:
+/// somebody may want the values of the rows next.
+async fn search(
+    segment: &Segment,
+    test: &Test,
+    leaves_of: Option<&SegmentKey>,
+    counter: &Arc<ReadCounter>,
+) -> Result<SegmentRows, Damage> {
     if segment.directory.encoding.has_zones() {
         let search = ZoneSearch::new(&segment.directory, test);
         let read = segment.read(&search.ranges(), counter).await?;
@@ -140,7 +147,11 @@ async fn search(segment: &Segment, test: &Test, counter: &Arc<ReadCounter>) -> R
     }
     let mut search = Search::new(&segment.directory, test);
     let leaves = search.split_leaves(LEAST_BLOCKS_OF_PART);
-    let first = segment.read(&search.first_ranges(), counter).await?;
+    let ranges = search.first_ranges();
+    let first = segment.read(&ranges, counter).await?;
+    if let Some(key) = leaves_of.filter(|_| !segment.directory.riding.is_empty()) {
+        remember(key, &ranges, &first);
+    }
     let wanted = search.second_ranges(&first).map_err(Damage::corrupt)?;
     if let Some(leaves) = leaves.map(Arc::new) {
         let parts = search_leaves(segment, &leaves, counter).await?;
@@ -181,7 +192,8 @@ pub(super) async fn probe_segment(
         return Err(damage);
     }
     let segment = Segment::open(store, &request.segment, &request.index, &reads.counter).await?;
-    let found = search(&segment, &request.test, &reads.counter).await?;
+    let leaves_of = Some(&key.segment).filter(|_| reads.selection_cache);
+    let found = search(&segment, &request.test, leaves_of, &reads.counter).await?;
     let found = Arc::new(FoundRows::of(found, &segment.directory));
     if reads.selection_cache {
         let bytes = (found.memory_bytes() + key.test.memory_bytes() + size_of_val(&key)) as u64;

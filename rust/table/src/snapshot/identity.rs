@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use lakemark_format::{ManifestFile, ManifestSegment, SegmentDirectory, SegmentFile};
+use lakemark_format::{ManifestFile, ManifestSegment, SegmentDirectory, SegmentFile, column};
 
 use crate::error::Result;
 use crate::files::columns::hash_column;
@@ -69,7 +69,10 @@ pub(crate) async fn is_same_data(
         return *verdict;
     }
     let was_young = is_young(&data_file.meta);
-    let verdict = compare(snapshot, file, entry, &directory.column).await.unwrap_or_else(|error| {
+    // What is stored of columns that ride along holds if their bytes are the same as well.
+    let riding = directory.riding.iter().map(|column| column.column.as_str());
+    let columns = column::composite(std::iter::once(directory.column.as_str()).chain(riding));
+    let verdict = compare(snapshot, file, entry, &columns).await.unwrap_or_else(|error| {
         tracing::warn!(file = data_file.path, %error, "the file cannot be compared with its indexes");
         false
     });

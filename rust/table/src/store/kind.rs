@@ -6,6 +6,7 @@ use lakemark_format::{Encoding, ManifestIndex};
 use lakemark_index::zones::ZoneOptions;
 use lakemark_index::{Precision, PrecisionError};
 
+use super::included::{INCLUDE, names_of};
 use crate::error::{Error, Result};
 use crate::index_kind::IndexKind;
 
@@ -28,11 +29,14 @@ pub enum IndexOption {
     Fpp,
     /// How many rows share a filter.
     ZoneRows,
+    /// Columns that ride along with the keys.
+    Include,
 }
 
 impl IndexOption {
     /// All options.
-    pub const ALL: [Self; 5] = [Self::Encoding, Self::Precision, Self::FilesPerSegment, Self::Fpp, Self::ZoneRows];
+    pub const ALL: [Self; 6] =
+        [Self::Encoding, Self::Precision, Self::FilesPerSegment, Self::Fpp, Self::ZoneRows, Self::Include];
 
     /// The name in statements, options and manifests.
     #[must_use]
@@ -43,6 +47,7 @@ impl IndexOption {
             Self::FilesPerSegment => "files_per_segment",
             Self::Fpp => "fpp",
             Self::ZoneRows => "zone_rows",
+            Self::Include => INCLUDE,
         }
     }
 
@@ -56,6 +61,9 @@ impl IndexOption {
     fn check(self, value: &str) -> Result<()> {
         let (fits, text) = match self {
             Self::Encoding | Self::Precision => return Ok(()),
+            Self::Include => {
+                (names_of(value).is_some(), "it must be names of columns with commas between, such as customer,amount")
+            }
             Self::FilesPerSegment => (
                 value.parse::<u32>().is_ok_and(|files| (1..=4096).contains(&files)),
                 "it must be a number from 1 to 4096",
@@ -100,7 +108,7 @@ pub(crate) fn check_options(kind: IndexKind, options: &BTreeMap<String, String>)
 fn options_of(kind: IndexKind) -> &'static [IndexOption] {
     match kind {
         IndexKind::Bitmap => &[IndexOption::Encoding, IndexOption::Precision, IndexOption::FilesPerSegment],
-        IndexKind::Key => &[IndexOption::FilesPerSegment],
+        IndexKind::Key => &[IndexOption::Include, IndexOption::FilesPerSegment],
         IndexKind::BloomTree | IndexKind::Summary => {
             &[IndexOption::Fpp, IndexOption::ZoneRows, IndexOption::FilesPerSegment]
         }

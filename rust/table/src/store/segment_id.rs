@@ -3,7 +3,8 @@
 //! ```text
 //! version of the format, rules ─┐
 //! index: id, kind, options      ├─▶ 128 bits ─▶ indexes/….lmx
-//! encoding that is written      │
+//! encoding that is written,     │
+//!   columns that ride along     │
 //! files in order: version,      │
 //!   footer, false statistics   ─┘
 //! ```
@@ -16,8 +17,10 @@
 //! segment without having decoded the files looks for one of files with right statistics. So nobody takes over a segment and goes on
 //! to believe false statistics.
 
+use lakemark_format::codec::ByteWriter;
 use lakemark_format::container::VERSION;
-use lakemark_format::{Encoding, ManifestFile, ManifestIndex};
+use lakemark_format::{Encoding, ManifestFile, ManifestIndex, RidingColumn};
+use lakemark_index::bitmap::SegmentMeta;
 
 use crate::storage::file_time::was_young;
 use crate::storage::fingerprint::fingerprint_of_name;
@@ -54,10 +57,25 @@ impl<'a> SourceFile<'a> {
     }
 }
 
+/// What is written of an index.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SegmentContent<'a> {
+    pub encoding: Encoding,
+    /// The columns that ride along.
+    pub riding: &'a [RidingColumn],
+}
+
+impl<'a> SegmentContent<'a> {
+    /// What is written of a segment.
+    pub(crate) fn of(meta: &'a SegmentMeta) -> Self {
+        Self { encoding: meta.encoding, riding: &meta.riding }
+    }
+}
+
 /// The id of the segment that a build makes of these files, in their order.
 pub(crate) fn segment_id<'a>(
     index: &ManifestIndex,
-    encoding: Encoding,
+    content: SegmentContent<'_>,
     files: impl IntoIterator<Item = SourceFile<'a>>,
 ) -> [u8; 16] {
     let mut source = Source::default();
@@ -65,7 +83,14 @@ pub(crate) fn segment_id<'a>(
     source.number(RULES.into());
     source.text(&index.id);
     source.text(index.kind.as_str().as_bytes());
-    source.text(encoding.name().as_bytes());
+    source.text(content.encoding.name().as_bytes());
+    source.number(content.riding.len() as u64);
+    for column in content.riding {
+        source.text(column.column.as_bytes());
+        let mut of_type = ByteWriter::new();
+        column.key_type.encode(&mut of_type);
+        source.text(of_type.as_slice());
+    }
     source.number(index.options.len() as u64);
     for (name, value) in &index.options {
         source.text(name.as_bytes());
@@ -88,7 +113,7 @@ pub(crate) fn segment_id<'a>(
 /// files in other segments may have other filters.
 pub(crate) fn merged_segment_id(
     index: &ManifestIndex,
-    encoding: Encoding,
+    content: SegmentContent<'_>,
     files: &[ManifestFile],
     copied: &[[u8; 16]],
 ) -> [u8; 16] {
@@ -96,7 +121,7 @@ pub(crate) fn merged_segment_id(
         return new_id().into_bytes();
     }
     let mut source = Source::default();
-    source.text(&segment_id(index, encoding, files.iter().map(SourceFile::of_manifest)));
+    source.text(&segment_id(index, content, files.iter().map(SourceFile::of_manifest)));
     for id in copied {
         source.text(id);
     }
@@ -128,7 +153,7 @@ mod tests {
     use arrow::array::Int64Array;
     use lakemark_format::{KeyType, SegmentFile};
     use lakemark_index::Precision;
-    use lakemark_index::bitmap::{ChunkBuilder, ChunkSource, SegmentMeta, merge};
+    use lakemark_index::bitmap::{ChunkBuilder, ChunkSource, merge};
     use lakemark_index::zones::ZoneOptions;
 
     use super::*;
@@ -150,12 +175,22 @@ mod tests {
         SourceFile { path, size: 7, modified_ns: 5, tag: None, footer_hash: 1, has_false_statistics: false }
     }
 
+    fn content(encoding: Encoding) -> SegmentContent<'static> {
+        SegmentContent { encoding, riding: &[] }
+    }
+
+    fn with_riding(key_type: KeyType) -> [u8; 16] {
+        let riding = [RidingColumn { column: "b".to_owned(), key_type }];
+        let content = SegmentContent { encoding: Encoding::Equality, riding: &riding };
+        segment_id(&index(), content, [file("a"), file("b")])
+    }
+
     fn of_files(files: [SourceFile<'_>; 2]) -> [u8; 16] {
-        segment_id(&index(), Encoding::Equality, files)
+        segment_id(&index(), content(Encoding::Equality), files)
     }
 
     fn of_index(index: &ManifestIndex, encoding: Encoding) -> [u8; 16] {
-        segment_id(index, encoding, [file("a"), file("b")])
+        segment_id(index, content(encoding), [file("a"), file("b")])
     }
 
     #[test]
@@ -170,10 +205,11 @@ mod tests {
             row_groups: vec![1],
             false_statistics: vec![3],
         };
-        let of_copied = |copied: &[[u8; 16]]| merged_segment_id(&index(), Encoding::Equality, &[known(None)], copied);
-        let merged = |tag: Option<&str>| merged_segment_id(&index(), Encoding::Equality, &[known(tag)], &[]);
+        let of_copied =
+            |copied: &[[u8; 16]]| merged_segment_id(&index(), content(Encoding::Equality), &[known(None)], copied);
+        let merged = |tag: Option<&str>| merged_segment_id(&index(), content(Encoding::Equality), &[known(tag)], &[]);
         assert_eq!(merged(None), merged(None));
-        assert_ne!(merged(None), segment_id(&index(), Encoding::Equality, [file("a")]));
+        assert_ne!(merged(None), segment_id(&index(), content(Encoding::Equality), [file("a")]));
         assert_ne!(merged(None), merged(Some("e")));
         assert_ne!(merged(Some("young:")), merged(Some("young:")));
         // Filters are those of the segments that they come from.
@@ -189,7 +225,9 @@ mod tests {
         let others = [
             of_files([file("b"), file("a")]),
             of_files([file("ab"), file("")]),
-            segment_id(&index(), Encoding::Equality, [file("a")]),
+            segment_id(&index(), content(Encoding::Equality), [file("a")]),
+            with_riding(KeyType::Int32),
+            with_riding(KeyType::Int64),
             second(SourceFile { size: 8, ..file("b") }),
             second(SourceFile { modified_ns: -5, ..file("b") }),
             second(SourceFile { tag: Some(""), ..file("b") }),

@@ -122,6 +122,13 @@ pub(crate) struct SegmentKey {
     length: u64,
 }
 
+impl SegmentKey {
+    /// Bytes of memory beside its own.
+    pub(crate) fn text_bytes(&self) -> usize {
+        self.store.len()
+    }
+}
+
 static DIRECTORIES: LazyLock<Cache<SegmentKey, Opened>> = LazyLock::new(|| Cache::new(CACHE_BYTES));
 
 /// The key by which a segment is remembered.

@@ -13,6 +13,7 @@ mod committing;
 mod compacting;
 mod composites;
 mod counting;
+mod covering;
 mod delta;
 mod doctor;
 mod encodings;

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::FieldRef;
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::{FileNumbers, ManifestSegment};
@@ -16,8 +15,10 @@ use super::read_group::{OpenGroupFile, ReadGroup, caught_in, open, read};
 use super::segment::WrittenSegment;
 use super::spill::Spill;
 use crate::error::Result;
+use crate::files::columns::IndexedFields;
 use crate::storage::file_time::BuildStart;
-use crate::store::segment_id::segment_id;
+use crate::store::included::riding_columns;
+use crate::store::segment_id::{SegmentContent, segment_id};
 use crate::table_format::TableFormat;
 
 /// Builds the segments of a group, but for those that are there. What is written before a failure stays for whoever builds the same.
@@ -29,10 +30,10 @@ pub(crate) async fn build_group(context: &BuildContext, group: &Group, result: &
         false => take_over_all(context, group, &readings).await,
     };
     let (mut taken_over, mut lacking): (Vec<ManifestSegment>, Vec<IndexedColumn<'_>>) = (Vec::new(), Vec::new());
-    for ((index, field), left) in group.indexes.iter().zip(&group.fields).zip(left) {
+    for ((index, fields), left) in group.indexes.iter().zip(&group.fields).zip(left) {
         match left {
             Some(segment) => taken_over.push(segment),
-            None => lacking.push(IndexedColumn { index, field }),
+            None => lacking.push(IndexedColumn { index, fields }),
         }
     }
     let built = match lacking.is_empty() {
@@ -80,12 +81,13 @@ async fn take_over_all(
     let expected: Vec<ExpectedFile<'_>> =
         readings.iter().map(|reading| ExpectedFile { path: &reading.file.path, footer: &reading.footer }).collect();
     let mut left = Vec::with_capacity(group.indexes.len());
-    for index in &group.indexes {
+    for (index, fields) in group.indexes.iter().zip(&group.fields) {
         let Some(encoding) = index.encoding.known().filter(|_| !expected.is_empty()) else {
             left.push(None);
             continue;
         };
-        let id = segment_id(index, encoding, readings.iter().map(|reading| reading.source(false)));
+        let content = SegmentContent { encoding, riding: &riding_columns(&fields.riding) };
+        let id = segment_id(index, content, readings.iter().map(|reading| reading.source(false)));
         left.push(take_over(&context.store, index, encoding, id, &expected).await);
     }
     left
@@ -102,7 +104,7 @@ async fn build_lacking(
     // The coarse levels get memory before any chunk: what does not fit beside them is spilled.
     let coarse = reserve(context, lacking, readings)?;
     let spill = Arc::new(Spill::new(Arc::clone(&context.budget), context.store.temp_folder()));
-    let fields: Vec<FieldRef> = lacking.iter().map(|column| Arc::clone(column.field)).collect();
+    let fields: Vec<IndexedFields> = lacking.iter().map(|column| column.fields.clone()).collect();
     let ReadGroup { sorted, left_out } = read(context, readings, &fields, &spill, result).await?;
     let mut kept: Vec<usize> = Vec::new();
     for (place, reading) in readings.iter().enumerate() {

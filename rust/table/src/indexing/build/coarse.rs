@@ -1,6 +1,5 @@
 //! The encodings of the indexes of a group, and memory for those with a coarse level.
 
-use arrow::datatypes::FieldRef;
 use lakemark_format::segment::BASE_ALIGNMENT;
 use lakemark_format::{Encoding, ManifestIndex};
 use lakemark_index::bitmap::coarse_memory_bytes;
@@ -10,12 +9,13 @@ use super::BuildContext;
 use super::read_group::OpenGroupFile;
 use super::spill::{Budget, Reservation};
 use crate::error::{Error, Result};
+use crate::files::columns::IndexedFields;
 use crate::store::recorded::is_chosen_by_auto;
 
-/// An index of a group that has to be built, and its column as the table types it.
+/// An index of a group that has to be built, and what it reads.
 pub(super) struct IndexedColumn<'a> {
     pub index: &'a ManifestIndex,
-    pub field: &'a FieldRef,
+    pub fields: &'a IndexedFields,
 }
 
 /// Memory for the coarse levels of a group, and how many of its merges may have one at the same time.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use arrow::datatypes::{FieldRef, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use chrono::DateTime;
 use lakemark_format::segment::BASE_ALIGNMENT;
 use lakemark_format::{ManifestFile, ManifestIndex, ManifestSegment, column};
@@ -10,6 +10,7 @@ use object_store::ObjectMeta;
 
 use super::BuildContext;
 use crate::error::{Error, Result};
+use crate::files::columns::IndexedFields;
 use crate::files::unreadable::{is_about_the_file, newest_meta};
 use crate::report::Finding;
 use crate::snapshot::{BaseTable, DataFile, Snapshot};
@@ -20,8 +21,8 @@ use crate::table_format::TableFormat;
 pub(crate) struct Group {
     pub files: Vec<GroupFile>,
     pub indexes: Vec<ManifestIndex>,
-    /// The column of each index, as the table types it.
-    pub fields: Vec<FieldRef>,
+    /// What each index reads, as the table types it.
+    pub fields: Vec<IndexedFields>,
     /// Whether its segments get random ids, and none is taken over: a damaged one has the name that they would get.
     pub has_random_ids: bool,
 }
@@ -41,13 +42,13 @@ impl Group {
         files: impl IntoIterator<Item = &'a DataFile>,
         indexes: Vec<ManifestIndex>,
     ) -> Result<Self> {
-        let field = |index: &ManifestIndex| {
-            let found = snapshot.physical_field(&index.column);
-            found.ok_or_else(|| {
+        let field = |index: &ManifestIndex| -> Result<IndexedFields> {
+            let key = snapshot.physical_field(&index.column).ok_or_else(|| {
                 Error::internal(format!("the column {} of an index is gone", column::display(&index.column)))
-            })
+            })?;
+            Ok(IndexedFields { key, riding: snapshot.riding_fields(index) })
         };
-        let fields = indexes.iter().map(field).collect::<Result<_>>()?;
+        let fields = indexes.iter().map(field).collect::<Result<Vec<_>>>()?;
         let files = files.into_iter().map(|file| GroupFile { meta: file.meta.clone(), path: file.path.clone() });
         Ok(Self { files: files.collect(), indexes, fields, has_random_ids: false })
     }

@@ -14,7 +14,8 @@ use super::spill::SpilledChunk;
 use crate::error::{Error, Result};
 use crate::files::columns::column_hash;
 use crate::storage::ids::new_id;
-use crate::store::segment_id::{SourceFile, segment_id};
+use crate::store::included::riding_columns;
+use crate::store::segment_id::{SegmentContent, SourceFile, segment_id};
 
 /// The column of a tree of Bloom filters is in no order if a search probes more filters than this, and this share of all.
 const MANY_FENCES: f64 = 64.0;
@@ -43,7 +44,9 @@ pub(super) fn merge_jobs(
 ) -> Result<Vec<MergeJob>> {
     let mut jobs: Vec<MergeJob> = Vec::with_capacity(lacking.len());
     for (column, encoding) in lacking.iter().zip(encodings) {
-        jobs.push(MergeJob { meta: meta_of(column.index, *encoding, memory)?, chunks: Vec::new() });
+        let riding = riding_columns(&column.fields.riding);
+        let meta = SegmentMeta { riding, ..meta_of(column.index, *encoding, memory)? };
+        jobs.push(MergeJob { meta, chunks: Vec::new() });
     }
     let mut sources: Vec<Vec<SourceFile<'_>>> = jobs.iter().map(|_| Vec::with_capacity(kept.len())).collect();
     let mut sorted = sorted.into_iter().peekable();
@@ -83,7 +86,7 @@ pub(super) fn merge_jobs(
     for ((job, column), sources) in jobs.iter_mut().zip(lacking).zip(sources) {
         job.meta.segment_id = match has_random_ids {
             true => new_id().into_bytes(),
-            false => segment_id(column.index, job.meta.encoding, sources),
+            false => segment_id(column.index, SegmentContent::of(&job.meta), sources),
         };
     }
     Ok(jobs)

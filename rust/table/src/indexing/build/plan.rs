@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use arrow::datatypes::SchemaRef;
 use lakemark_format::segment::BASE_ALIGNMENT;
 use lakemark_format::{FileNumbers, ManifestIndex, column};
 
@@ -345,6 +346,10 @@ impl Shapes {
                 "it has another struct than the table around {shown}; queries scan the file, write it again to index it"
             ));
         }
+        let riding = snapshot.riding_fields(index);
+        if let Some(problem) = riding.iter().find_map(|field| riding_obstacle(snapshot, &shape.schema, field.name())) {
+            return Some(problem);
+        }
         let is_hollow = |column: &&str| shape.hollow.iter().any(|hollow| hollow == column);
         column::columns(&index.column).find(is_hollow).map(|hollow| {
             let shown = snapshot.logical_name(hollow).map_or_else(|| hollow.to_owned(), |name| snapshot.display_name(&name));
@@ -354,6 +359,20 @@ impl Shapes {
             )
         })
     }
+}
+
+/// Why a file cannot be indexed with a column that rides along, by the name that it has in files.
+fn riding_obstacle(snapshot: &Snapshot, file: &SchemaRef, stored: &str) -> Option<String> {
+    let name = snapshot.logical_name(stored)?;
+    let shown = snapshot.display_name(&name);
+    let problem = if has_other_calendar(file, stored) {
+        "is of the hybrid Julian calendar"
+    } else if snapshot.presence(file, &name) == Presence::Unclear {
+        "has other values there than in the table"
+    } else {
+        return None;
+    };
+    Some(format!("{shown}, which rides along, {problem}; queries scan the file, write it again to index it"))
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::datatypes::FieldRef;
 use futures::future::BoxFuture;
 use futures::{StreamExt, stream};
 use lakemark_format::ManifestFile;
@@ -15,7 +14,7 @@ use super::group::{BuiltFile, Group, GroupFile, GroupResult};
 use super::segment::disk_error;
 use super::spill::{Budget, Spill, SpilledChunk};
 use crate::error::{Error, Result};
-use crate::files::columns::{ColumnChunk, list_bytes, read_columns};
+use crate::files::columns::{ColumnChunk, IndexedFields, list_bytes, read_columns};
 use crate::files::footer::Footer;
 use crate::storage::disk::on_a_thread;
 use crate::storage::file_time::modified_ns;
@@ -130,7 +129,7 @@ pub(super) struct ReadGroup {
 pub(super) async fn read(
     context: &BuildContext,
     readings: &[OpenGroupFile<'_>],
-    fields: &[FieldRef],
+    fields: &[IndexedFields],
     spill: &Arc<Spill>,
     result: &mut GroupResult,
 ) -> Result<ReadGroup> {
@@ -176,7 +175,7 @@ async fn read_row_group(
     context: &BuildContext,
     reading: &OpenGroupFile<'_>,
     row_group: usize,
-    fields: &[FieldRef],
+    fields: &[IndexedFields],
     spill: &Arc<Spill>,
     alone: &Semaphore,
 ) -> Result<Vec<SortedColumn>, ReadFailure> {

@@ -6,9 +6,11 @@ use lakemark_format::{Manifest, ManifestFile};
 use super::group::{Group, listed};
 use super::manifest_slice::ManifestSlice;
 use crate::error::{Error, Result};
+use crate::files::columns::IndexedFields;
 use crate::snapshot::BaseTable;
 use crate::storage::file_time::modified_ns;
 use crate::storage::fingerprint::fingerprint_of_name;
+use crate::store::included::included;
 use crate::values::schema;
 
 /// Some data files and the indexes that lack them: what becomes one segment for each of these.
@@ -20,14 +22,16 @@ pub struct BuildTask {
     /// The build that it is part of: who runs it twice at once does not wait for himself.
     build: [u8; 16],
     has_random_ids: bool,
-    /// The one schema has the column of each index as the table types it, in their order. Files have their identities, and no
+    /// The one schema has the column of each index as the table types it, in their order, then the columns that ride along. Files have their identities, and no
     /// row groups.
     manifest: ManifestSlice,
 }
 
 impl BuildTask {
     pub(super) fn new(table: &BaseTable, build: [u8; 16], of: &Manifest, group: &Group) -> Result<Self> {
-        let fields = Schema::new(group.fields.clone());
+        let riding = group.fields.iter().flat_map(|fields| &fields.riding);
+        let fields = group.fields.iter().map(|fields| &fields.key).chain(riding);
+        let fields = Schema::new(fields.cloned().collect::<Vec<_>>());
         let mut files = Vec::with_capacity(group.files.len());
         for file in &group.files {
             // The process that runs the task finds the file by its path.
@@ -107,10 +111,17 @@ impl BuildTask {
     /// The files and indexes that it is about.
     pub(super) fn group(&self, table: &BaseTable) -> Result<Group> {
         let bytes = self.manifest.schemas.first().ok_or_else(|| Error::corrupt("a task of a build has no columns"))?;
-        let fields = schema::from_bytes(bytes)?.fields().to_vec();
-        if fields.len() != self.manifest.indexes.len() {
+        let mut fields = schema::from_bytes(bytes)?.fields().to_vec();
+        if fields.len() < self.manifest.indexes.len() {
             return Err(Error::corrupt("a task of a build has not one column for each of its indexes"));
         }
+        let others = fields.split_off(self.manifest.indexes.len());
+        let fields = self.manifest.indexes.iter().zip(fields).map(|(index, key)| {
+            let names = included(index);
+            let riding = names.iter().filter_map(|name| others.iter().find(|field| field.name() == name).cloned());
+            IndexedFields { key, riding: riding.collect() }
+        });
+        let fields = fields.collect();
         let files = self.manifest.files.iter().map(|file| listed(table, file)).collect();
         let (indexes, has_random_ids) = (self.manifest.indexes.clone(), self.has_random_ids);
         Ok(Group { files, indexes, fields, has_random_ids })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::segment::BASE_ALIGNMENT;
-use lakemark_format::{Manifest, ManifestFile, ManifestIndex, ManifestSegment, SegmentFile};
+use lakemark_format::{Manifest, ManifestFile, ManifestIndex, ManifestSegment, RidingColumn, SegmentFile};
 use lakemark_index::bitmap::SegmentMeta;
 
 use crate::error::{Error, Result};
@@ -18,7 +18,7 @@ use crate::indexing::build::spill::{Budget, Reservation};
 use crate::storage::fingerprint::fingerprint_of_name;
 use crate::store::manifests::file_of;
 use crate::store::segment_cursor::{LEAST_READ_AHEAD_BYTES, MovedRows, READ_AHEAD_BYTES};
-use crate::store::segment_id::merged_segment_id;
+use crate::store::segment_id::{SegmentContent, merged_segment_id};
 use crate::store::segments::{Damage, ReadCounter, Segment};
 use crate::store::transaction::BuiltSegments;
 
@@ -114,10 +114,12 @@ impl Merge<'_> {
         context: &BuildContext,
         files: Vec<SegmentFile>,
         known: &[ManifestFile],
+        riding: Vec<RidingColumn>,
     ) -> Result<SegmentMeta> {
         let encoding = encoding_of(self.index)?;
-        let segment_id = merged_segment_id(self.index, encoding, known, &self.copied());
-        Ok(SegmentMeta { segment_id, files, ..meta_of(self.index, encoding, context.budget.limit())? })
+        let content = SegmentContent { encoding, riding: &riding };
+        let segment_id = merged_segment_id(self.index, content, known, &self.copied());
+        Ok(SegmentMeta { segment_id, files, riding, ..meta_of(self.index, encoding, context.budget.limit())? })
     }
 
     /// The segments whose bytes the merged one has. Values are the same whatever segments they come from.
@@ -141,6 +143,16 @@ pub(super) struct OpenPart {
     /// Where the rows of its files go.
     pub places: Vec<MovedRows>,
     pub path: String,
+}
+
+impl Gathered {
+    /// The columns that ride along in every part: who has to read the data for some files reads it for all.
+    pub(super) fn riding(&self) -> Vec<RidingColumn> {
+        let mut parts = self.parts.iter().map(|part| &part.opened.directory.riding);
+        let mut common = parts.next().cloned().unwrap_or_default();
+        parts.for_each(|others| common.retain(|column| others.contains(column)));
+        common
+    }
 }
 
 impl OpenPart {

@@ -1,8 +1,8 @@
 //! Merging the values of segments, each walked in its order.
 
 use futures::{StreamExt, TryStreamExt, stream};
-use lakemark_format::Manifest;
-use lakemark_index::bitmap::{ChunkSource, coarse_memory_bytes};
+use lakemark_format::{Manifest, RidingColumn};
+use lakemark_index::bitmap::{ChunkSource, ValueRows, coarse_memory_bytes};
 use tokio::runtime::Handle;
 
 use super::parts::{
@@ -25,20 +25,50 @@ pub(super) async fn write_merged(
 ) -> Result<MergeResult> {
     // It gets memory before any window, and keeps it until the segment is written.
     let _coarse = reserve_coarse(merge, context, manifest)?;
-    let Gathered { built, files, parts } = merge.gather(context, manifest).await?;
-    let opening = stream::iter(parts).map(|part| open(context, part)).buffered(OPENED_AT_ONCE);
+    let gathered = merge.gather(context, manifest).await?;
+    let riding = gathered.riding();
+    let Gathered { built, files, parts } = gathered;
+    let opening = parts.into_iter().map(|part| {
+        let columns = RidingPlaces::of(&part, &riding);
+        open(context, part, columns)
+    });
+    let opening = stream::iter(opening.collect::<Vec<_>>()).buffered(OPENED_AT_ONCE);
     let sources: Vec<ReservedSource> = opening.try_collect().await?;
-    let meta = merge.meta(context, files, &built.files)?;
+    let meta = merge.meta(context, files, &built.files, riding)?;
     let written = write(context, meta, move || Ok(sources)).await?;
     Ok(with_segment(built, written))
 }
 
 /// A part as the merge takes it, with its first window.
-async fn open(context: &BuildContext, part: OpenPart) -> Result<ReservedSource> {
+async fn open(context: &BuildContext, part: OpenPart, columns: RidingPlaces) -> Result<ReservedSource> {
     let OpenPart { opened, places, path } = part;
     let Window { memory, bytes } = Window::reserve(context, 0);
-    let source = source(&opened, places, bytes).await.map_err(|damage| damaged(&path, &damage))?;
+    let source = source(&opened, places, columns, bytes).await.map_err(|damage| damaged(&path, &damage))?;
     Ok(ReservedSource { source, memory })
+}
+
+/// Which of the columns that ride along in a part do so in the merged segment.
+enum RidingPlaces {
+    All,
+    /// Those at these places, in this order.
+    Chosen(Vec<usize>),
+}
+
+impl RidingPlaces {
+    fn of(part: &OpenPart, wanted: &[RidingColumn]) -> Self {
+        let have = &part.opened.directory.riding;
+        if have.as_slice() == wanted {
+            return Self::All;
+        }
+        Self::Chosen(wanted.iter().filter_map(|column| have.iter().position(|other| other == column)).collect())
+    }
+
+    fn apply(&self, value: ValueRows) -> ValueRows {
+        match self {
+            Self::All => value,
+            Self::Chosen(places) => ValueRows { riding: value.riding.with_columns(places), ..value },
+        }
+    }
 }
 
 /// Memory for the coarse level of the merged segment.
@@ -57,7 +87,12 @@ fn reserve_coarse(merge: &Merge<'_>, context: &BuildContext, manifest: &Manifest
 }
 
 /// The values of a segment as a chunk of a merge, with their rows where they will be.
-async fn source(segment: &Segment, places: Vec<MovedRows>, window_bytes: u64) -> Result<ChunkSource, Damage> {
+async fn source(
+    segment: &Segment,
+    places: Vec<MovedRows>,
+    columns: RidingPlaces,
+    window_bytes: u64,
+) -> Result<ChunkSource, Damage> {
     let counter = ReadCounter::default();
     let mut walk = SegmentCursor::new(segment, window_bytes, &counter).await?;
     walk.begin(&counter).await?;
@@ -70,7 +105,7 @@ async fn source(segment: &Segment, places: Vec<MovedRows>, window_bytes: u64) ->
             Ok(None) => return Ok(None),
             Ok(Some(value)) => {
                 if let Some(value) = moved_value(value, &places) {
-                    return Ok(Some(value));
+                    return Ok(Some(columns.apply(value)));
                 }
             }
             Err(damage) => return Err(unread(damage)),

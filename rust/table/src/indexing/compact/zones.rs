@@ -34,7 +34,7 @@ pub(super) async fn write(merge: &Merge<'_>, context: &BuildContext, gathered: G
     let (rows, zones): (Vec<ChunkSource>, Vec<ZonePart>) =
         opened.into_iter().map(|part| (part.rows, part.zones)).unzip();
     let make = move |meta, sink: &mut dyn FnMut(&[u8]) -> std::io::Result<()>| merge_zones(meta, &rows, zones, sink);
-    let meta = merge.meta(context, files, &built.files)?;
+    let meta = merge.meta(context, files, &built.files, Vec::new())?;
     let written = write_by(context, meta, make).await?;
     Ok(with_segment(built, written))
 }
