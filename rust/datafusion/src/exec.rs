@@ -6,6 +6,7 @@
 //! operator above would keep.
 
 pub(crate) mod build_keys;
+pub(crate) mod covered_rows;
 pub(crate) mod dynamic_filters;
 pub(crate) mod index_aggregate;
 pub(crate) mod index_only;

@@ -33,7 +33,7 @@ use crate::store::leaf_cache::read_remembered;
 use crate::store::segments::{Damage, FileOfSegment, ReadCounter, Segment, segment_key};
 
 /// Of more rows the data files are read: these are no lookup.
-const MOST_ROWS: u64 = 1 << 16;
+const MOST_ROWS: u64 = 1 << 14;
 /// Leaves of more bytes are not read for values.
 const MOST_BYTES: u64 = 8 << 20;
 /// Bytes of leaves that are read for each row: a page, as in a lookup of single keys.

@@ -108,6 +108,7 @@ pub async fn lookup(
         projection: columns.as_ref(),
         filters: &filters,
         limit: None,
+        predicate: options.use_index.then_some(by_index.as_ref().unwrap_or(&by_columns)),
         scan_probe: None,
         prober: None,
     };

@@ -31,6 +31,7 @@ use tokio::sync::OnceCell;
 
 use crate::config::{LakemarkOptions, Share};
 use crate::exec::build_keys::BuildKeys;
+use crate::exec::covered_rows::CoveredRows;
 use crate::exec::dynamic_filters::{DynamicProber, is_known_at_runtime};
 use crate::exec::index_only::{IndexOnlyRows, most_bytes};
 use crate::exec::scan_probe::ScanProbe;
@@ -67,6 +68,8 @@ pub(crate) struct ScanParts {
     pub(crate) recheck: Option<Arc<dyn ExecutionPlan>>,
     /// Scans of buffered rows, which are in no data file yet.
     pub(crate) buffered: Vec<Arc<dyn ExecutionPlan>>,
+    /// Exact rows whose values an index has, which are not among those that are read.
+    pub(crate) covered: Option<CoveredRows>,
     /// The memory that these scans take for runs.
     pub(crate) memory: MemoryGauge,
     pub(crate) footers: Footers,
@@ -85,7 +88,8 @@ pub(crate) struct ScanParts {
 impl ScanParts {
     /// The scans inside.
     fn plans(&self) -> impl Iterator<Item = &Arc<dyn ExecutionPlan>> {
-        [&self.exact, &self.recheck].into_iter().flatten().chain(&self.buffered)
+        let covered = self.covered.iter().map(|covered| &covered.plan);
+        [&self.exact, &self.recheck].into_iter().flatten().chain(&self.buffered).chain(covered)
     }
 }
 
@@ -125,6 +129,9 @@ impl LakemarkScanExec {
         if parts.unselected_stretches > 0 {
             count(&metrics, "unselected_stretches_read", parts.unselected_stretches);
         }
+        if let Some(covered) = &parts.covered {
+            count(&metrics, "rows_index_only", covered.count());
+        }
         if !parts.buffered.is_empty() {
             let most = MetricValue::Gauge { name: RUN_BYTES_PEAK.into(), gauge: parts.memory.peak().clone() };
             MetricBuilder::new(&metrics).build(most);
@@ -159,8 +166,9 @@ impl LakemarkScanExec {
     }
 
     fn planned(&self) -> InnerScans {
-        let ScanParts { exact, recheck, buffered, .. } = self.parts.clone();
-        InnerScans { exact, recheck, buffered, index_only: IndexOnlyRows::default() }
+        let ScanParts { exact, recheck, buffered, covered, .. } = self.parts.clone();
+        let covered = covered.map(|covered| covered.plan);
+        InnerScans { exact, recheck, buffered, covered, index_only: IndexOnlyRows::default() }
     }
 
     /// The scans inside, cut down to the rows that the filters let through as they are now. If only the first rows in an order are needed,
@@ -178,6 +186,10 @@ impl LakemarkScanExec {
         }
         for mut pruned in pruned_scans {
             let index_only = pruned.index_only.iter().flat_map(|part| &part.rows).sum();
+            // Values with their numbers stand for rows that may be among those that another index gave already.
+            if index_only > 0 && inner.covered.is_some() {
+                continue;
+            }
             if !inner.index_only.hold(std::mem::take(&mut pruned.index_only), context) {
                 continue;
             }
@@ -232,6 +244,9 @@ impl LakemarkScanExec {
         changed.parts.exact = self.parts.exact.as_ref().map(&mut change).transpose()?;
         changed.parts.recheck = self.parts.recheck.as_ref().map(&mut change).transpose()?;
         changed.parts.buffered = self.parts.buffered.iter().map(&mut change).collect::<Result<_>>()?;
+        if let Some(covered) = &mut changed.parts.covered {
+            covered.plan = change(&covered.plan)?;
+        }
         Ok(changed)
     }
 

@@ -56,6 +56,7 @@ pub(crate) async fn count_with_buffered(
         projection: Some(&projection),
         filters: &filters,
         limit: None,
+        predicate: None,
         scan_probe: None,
         prober: None,
     };

@@ -151,6 +151,7 @@ impl TableProvider for LakemarkTable {
         };
         let probe = snapshot.probe(&predicate, &options).await.map_err(to_engine)?;
         let known = options.use_index.then(|| predicate.clone());
+        let probed = options.use_index.then_some(&predicate);
         let scan_probe =
             known.clone().and_then(|known| ScanProbe::of_scan(&snapshot, &schema, known, &probe, projection, &options));
         let prober = options.reading.zip(known).filter(|_| snapshot.has_indexes()).map(|(reading, predicate)| {
@@ -169,6 +170,7 @@ impl TableProvider for LakemarkTable {
             projection,
             filters,
             limit,
+            predicate: probed,
             scan_probe,
             prober,
         };

@@ -6,10 +6,12 @@
 //! rows to be rechecked     a Parquet scan of just these rows ─┐ predicate for zone maps,
 //! unknown file             a Parquet scan of its live rows   ─┘ then a filter with the whole predicate
 //! buffered rows            a Parquet scan of runs, and rows in memory, with the same filter
+//! covered rows             rows in memory: an index has their values
 //! unselected stretches     read if many and short, and left out by row numbers behind the reader (see [`crate::read::row_filter`])
 //! ```
 
 mod buffered;
+mod covered;
 mod statistics;
 mod work;
 
@@ -31,7 +33,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExecBuilder;
-use lakemark_index::{Reason, RowSet};
+use lakemark_index::{Predicate, Reason, RowSet};
 use lakemark_table::{BufferedRows, Probe, ProbeReport, ReadCost, Snapshot};
 
 use crate::exec::dynamic_filters::DynamicProber;
@@ -49,6 +51,7 @@ use crate::read::reader::Footers;
 use crate::read::row_filter::RowNumberFilter;
 use crate::read::statistics::SnapshotFile;
 
+use covered::CoveredScan;
 use work::{ExactRows, RecheckedFile, ScanWork, SelectedRows};
 
 /// What a query requests of one table.
@@ -64,6 +67,8 @@ pub(crate) struct ScanRequest<'a> {
     pub(crate) projection: Option<&'a Vec<usize>>,
     pub(crate) filters: &'a [Expr],
     pub(crate) limit: Option<usize>,
+    /// What the index was probed with, if it was: it may have the values of exact rows as well.
+    pub(crate) predicate: Option<&'a Predicate>,
     /// What the probe found out, for operators that answer from the index.
     pub(crate) scan_probe: Option<Arc<ScanProbe>>,
     /// For filters that come while the query runs.
@@ -77,13 +82,18 @@ pub(crate) async fn plan_scan(
     probe: Probe,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let planner = Planner::try_new(state, request)?;
-    let Probe { files, buffered, report, skipped_selectivity: share_left, .. } = probe;
+    let Probe { files, buffered, mut report, skipped_selectivity: share_left, .. } = probe;
     let mut work = planner.sort_out(files, buffered.as_deref()).await?;
     if planner.output.fields().is_empty() && planner.predicate.is_none() {
         work.counted += std::mem::take(&mut work.buffered).map_or(0, BufferedRows::row_count);
     }
     if let Some(limit) = request.limit {
         work.cut(limit as u64);
+    }
+    let covered = planner.covered(&mut work).await?;
+    if let Some(covered) = &covered {
+        report.index_reads += covered.index_reads;
+        report.index_bytes_read += covered.index_bytes_read;
     }
     let statistics = planner.statistics(&work, &report, share_left).await?;
     let without_null = planner.without_null(&work)?;
@@ -104,18 +114,24 @@ pub(crate) async fn plan_scan(
         exact: exact.map(|scan| scan.plan),
         recheck: recheck.map(|scan| scan.plan),
         buffered: of_buffer.into_iter().map(|scan| scan.plan).collect(),
+        covered: covered.map(|covered| covered.rows),
         memory: planner.memory,
         footers: planner.footers,
         unselected_stretches,
         fetch: request.limit,
-        summary: summary(request, &report, buffered.as_deref()),
+        summary: summary(request, &report, buffered.as_deref(), covered.as_ref()),
         report,
         scan_probe: request.scan_probe.clone(),
         prober: request.prober.clone(),
     })))
 }
 
-fn summary(request: &ScanRequest<'_>, report: &ProbeReport, buffered: Option<&BufferedRows>) -> String {
+fn summary(
+    request: &ScanRequest<'_>,
+    report: &ProbeReport,
+    buffered: Option<&BufferedRows>,
+    covered: Option<&CoveredScan>,
+) -> String {
     let mut text = format!(
         "table={}, files={}, files_pruned_index={}, files_scanned={}, rows_exact={}, rows_rechecked={}",
         request.location,
@@ -127,6 +143,9 @@ fn summary(request: &ScanRequest<'_>, report: &ProbeReport, buffered: Option<&Bu
     );
     if let Some(buffered) = buffered {
         text.push_str(&format!(", rows_buffered={}", buffered.row_count()));
+    }
+    if let Some(covered) = covered {
+        text.push_str(&format!(", rows_index_only={}, covering_index={}", covered.rows.count(), covered.index));
     }
     if let Some(filter) = conjunction(request.filters.iter().cloned()) {
         text.push_str(&format!(", predicate={}", text_of(&filter)));

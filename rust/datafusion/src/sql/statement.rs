@@ -5,7 +5,7 @@
 //! statement goes to DataFusion's own parser unchanged:
 //!
 //! ```text
-//! CREATE INDEX [IF NOT EXISTS] [name] ON table [USING kind] (column [, …]) [WITH (key = value [, …])]
+//! CREATE INDEX [IF NOT EXISTS] [name] ON table [USING kind] (column [, …]) [INCLUDE (column [, …])] [WITH (key = value [, …])]
 //! DROP INDEX [IF EXISTS] name ON table
 //! SHOW INDEXES FROM table
 //! ```
@@ -29,6 +29,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan, Tokenizer, Word};
 use lakemark_format::column;
+use lakemark_table::{IndexOption, column_list};
 
 use crate::sql::versions::{NameRules, VersionedTokens, misplaced, resolve_version_names, with_versioned_names};
 
@@ -70,7 +71,7 @@ pub struct CreateIndex {
     pub columns: Vec<String>,
     /// Index kind, `auto` if it is left out.
     pub kind: String,
-    /// Options of `WITH`, keys in lower case.
+    /// Options of `WITH`, keys in lower case, and as `include` what `INCLUDE` says.
     pub options: BTreeMap<String, String>,
     /// No error if an index of that name exists.
     pub if_not_exists: bool,
@@ -208,7 +209,14 @@ impl StatementParser<'_> {
         let table = self.table()?;
         let kind = if self.take("USING") { self.identifier()?.to_ascii_lowercase() } else { "auto".to_owned() };
         let columns = self.columns()?;
-        let options = if self.take("WITH") { self.options()? } else { BTreeMap::new() };
+        let included = if self.take("INCLUDE") { Some(self.columns()?) } else { None };
+        let mut options = if self.take("WITH") { self.options()? } else { BTreeMap::new() };
+        if let Some(included) = included {
+            let text = column_list(included.iter().map(String::as_str));
+            if options.insert(IndexOption::Include.name().to_owned(), text).is_some() {
+                return Err(plan_datafusion_err!("columns to include are given twice: in INCLUDE and in WITH"));
+            }
+        }
         self.end()?;
         Ok(Statement::CreateIndex(CreateIndex { name, table, columns, kind, options, if_not_exists }))
     }

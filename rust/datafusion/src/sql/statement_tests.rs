@@ -40,6 +40,22 @@ fn create_index_with_the_least() {
 }
 
 #[test]
+fn columns_that_ride_along_are_an_option() {
+    let include = |text: &str| {
+        let Statement::CreateIndex(create) = one(text) else { panic!("not taken as CREATE INDEX") };
+        assert_eq!(create.columns, ["id"]);
+        create.options.get("include").cloned()
+    };
+    assert_eq!(include("CREATE INDEX ON t USING key (id) INCLUDE (City, \"a,b\")").as_deref(), Some("city,\"a,b\""));
+    let with = "create index on t (id) include (city) with (files_per_segment = 4)";
+    assert_eq!(include(with).as_deref(), Some("city"));
+    assert_eq!(include("CREATE INDEX ON t (id)"), None);
+    assert!(error("CREATE INDEX ON t (id) INCLUDE (a) WITH (include = 'b')").contains("given twice"));
+    assert!(error("CREATE INDEX ON t (id) INCLUDE a").contains("list of columns"));
+    assert!(error("CREATE INDEX ON t (id) INCLUDE ()").contains("identifier"));
+}
+
+#[test]
 fn drop_and_show() {
     assert_eq!(
         one("DROP INDEX IF EXISTS i ON t"),

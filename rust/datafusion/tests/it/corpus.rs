@@ -252,6 +252,28 @@ async fn law_1_corpus_with_keys_of_every_type() {
     check(folder.path()).await;
 }
 
+/// Every column with an index of the kind `key` that includes the ids, so that these are in no need of the data.
+#[tokio::test(flavor = "multi_thread")]
+async fn law_1_corpus_with_keys_that_include_what_is_asked_for() {
+    let folder = TempDir::new().unwrap();
+    copy_files(folder.path(), &FILES);
+    let table = Table::open(folder.path().to_str().unwrap(), TableOptions::default()).await.unwrap();
+    let schema = table.snapshot().await.unwrap().schema();
+    for field in schema.fields().iter().filter(|field| !field.data_type().is_nested() && field.name() != "id") {
+        let spec = IndexSpec {
+            columns: vec![field.name().clone()],
+            options: BTreeMap::from([("include".to_owned(), "id".to_owned())]),
+            ..IndexSpec::default()
+        };
+        table.create_index(spec, false).await.unwrap();
+    }
+    table.build(BuildOptions::default()).await.unwrap();
+    check(folder.path()).await;
+    let flipped = corrupt(&folder.path().join("_lakemark/indexes"), |number| number % 2 == 0);
+    assert!(flipped > 10, "{flipped} segments were corrupted");
+    check(folder.path()).await;
+}
+
 /// Every column in bins of the coarsest precision that its type has.
 #[tokio::test(flavor = "multi_thread")]
 async fn law_1_corpus_with_bins_of_every_type() {

@@ -8,6 +8,7 @@ mod barriers;
 mod buffered;
 mod choice;
 mod corpus;
+mod covering;
 mod damaged;
 mod delta;
 mod differential;

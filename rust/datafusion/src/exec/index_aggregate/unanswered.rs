@@ -40,7 +40,14 @@ pub(super) fn rest_of(
                 if rows == AnsweredRows::Files {
                     rest.parts.recheck = left_of(rest.parts.recheck.take(), answered)?;
                 }
-                left = rest.parts.exact.is_some() || rest.parts.recheck.is_some() || !rest.parts.buffered.is_empty();
+                // They are exact, too: of an answered file they are in the answer.
+                let covered = rest.parts.covered.take();
+                let covered = covered.map(|covered| covered.without(|place| answered.contains(place)));
+                rest.parts.covered = covered.transpose()?.flatten();
+                left = rest.parts.exact.is_some()
+                    || rest.parts.recheck.is_some()
+                    || rest.parts.covered.is_some()
+                    || !rest.parts.buffered.is_empty();
                 Ok(Transformed::new(Arc::new(rest), true, TreeNodeRecursion::Jump))
             }
         })

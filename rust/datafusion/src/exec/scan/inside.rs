@@ -25,6 +25,8 @@ pub(super) struct InnerScans {
     pub(super) exact: Option<Arc<dyn ExecutionPlan>>,
     pub(super) recheck: Option<Arc<dyn ExecutionPlan>>,
     pub(super) buffered: Vec<Arc<dyn ExecutionPlan>>,
+    /// Exact rows whose values an index has.
+    pub(super) covered: Option<Arc<dyn ExecutionPlan>>,
     /// Index-only rows, in place of rows that are not read.
     pub(super) index_only: IndexOnlyRows,
 }
@@ -32,7 +34,7 @@ pub(super) struct InnerScans {
 impl InnerScans {
     /// The scans.
     pub(super) fn plans(&self) -> impl Iterator<Item = &Arc<dyn ExecutionPlan>> {
-        [&self.exact, &self.recheck].into_iter().flatten().chain(&self.buffered)
+        [&self.exact, &self.recheck].into_iter().flatten().chain(&self.buffered).chain(&self.covered)
     }
 }
 

@@ -33,7 +33,8 @@ impl Planner<'_> {
     ) -> Result<Statistics> {
         let rows = row_count(work, report);
         let wants_columns = self.state.config().collect_statistics() && !self.output.fields().is_empty();
-        if !wants_columns || self.request.limit.is_some() {
+        // Of rows that an index gave nothing is opened either.
+        if !wants_columns || self.request.limit.is_some() || work.covered > 0 {
             return Ok(self.of_rows(rows));
         }
         match self.of_columns(work, share_left).await {
@@ -119,9 +120,10 @@ impl Planner<'_> {
     }
 
     /// For each column of the output whether no row of it is NULL, by what is known of the files by now. Empty if the table is not joined,
-    /// or has buffered rows.
+    /// or has rows that are in no file that is read.
     pub(super) fn without_null(&self, work: &ScanWork<'_>) -> Result<Vec<bool>> {
-        if !self.request.is_joined || work.buffered.is_some_and(|buffered| buffered.row_count() > 0) {
+        let has_others = work.covered > 0 || work.buffered.is_some_and(|buffered| buffered.row_count() > 0);
+        if !self.request.is_joined || has_others {
             return Ok(Vec::new());
         }
         let exact = work.exact.iter().map(|part| part.file);

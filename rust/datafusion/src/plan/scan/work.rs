@@ -54,6 +54,8 @@ impl RecheckedFile<'_> {
 pub(super) struct ScanWork<'a> {
     /// Rows of which only the number matters.
     pub(super) counted: u64,
+    /// Rows that an index gave with their values.
+    pub(super) covered: u64,
     /// Rows to be read as they are.
     pub(super) exact: Vec<ExactRows<'a>>,
     /// Files to be read with the predicate.
@@ -65,7 +67,7 @@ pub(super) struct ScanWork<'a> {
 impl ScanWork<'_> {
     /// The number of rows of data files that are in the answer for sure.
     pub(super) fn exact_rows(&self) -> u64 {
-        self.counted + self.exact.iter().map(|rows| rows.chosen.count()).sum::<u64>()
+        self.counted + self.covered + self.exact.iter().map(|rows| rows.chosen.count()).sum::<u64>()
     }
 
     /// The most rows that are in the answer: all that a test of the predicate may pass. None if a file is read whose rows are not counted.

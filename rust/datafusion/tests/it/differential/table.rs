@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use arrow::record_batch::RecordBatch;
 use lakemark_format::Encoding;
 use lakemark_index::{Precision, key_type_of};
-use lakemark_table::{BuildOptions, IndexKind, IndexSpec, Table, TableOptions};
+use lakemark_table::{BuildOptions, IndexKind, IndexSpec, Table, TableOptions, column_list};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
@@ -153,7 +153,7 @@ impl RandomTable {
             log.begin(folder.path(), &indexed.iter().map(Part::file).collect::<Vec<_>>());
         }
         let empty = parts.len() == late && !matches!(coverage, Coverage::Stale);
-        let mut indexed = create_indexes(&mut rng, &columns, folder.path(), empty).await;
+        let mut indexed = create_indexes(seed, &mut rng, &columns, folder.path(), empty).await;
         if !empty {
             indexed.extend(create_several_indexes(seed, &columns, folder.path()).await);
             indexed.extend(create_list_index(&mut of_lists, list.as_ref(), folder.path()).await);
@@ -324,7 +324,9 @@ fn random_validity(rng: &mut StdRng, rows: usize) -> BooleanArray {
 }
 
 /// Declares indexes of any encoding on some columns and builds them; returns the columns. Nothing can be indexed in an empty folder.
-async fn create_indexes(rng: &mut StdRng, columns: &[Column], folder: &Path, empty: bool) -> Vec<String> {
+async fn create_indexes(seed: u64, rng: &mut StdRng, columns: &[Column], folder: &Path, empty: bool) -> Vec<String> {
+    // Dice of their own: all else is as it is without.
+    let mut of_include = StdRng::seed_from_u64(seed ^ 0x1c10);
     let share = *pick(rng, &[1.0, 1.0, 0.6, 0.3]);
     let files_per_segment = *pick(rng, &["1", "2", "16"]);
     let chosen: Vec<&Column> = columns.iter().filter(|_| rng.random_bool(share)).collect();
@@ -349,23 +351,41 @@ async fn create_indexes(rng: &mut StdRng, columns: &[Column], folder: &Path, emp
         let options = [("files_per_segment", files_per_segment), (option, value)];
         // The encoding `packed` is the kind `key`, which has no option for it.
         let options = options.into_iter().take(if encoding == Encoding::Packed { 1 } else { 2 });
+        let options = options.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let included = (encoding == Encoding::Packed).then(|| include(&mut of_include, columns, &[column])).flatten();
         let spec = IndexSpec {
             columns: vec![column.path()],
             name: Some(format!("index_{number}")),
             kind: Some(IndexKind::of_encoding(encoding)),
-            options: options.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+            options: options.chain(included.clone()).collect(),
         };
         table.create_index(spec, false).await.unwrap();
-        indexed.push(format!("{} by {} {option} {value}", column.name, encoding.name()));
+        let included = included.map_or(String::new(), |(_, names)| format!(" including {names}"));
+        indexed.push(format!("{} by {} {option} {value}{included}", column.name, encoding.name()));
     }
     table.build(BuildOptions { threads: Some(1), ..BuildOptions::default() }).await.unwrap();
     indexed
+}
+
+/// The option of columns that ride along with a key, in some indexes: `id` and some others.
+fn include(dice: &mut StdRng, columns: &[Column], key: &[&Column]) -> Option<(String, String)> {
+    if dice.random_bool(0.4) {
+        return None;
+    }
+    let may_ride = |column: &&Column| {
+        let is_key = key.iter().any(|own| own.name == column.name);
+        column.home == Home::Flat && !is_key && key_type_of(&column.data_type).is_some()
+    };
+    let others = columns.iter().filter(may_ride).filter(|_| dice.random_bool(0.6)).map(Column::path);
+    let names: Vec<String> = std::iter::once("id".to_owned()).chain(others).collect();
+    Some(("include".to_owned(), column_list(names.iter().map(String::as_str))))
 }
 
 /// Declares and builds indexes over several columns, in any order of these.
 async fn create_several_indexes(seed: u64, columns: &[Column], folder: &Path) -> Vec<String> {
     // Dice of their own: all else is as it is without.
     let mut dice = StdRng::seed_from_u64(seed ^ 0x5e7e);
+    let mut of_include = StdRng::seed_from_u64(seed ^ 0x1c11);
     let mut indexed = Vec::new();
     let count = *pick(&mut dice, &[0, 1, 1, 2]);
     if count == 0 {
@@ -379,7 +399,10 @@ async fn create_several_indexes(seed: u64, columns: &[Column], folder: &Path) ->
             columns: chosen.iter().map(|column| column.path()).collect(),
             name: Some(format!("several_{number}")),
             kind: *pick(&mut dice, &[Some(IndexKind::Key), None]),
-            options: [("files_per_segment".to_owned(), pick(&mut dice, &["1", "2", "16"]).to_string())].into(),
+            options: [("files_per_segment".to_owned(), pick(&mut dice, &["1", "2", "16"]).to_string())]
+                .into_iter()
+                .chain(include(&mut of_include, columns, &chosen))
+                .collect(),
         };
         table.create_index(spec, false).await.unwrap();
         let names: Vec<&str> = chosen.iter().map(|column| column.name.as_str()).collect();
