@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import lakemark
+from conftest import FILES, ROWS_PER_FILE, write_orders
 
 if TYPE_CHECKING:
     from conftest import Judged
@@ -55,6 +56,36 @@ def test_the_column_of_the_only_key_index_is_meant(plain: Judged) -> None:
     plain.table.create_index("city", using="key", progress=False)
     with pytest.raises(lakemark.InvalidInputError, match=r"\(city\) and \(id\)"):
         plain.table.lookup(5)
+
+
+def test_an_index_gives_the_columns_that_it_includes(plain: Judged) -> None:
+    index = plain.table.create_index("id", using="key", include=["city", "amount"], progress=False)
+    assert (index.name, index.kind, index.options) == ("id_key", "key", {"include": "city,amount"})
+    columns = ["id", "city", "amount"]
+    expected = plain.rows(columns, "id IN (7, 8, 2001)")
+
+    def found(*, use_index: bool = True) -> list[tuple[object, ...]]:
+        rows = plain.table.lookup([7, 8, 2001, -1], columns, use_index=use_index).to_arrow().to_pylist()
+        return sorted((tuple(row[name] for name in columns) for row in rows), key=repr)
+
+    assert found() == found(use_index=False) == expected
+    # What was appended is read until a build has seen it.
+    write_orders(plain.folder, range(FILES, FILES + 1))
+    new = FILES * ROWS_PER_FILE + 5
+    assert plain.table.lookup([7, new], columns).to_arrow().num_rows == 2
+    plain.table.build(progress=False)
+    assert plain.table.lookup([7, new], columns).to_arrow().num_rows == 2
+
+
+def test_what_cannot_be_included_is_an_error(plain: Judged) -> None:
+    with pytest.raises(lakemark.NotFoundError, match="no column town"):
+        plain.table.create_index("id", using="key", include="town", progress=False)
+    with pytest.raises(lakemark.InvalidInputError, match="a column of the key"):
+        plain.table.create_index("id", using="key", include=["id"], progress=False)
+    with pytest.raises(lakemark.InvalidInputError, match="no option include"):
+        plain.table.create_index("city", using="bitmap", include=["id"], progress=False)
+    # The option stands for the kind.
+    assert plain.table.create_index("id", include="city", progress=False).kind == "key"
 
 
 def test_keys_of_several_columns_are_tuples(plain: Judged) -> None:

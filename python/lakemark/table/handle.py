@@ -50,6 +50,16 @@ def names_of(columns: str | Sequence[str]) -> list[str]:
     return [columns] if isinstance(columns, str) else list(columns)
 
 
+def column_list(names: Sequence[str]) -> str:
+    """Names as an option has them: with commas between, those quoted that could be read otherwise."""
+
+    def shown(name: str) -> str:
+        is_plain = name != "" and name.strip() == name and not {",", '"'} & set(name)
+        return name if is_plain else '"' + name.replace('"', '""') + '"'
+
+    return ",".join(shown(name) for name in names)
+
+
 def option_texts(options: Mapping[str, object]) -> dict[str, str]:
     """Options are text, written as SQL writes them."""
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}

@@ -9,7 +9,7 @@ from lakemark._progress import Progress, shown
 from lakemark.advice import Advice, text_of
 from lakemark.exceptions import InvalidInputError
 from lakemark.reports import BuildReport, CompactReport, HealthReport, Index, IndexKind, VacuumReport, VerifyReport
-from lakemark.table.handle import Handle, names_of, option_texts
+from lakemark.table.handle import Handle, column_list, names_of, option_texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +26,7 @@ class Upkeep(Handle):
         using: IndexKind | Literal["auto"] = "auto",
         name: str | None = None,
         *,
+        include: str | Sequence[str] = (),
         build: bool = True,
         if_not_exists: bool = False,
         progress: Progress = True,
@@ -39,6 +40,8 @@ class Upkeep(Handle):
             using: The kind of index: `bitmap`, `key`, `bloom_tree` or `summary`. `auto` chooses it and the encoding by
                 a sample of the column, unless an option other than `files_per_segment` is given.
             name: A name for it; made from column and kind if there is none.
+            include: Columns whose values an index of the kind `key` keeps beside the key, so that lookups of these
+                read no data. They are flat columns, and none of the key or of the partitions.
             build: Whether to build it now. Otherwise `build` does, any time later.
             if_not_exists: Whether an index of that name is left as it is; otherwise it is an error.
             progress: As for `build`.
@@ -54,9 +57,12 @@ class Upkeep(Handle):
             InvalidInputError: An option is unknown or its value is wrong.
         """
         wanted = names_of(columns)
+        texts = option_texts(options)
+        if included := names_of(include):
+            texts["include"] = column_list(included)
         # An index is found by its name, if it was given one.
         before = {index.name for index in self.indexes} if name is None else set()
-        created = self._inner.create_index(wanted, using, name, option_texts(options), if_not_exists)
+        created = self._inner.create_index(wanted, using, name, texts, if_not_exists)
         index = self._find_index(name, wanted, before if created else set())
         if not (build and created):
             return index

@@ -176,6 +176,9 @@ pub struct CreateArgs {
     /// Name of the index; made from kind and column if it is left out
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
+    /// Columns whose values an index of the kind key keeps beside the key, so that lookups of them read no data
+    #[arg(long, value_name = "COL[,COL]", value_delimiter = ',')]
+    pub include: Vec<String>,
     /// Option of the index; may be given several times
     #[arg(long = "with", value_name = "KEY=VALUE", value_parser = key_value)]
     pub options: Vec<KeyValue>,

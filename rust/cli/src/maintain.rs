@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
 use lakemark_table::{
-    BuildOptions, BuildReport, CancelFlag, IndexInfo, IndexSpec, Merging, Report, Table, VacuumOptions, index_rows,
-    kind_or_auto, version_rows,
+    BuildOptions, BuildReport, CancelFlag, IndexInfo, IndexOption, IndexSpec, Merging, Report, Table, VacuumOptions,
+    column_list, index_rows, kind_or_auto, version_rows,
 };
 
 use crate::args::{
@@ -23,7 +23,13 @@ pub(crate) async fn create(args: CreateArgs) -> Result<(), Failure> {
     let cancel = CancelFlag::new();
     let _listening = CtrlC::sets(cancel.clone())?;
     let table = open(&args.at).await?;
-    let options = options_of(args.options)?;
+    let mut options = options_of(args.options)?;
+    if !args.include.is_empty() {
+        let text = column_list(args.include.iter().map(String::as_str));
+        if options.insert(IndexOption::Include.name().to_owned(), text).is_some() {
+            return Err(Failure::Error("--include and --with include say the same; give one of them".to_owned()));
+        }
+    }
     let before = names(&table.snapshot().await?.indexes());
     let kind = kind_or_auto(&args.using)?;
     let spec = IndexSpec { name: args.name.clone(), columns: args.on.clone(), kind, options };

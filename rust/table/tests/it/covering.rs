@@ -200,6 +200,12 @@ async fn appended_files_ride_in_segments_of_their_own_and_merges_keep_them() {
     write(&path(folder.path(), 4), &batch(4 * ROWS));
     let snapshot = table.snapshot().await.unwrap();
     assert_eq!(check(&snapshot, &[1, 4 * ROWS + 1]).await, 1);
+    // A build of the same files writes as many bytes as the merge did.
+    fs::remove_file(path(folder.path(), 4)).unwrap();
+    fs::remove_dir_all(folder.path().join("_lakemark")).unwrap();
+    let table = open(folder.path()).await;
+    table.create_index(spec(&["id"], &["city", "price"]), false).await.unwrap();
+    assert_eq!(table.build(BuildOptions::default()).await.unwrap().bytes_written, merged.bytes_written);
 }
 
 #[tokio::test(flavor = "multi_thread")]
