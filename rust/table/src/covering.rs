@@ -156,8 +156,8 @@ fn covering_index<'a>(snapshot: &'a Snapshot, request: &CoverRequest<'_>) -> Opt
         if !are_few(keys) {
             return None;
         }
-        let indexes = snapshot.exact_indexes_for(leaf).into_iter().filter(|index| covers_any(index));
-        let index = indexes.into_iter().find(|index| has_all(snapshot, index, &request.columns))?;
+        let mut indexes = snapshot.exact_indexes_for(leaf).into_iter();
+        let index = indexes.find(|index| covers_any(index) && has_all(snapshot, index, &request.columns))?;
         Some((index, keys.clone()))
     })
 }

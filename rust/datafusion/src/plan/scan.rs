@@ -104,6 +104,7 @@ pub(crate) async fn plan_scan(
     let of_buffer = planner.buffered_scans(&work)?;
     let unselected_stretches: u64 =
         exact.iter().chain(&recheck).chain(&of_buffer).map(|scan| scan.unselected_stretches).sum();
+    let summary = summary(request, &report, buffered.as_deref(), covered.as_ref());
     Ok(Arc::new(LakemarkScanExec::new(ScanParts {
         table_schema: Arc::clone(&planner.output),
         schema: planner.output,
@@ -119,7 +120,7 @@ pub(crate) async fn plan_scan(
         footers: planner.footers,
         unselected_stretches,
         fetch: request.limit,
-        summary: summary(request, &report, buffered.as_deref(), covered.as_ref()),
+        summary,
         report,
         scan_probe: request.scan_probe.clone(),
         prober: request.prober.clone(),

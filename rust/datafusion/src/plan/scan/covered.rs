@@ -34,7 +34,9 @@ impl Planner<'_> {
         let columns = self.output.fields().iter().map(|field| field.name().clone()).collect();
         let rows = work.exact.iter().map(|part| RowsOfFile { file: part.file.place, rows: &part.chosen.rows });
         let request = CoverRequest { predicate, columns, rows: rows.collect() };
-        let Some(found) = snapshot.covered_rows(&request).await else { return Ok(None) };
+        let found = snapshot.covered_rows(&request).await;
+        drop(request);
+        let Some(found) = found else { return Ok(None) };
         let CoveredValues { index, columns, files, rows, index_reads, index_bytes_read } = found;
         let types = self.output.fields().iter().map(|field| field.data_type());
         let columns = columns.iter().zip(types).map(|(values, of)| cast(values, of)).collect::<Result<Vec<_>, _>>();

@@ -352,7 +352,7 @@ async fn create_indexes(seed: u64, rng: &mut StdRng, columns: &[Column], folder:
         // The encoding `packed` is the kind `key`, which has no option for it.
         let options = options.into_iter().take(if encoding == Encoding::Packed { 1 } else { 2 });
         let options = options.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        let included = (encoding == Encoding::Packed).then(|| include(&mut of_include, columns, &[column])).flatten();
+        let included = (encoding == Encoding::Packed).then(|| include(&mut of_include, columns, &[*column])).flatten();
         let spec = IndexSpec {
             columns: vec![column.path()],
             name: Some(format!("index_{number}")),

@@ -22,8 +22,8 @@ pub struct BuildTask {
     /// The build that it is part of: who runs it twice at once does not wait for himself.
     build: [u8; 16],
     has_random_ids: bool,
-    /// The one schema has the column of each index as the table types it, in their order, then the columns that ride along. Files have their identities, and no
-    /// row groups.
+    /// The one schema has the column of each index as the table types it, in their order, then the columns that ride along. Files have
+    /// their identities, and no row groups.
     manifest: ManifestSlice,
 }
 
