@@ -219,7 +219,7 @@ mod tests {
         ]);
         check(&good, &types).unwrap();
         check(&[0, 0, 0, 0], &types).unwrap();
-        assert_eq!(split(&[0, 0, 0, 0], &types).unwrap(), [const { None }; 4]);
+        assert_eq!(split(&[0, 0, 0, 0], &types).unwrap(), [None, None, None, None]);
         assert_eq!(split(&good, &types).unwrap()[2], Some(Key::Bytes(vec![1, 2])));
         assert!(split(&good[1..], &types).is_err());
         for end in 0..good.len() {
