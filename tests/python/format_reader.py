@@ -6,6 +6,7 @@ import itertools
 import struct
 from dataclasses import dataclass, field
 
+from format_links import Links, Tools
 from format_updates import Log, LogReader, PositionMap, read_position_map_body
 from format_zones import Zone, read_zones
 
@@ -189,6 +190,7 @@ ENCODINGS = {
 }
 # Those that do not know which rows hold which value.
 ZONED = {9: "filtered", 10: "sliced"}
+LINKED = 11
 
 
 def bitmaps_of(level: str, bins: int) -> list[set[int]]:
@@ -261,7 +263,12 @@ def read_segment(data: bytes) -> Segment:
         assert (blocks, value_count) == ([], sum(zone.keys for zone in zones))
         assert sum(zone.rows for zone in zones) == sum(sum(row_groups) for *_, row_groups in files)
         return Segment(column, key_type, universe, files, lists[0], lists[1], [], ZONED[code], zones)
-    if ENCODINGS[code][0] == "binned":
+    if code == LINKED:
+        links = Links(stream, universe, key_type, Tools(Cursor, column_of, gaps_of, rows_of_keys))
+        links.read_predicates(cursor)
+        encoding, values = "linked", [entry for block in blocks for entry in links.read(block)]
+        assert not values or values[-1][0] == most
+    elif ENCODINGS[code][0] == "binned":
         orders = [cursor.varint() for _ in blocks]
         encoding, values = "binned", read_bins(stream, blocks, orders, universe)
         assert not values or values[-1][0] == most
@@ -494,7 +501,6 @@ def gaps_of(cursor: Cursor, count: int) -> list[int]:
 def embedded_segment(
     cursor: Cursor, head: int | bytes, count: int, context: tuple[bytes, int, int]
 ) -> list[tuple[int | bytes, list[int]]]:
-    stream, start, universe = context
     keys: list[int | bytes] = [head]
     if isinstance(head, int):
         for gap in gaps_of(cursor, count - 1):
@@ -502,6 +508,12 @@ def embedded_segment(
             keys.append(head)
     else:
         keys = keys_from(cursor, head, count)
+    return list(zip(keys, rows_of_keys(cursor, count, context), strict=True))
+
+
+def rows_of_keys(cursor: Cursor, count: int, context: tuple[bytes, int, int]) -> list[list[int]]:
+    """The rows of each key, whose long postings end where the context says."""
+    stream, start, universe = context
     rows = [1 + surplus for surplus in column_of(cursor, count)]
     form = cursor.number(1)
     held: list[list[int]] = []
@@ -525,7 +537,7 @@ def embedded_segment(
                 assert offset + place // 2 <= start
             held.append(posting(data, number, universe))
     assert all(number < universe for numbers in held for number in numbers)
-    return list(zip(keys, held, strict=True))
+    return held
 
 
 def ramps(cursor: Cursor, key: int, count: int) -> list[tuple[int, int]]:

@@ -52,7 +52,7 @@ def key_of(value: Any) -> int | bytes:
 def test_golden_segments_are_read_by_the_second_reader() -> None:
     segments = (path for path in GOLDEN.glob("*.lmx") if not path.name.startswith("position-map"))
     read = {path.name: read_segment(path.read_bytes()) for path in segments}
-    assert len(read) == 19
+    assert len(read) == 21
     assert read["empty.lmx"] == Segment("c", (19,), 0, [], [], [], [])
     numbers = read["numbers.lmx"]
     assert numbers.files == [("part-0.parquet", 0, [10, 6]), ("part-1.parquet", 64, [4])]
@@ -103,6 +103,18 @@ def test_golden_segments_are_read_by_the_second_reader() -> None:
     assert [key for key, _ in strings] == [text.encode() for text in ("", "Berlin", "Bern", "Berne", "Zürich")]
     pages = read["pages.lmx"]
     assert len(pages.nulls) + sum(len(rows) for _, rows in pages.values) == pages.universe == 3 << 16
+
+
+def test_golden_links_are_read_by_the_second_reader() -> None:
+    links = read_segment((GOLDEN / "links.lmx").read_bytes())
+    assert (links.column, links.key_type, links.encoding) == ("s\1p\1o", (22, 19, 19, 19), "linked")
+    assert [rows for _, rows in links.values] == [[0], [1, 2, 3], [4], [5], [7], [6, 64]]
+    assert links.values[0][0] == b"\1GO:0001\0\0\1is_a\0\0\1GO:0003\0\0"
+    assert links.values[4][0] == b"\1GO:0002\0\0\1is_a\0\0\0"
+    nodes = read_segment((GOLDEN / "links-numbers.lmx").read_bytes())
+    ends = [(None, 1), (-5, 7), (1, 1), (1, 1 << 40), (7, -5)]
+    parts = [[b"\0" if end is None else b"\1" + (end + SIGN).to_bytes(8, "big") for end in link] for link in ends]
+    assert nodes.values == [(near + far, [row]) for row, (near, far) in enumerate(parts)]
 
 
 def found(segment: Segment, keys: list[int | bytes]) -> list[list[int]]:
@@ -315,7 +327,7 @@ def test_bad_manifests_and_updates_are_refused_by_the_second_reader(name: str) -
 
 
 def test_the_encodings_that_the_package_names_are_those_of_the_format() -> None:
-    assert [*(name for name, *_ in ENCODINGS.values()), *ZONED.values()] == list(get_args(Encoding))
+    assert [*(name for name, *_ in ENCODINGS.values()), *ZONED.values(), "linked"] == list(get_args(Encoding))
 
 
 # Bins are of numbers and moments.

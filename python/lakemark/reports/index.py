@@ -11,9 +11,9 @@ from lakemark._pictures import GREEN, GREY, Part
 __all__ = ["Encoding", "Index", "IndexKind", "Indexes"]
 
 #: The kinds of index that this release has.
-IndexKind = Literal["bitmap", "key", "bloom_tree", "summary"]
+IndexKind = Literal["bitmap", "key", "bloom_tree", "summary", "links"]
 
-#: The encodings that it has: seven of bitmaps, then that of `key`, of `bloom_tree` and of `summary`.
+#: The encodings that it has: seven of bitmaps, then that of `key`, of `bloom_tree`, of `summary` and of `links`.
 Encoding = Literal[
     "equality",
     "binary",
@@ -25,6 +25,7 @@ Encoding = Literal[
     "packed",
     "filtered",
     "sliced",
+    "linked",
 ]
 
 
@@ -36,7 +37,7 @@ class Index:
 
     Attributes:
         name: Its name, unique in the table.
-        kind: Its kind: `bitmap`, `key`, `bloom_tree` or `summary`.
+        kind: Its kind: `bitmap`, `key`, `bloom_tree`, `summary` or `links`.
         encoding: Which bitmaps the kind keeps: `equality`, `binary`, `range`, `interval`, `interval-equality`,
             `range-equality` or `binned`; `packed` for the kind `key`.
         column: The column that it is on, several with commas.

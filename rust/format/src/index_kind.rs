@@ -17,11 +17,13 @@ pub enum IndexKind {
     BloomTree,
     /// Bloom filters of all row groups, or parts of them, cut into slices, for columns in no order.
     Summary,
+    /// Finds the neighbours of the nodes of an edge table, from one end of its links.
+    Links,
 }
 
 impl IndexKind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Bitmap, Self::Key, Self::BloomTree, Self::Summary];
+    pub const ALL: [Self; 5] = [Self::Bitmap, Self::Key, Self::BloomTree, Self::Summary, Self::Links];
 
     /// The name in manifests, statements, options and lists.
     #[must_use]
@@ -31,6 +33,7 @@ impl IndexKind {
             Self::Key => "key",
             Self::BloomTree => "bloom_tree",
             Self::Summary => "summary",
+            Self::Links => "links",
         }
     }
 
@@ -47,6 +50,7 @@ impl IndexKind {
             Encoding::Packed => Self::Key,
             Encoding::Filtered => Self::BloomTree,
             Encoding::Sliced => Self::Summary,
+            Encoding::Linked => Self::Links,
             _ => Self::Bitmap,
         }
     }
@@ -59,13 +63,26 @@ impl IndexKind {
             Self::Key => Encoding::Packed,
             Self::BloomTree => Encoding::Filtered,
             Self::Summary => Encoding::Sliced,
+            Self::Links => Encoding::Linked,
         }
     }
 
     /// Whether it knows which rows have which value, and not only which zones may.
     #[must_use]
     pub fn is_exact(self) -> bool {
-        matches!(self, Self::Bitmap | Self::Key)
+        matches!(self, Self::Bitmap | Self::Key | Self::Links)
+    }
+
+    /// Whether conditions are answered by it. Links are walked, and nothing else.
+    #[must_use]
+    pub fn answers_conditions(self) -> bool {
+        self != Self::Links
+    }
+
+    /// Whether it finds the rows of a condition.
+    #[must_use]
+    pub fn finds_rows(self) -> bool {
+        self.is_exact() && self.answers_conditions()
     }
 }
 

@@ -22,7 +22,7 @@ use crate::posting;
 use crate::riding::{self, RidingRows};
 use crate::value_block::{encode_byte_keys, encode_keys, gaps_of};
 
-mod gaps;
+pub(crate) mod gaps;
 mod reader;
 
 pub use reader::{PackedLeaf, RidingEntries};
@@ -80,13 +80,13 @@ pub struct CountedRows<'a> {
 }
 
 /// How an embedded segment says which rows its keys have.
-mod form {
+pub(crate) mod form {
     /// The rows of each key follow those of the key before.
-    pub(super) const FOLLOWING: u8 = 0;
+    pub(crate) const FOLLOWING: u8 = 0;
     /// The first row of each key.
-    pub(super) const STARTS: u8 = 1;
+    pub(crate) const STARTS: u8 = 1;
     /// A posting for each key.
-    pub(super) const POSTINGS: u8 = 2;
+    pub(crate) const POSTINGS: u8 = 2;
 }
 
 /// Gathers entries with ascending keys into the embedded segments of a leaf.
@@ -302,7 +302,17 @@ fn encode_segment(open: &[OpenEntry], key_type: &KeyType, riding: &[KeyType]) ->
     } else {
         encode_byte_keys(&keys, &mut out)?;
     }
-    encode_column(entries.iter().map(|entry| u64::from(entry.rows).saturating_sub(1)), &mut out);
+    encode_rows(&entries, &mut out)?;
+    if !riding.is_empty() {
+        let rows: Vec<&RidingRows> = open.iter().map(|open| &open.riding).collect();
+        riding::encode(riding, &rows, &mut out)?;
+    }
+    Ok(out.into_vec())
+}
+
+/// How many rows each key has, and which.
+pub(crate) fn encode_rows(entries: &[&LeafEntry<'_>], out: &mut ByteWriter) -> Result<()> {
+    encode_column(entries.iter().map(|entry| u64::from(entry.rows).saturating_sub(1)), out);
     let starts: Option<Vec<u32>> = entries
         .iter()
         .map(|entry| match entry.rows_in {
@@ -311,14 +321,10 @@ fn encode_segment(open: &[OpenEntry], key_type: &KeyType, riding: &[KeyType]) ->
         })
         .collect();
     match starts {
-        Some(starts) => encode_runs(&entries, &starts, &mut out),
-        None => encode_postings(&entries, &mut out)?,
+        Some(starts) => encode_runs(entries, &starts, out),
+        None => encode_postings(entries, out)?,
     }
-    if !riding.is_empty() {
-        let rows: Vec<&RidingRows> = open.iter().map(|open| &open.riding).collect();
-        riding::encode(riding, &rows, &mut out)?;
-    }
-    Ok(out.into_vec())
+    Ok(())
 }
 
 fn encode_runs(entries: &[&LeafEntry<'_>], starts: &[u32], out: &mut ByteWriter) {

@@ -13,6 +13,7 @@ pub mod key;
 mod key_filter;
 pub mod leaf;
 pub mod limits;
+pub mod links;
 pub mod log;
 pub mod manifest;
 mod name_of;
@@ -39,6 +40,7 @@ pub use key::{
     key_of_i128, key_of_i256_be,
 };
 pub use key_filter::KeyFilter;
+pub use links::{LinkEnd, LinkLeaf, LinkShape};
 pub use log::{LogChange, LogCommit, LogRead, LoggedCommit, Operation};
 pub use manifest::{
     AddedFiles, AddedSchemas, Checkpoint, Manifest, ManifestChanges, ManifestDelta, ManifestEdit, ManifestFile,

@@ -14,6 +14,7 @@ use crate::container::{ContentKind, HEADER_BYTES, Trailer};
 use crate::error::{FormatError, Result};
 use crate::key::{Key, KeyType};
 use crate::limits::{MAX_NAME_LENGTH, MAX_PATH_LENGTH};
+use crate::links::{decode_predicates, encode_predicates};
 use crate::riding::RidingColumn;
 use crate::zones::Zones;
 use encoding::{Encoding, MAX_COARSE_BITMAPS};
@@ -56,6 +57,8 @@ pub struct SegmentDirectory {
     pub orders: Vec<u64>,
     /// For the encoding `packed`: the columns that ride along with the keys. Empty for the others.
     pub riding: Vec<RidingColumn>,
+    /// For the encoding `linked`: the predicates by their places, NULL among them. Empty for the others.
+    pub predicates: Vec<Option<Key>>,
     /// For the encodings `filtered` and `sliced`, which have no value blocks: the zones.
     pub zones: Option<Zones>,
 }
@@ -155,6 +158,9 @@ impl SegmentDirectory {
             out.length(self.riding.len());
             self.riding.iter().try_for_each(|column| column.encode(&mut out))?;
         }
+        if self.encoding == Encoding::Linked {
+            encode_predicates(&self.predicates, &mut out)?;
+        }
         if let Some(zones) = &self.zones {
             zones.encode(&mut out)?;
         }
@@ -205,6 +211,10 @@ impl SegmentDirectory {
         let orders = (0..blocks.len()).filter(|_| encoding == Encoding::Binned).map(|_| input.varint());
         let orders = orders.collect::<Result<Vec<u64>>>()?;
         let riding = decode_riding(&mut input, encoding)?;
+        let predicates = match encoding {
+            Encoding::Linked => decode_predicates(&mut input, &key_type)?,
+            _ => Vec::new(),
+        };
         let zones = match encoding.has_zones() {
             true => Some(Zones::decode(&mut input, &key_type, encoding == Encoding::Sliced)?),
             false => None,
@@ -228,6 +238,7 @@ impl SegmentDirectory {
             bitmaps,
             orders,
             riding,
+            predicates,
             zones,
         };
         directory.validate(trailer.stream_length)?;

@@ -7,13 +7,14 @@ use std::borrow::Cow;
 use libfuzzer_sys::fuzz_target;
 
 use lakemark_format::leaf::{KeyRows, PackedLeaf, RidingEntries};
+use lakemark_format::links::{MAX_LINK_BYTES, decode_link_rows};
 use lakemark_format::order::BinOrder;
 use lakemark_format::ramp::{self, Ramp};
 use lakemark_format::riding::MAX_RIDING_BYTES;
 use lakemark_format::zones::{Filters, Zones, slice_bytes};
 use lakemark_format::{
-    Encoding, Key, KeyType, PostingRef, Result, RidingValue, SegmentDirectory, Trailer, bin_block, filter, open_tail,
-    physical_range, posting, read_logical, value_block,
+    Encoding, Key, KeyType, LinkEnd, LinkLeaf, LinkShape, PostingRef, Result, RidingValue, SegmentDirectory, Trailer,
+    bin_block, filter, open_tail, physical_range, posting, read_logical, value_block,
 };
 
 #[path = "../repair.rs"]
@@ -48,6 +49,10 @@ fn read(bytes: &[u8]) -> Result<()> {
         }
         if directory.encoding == Encoding::Packed {
             leaf(bytes, trailer, &directory, (number, &packed))?;
+            continue;
+        }
+        if directory.encoding == Encoding::Linked {
+            links(bytes, trailer, &directory, (number, &packed))?;
             continue;
         }
         let values = value_block::decode(&packed, &block.first_key, &directory.key_type)?;
@@ -151,6 +156,51 @@ fn leaf(bytes: &[u8], trailer: &Trailer, directory: &SegmentDirectory, (number, 
                 KeyRows::Long { offset, length } => {
                     rows(bytes, trailer, PostingRef { offset, length, rows: entry.rows }, universe)?;
                 }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Takes a leaf of links apart: each has a near and a far end, few bytes are no many, and rows are within the files.
+fn links(
+    bytes: &[u8],
+    trailer: &Trailer,
+    directory: &SegmentDirectory,
+    (number, packed): (usize, &[u8]),
+) -> Result<()> {
+    let (block, universe) = (&directory.blocks[number], directory.universe);
+    let shape = LinkShape::of(&directory.key_type)?;
+    let leaf = LinkLeaf::decode(packed, block.values, &shape, directory.predicates.len())?;
+    assert_eq!(leaf.link_count(), block.values as usize);
+    let (mut link, mut held) = (0, 0);
+    for place in 0..leaf.node_count() {
+        let node = leaf.node(place).expect("a node");
+        assert_eq!(leaf.find(node), Some(place));
+        for group in leaf.groups(place) {
+            assert!(group.links.start == link && group.links.end > link);
+            link = group.links.end;
+            for far in group.links.clone() {
+                if let LinkEnd::Bytes(text) = leaf.far(far).expect("a far end") {
+                    held += text.len();
+                }
+            }
+        }
+    }
+    assert!(link == leaf.link_count() && held <= MAX_LINK_BYTES);
+    let keys = leaf.keys(&shape, &directory.predicates);
+    assert!(keys.is_err() || keys.iter().flatten().is_sorted_by(|a, b| a < b));
+    let of_links = logical(bytes, trailer, block.postings_offset, block.postings_length)?;
+    for of_link in decode_link_rows(&of_links, block.values, universe)? {
+        match of_link.rows_in {
+            KeyRows::Run(first) => assert!(first.checked_add(of_link.rows).is_some_and(|end| end <= universe)),
+            KeyRows::Inline(posting) => {
+                let mut found: Vec<u32> = Vec::new();
+                posting::decode(&posting, of_link.rows, universe, &mut found)?;
+                assert_eq!(found.len(), of_link.rows as usize);
+            }
+            KeyRows::Long { offset, length } => {
+                rows(bytes, trailer, PostingRef { offset, length, rows: of_link.rows }, universe)?;
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::packed::{PackedNumbers, pack, width_of, word_at};
 /// Width codes above 64 are Rice codes with one low bit for each more.
 const RICE: u8 = 65;
 
-pub(super) fn encode(gaps: &[u64], out: &mut ByteWriter) {
+pub(crate) fn encode(gaps: &[u64], out: &mut ByteWriter) {
     let width = width_of(gaps.iter().copied());
     let packed = (gaps.len() * usize::from(width)).div_ceil(8);
     match best_rice(gaps).filter(|code| code.bytes < packed) {
@@ -87,7 +87,7 @@ fn low_bits(width: u8) -> Result<u8> {
 }
 
 /// Reads as many gaps as there is room for.
-pub(super) fn decode(input: &mut ByteReader<'_>, gaps: &mut [u64]) -> Result<()> {
+pub(crate) fn decode(input: &mut ByteReader<'_>, gaps: &mut [u64]) -> Result<()> {
     let width = input.u8()?;
     let low = if width < RICE { width } else { low_bits(width)? };
     let numbers = PackedNumbers::read(input, gaps.len(), low)?;

@@ -13,8 +13,8 @@
 //! A range of bins is at most two bitmaps of the range or of the interval level (Chan and Ioannidis 1998 and 1999). Of slices it
 //! is all of them (O'Neil and Quass 1997). The encoding `binned` has one level, the postings of bins. The bins say themselves
 //! where inside them a row belongs ([`crate::bin_block`]). The encoding `packed` has leaves instead of value blocks and postings
-//! ([`crate::leaf`]). The encodings `filtered` and `sliced` have Bloom filters of zones and no values ([`crate::zones`]). With
-//! every other encoding the value blocks say which values exist, and in how many rows.
+//! ([`crate::leaf`]), and `linked` has leaves of links ([`crate::links`]). The encodings `filtered` and `sliced` have Bloom
+//! filters of zones and no values ([`crate::zones`]). With every other encoding the value blocks say which values exist, and in how many rows.
 
 use std::fmt;
 
@@ -48,6 +48,8 @@ pub enum Encoding {
     Filtered,
     /// Bloom filters of zones, cut into slices: the kind `summary`.
     Sliced,
+    /// Leaves of links, each with a near end, a predicate and a far end: the kind `links`.
+    Linked,
 }
 
 /// How the bitmaps of a coarse level are made.
@@ -62,7 +64,7 @@ pub enum CoarseLevel {
 }
 
 impl Encoding {
-    /// All of them, in the order of their codes.
+    /// All that an index over one column can have, in the order of their codes. [`Self::Linked`] follows them.
     pub const ALL: [Self; 10] = {
         let [a, b, c, d, e, f, g, h] = Self::EXACT;
         [a, b, c, d, e, f, g, h, Self::Filtered, Self::Sliced]
@@ -98,12 +100,13 @@ impl Encoding {
             Self::Packed => "packed",
             Self::Filtered => "filtered",
             Self::Sliced => "sliced",
+            Self::Linked => "linked",
         }
     }
 
     /// The encoding of a name.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|encoding| encoding.name() == name)
+        Self::each().find(|encoding| encoding.name() == name)
     }
 
     /// The code in a segment's directory.
@@ -119,13 +122,18 @@ impl Encoding {
             Self::Packed => 8,
             Self::Filtered => 9,
             Self::Sliced => 10,
+            Self::Linked => 11,
         }
     }
 
     /// The encoding of a code.
     pub fn from_code(code: u8) -> Result<Self> {
-        let found = Self::ALL.into_iter().find(|encoding| encoding.code() == code);
-        found.ok_or_else(|| FormatError::invalid("the encoding of a segment", code, "1 to 10"))
+        let found = Self::each().find(|encoding| encoding.code() == code);
+        found.ok_or_else(|| FormatError::invalid("the encoding of a segment", code, "1 to 11"))
+    }
+
+    fn each() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().chain([Self::Linked])
     }
 
     /// Whether there are zones with filters, and no values.
@@ -138,9 +146,9 @@ impl Encoding {
         matches!(self, Self::Equality | Self::IntervalEquality | Self::RangeEquality)
     }
 
-    /// Whether blocks point at postings: of values, or of bins; of a leaf these are the long ones.
+    /// Whether blocks point at postings: of values, or of bins; of a leaf these are the long ones, or the rows of its links.
     pub fn has_postings(self) -> bool {
-        self.has_fine_level() || matches!(self, Self::Binned | Self::Packed)
+        self.has_fine_level() || matches!(self, Self::Binned | Self::Packed | Self::Linked)
     }
 
     /// Whether a coarse level is over bins of several values, so that the directory lists them.
@@ -151,7 +159,7 @@ impl Encoding {
     /// The coarse level, if there is one.
     pub fn coarse_level(self) -> Option<CoarseLevel> {
         match self {
-            Self::Equality | Self::Binned | Self::Packed | Self::Filtered | Self::Sliced => None,
+            Self::Equality | Self::Binned | Self::Packed | Self::Filtered | Self::Sliced | Self::Linked => None,
             Self::Binary => Some(CoarseLevel::Slices),
             Self::Range | Self::RangeEquality => Some(CoarseLevel::Range),
             Self::Interval | Self::IntervalEquality => Some(CoarseLevel::Interval),
@@ -216,13 +224,13 @@ mod tests {
 
     #[test]
     fn names_and_codes_are_distinct_and_found_again() {
-        for (place, encoding) in Encoding::ALL.into_iter().enumerate() {
+        for (place, encoding) in Encoding::each().enumerate() {
             assert_eq!(Encoding::from_name(encoding.name()), Some(encoding));
             assert_eq!(Encoding::from_code(encoding.code()), Ok(encoding));
             assert_eq!(usize::from(encoding.code()), place + 1);
         }
         assert_eq!(Encoding::from_name("Equality"), None);
-        assert!(Encoding::from_code(0).is_err() && Encoding::from_code(11).is_err());
+        assert!(Encoding::from_code(0).is_err() && Encoding::from_code(12).is_err());
     }
 
     #[test]

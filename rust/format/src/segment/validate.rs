@@ -5,6 +5,7 @@ use super::{BASE_ALIGNMENT, SegmentDirectory};
 use crate::container::HEADER_BYTES;
 use crate::error::{FormatError, Result};
 use crate::limits::MAX_FILE_ROWS;
+use crate::links::{MAX_LEAF_LINKS, validate_predicates};
 use crate::path::check_path;
 use crate::riding::RidingColumn;
 use crate::zones::Filters;
@@ -21,6 +22,7 @@ impl SegmentDirectory {
         self.validate_totals()?;
         self.validate_levels()?;
         self.validate_riding()?;
+        self.validate_links()?;
         self.validate_zones()?;
         self.validate_sections(stream_length)
     }
@@ -176,6 +178,24 @@ impl SegmentDirectory {
             return Err(FormatError::invalid("the columns that ride along", self.riding.len(), expected));
         }
         RidingColumn::validate_all(&self.riding)
+    }
+
+    fn validate_links(&self) -> Result<()> {
+        if self.encoding != Encoding::Linked {
+            if self.predicates.is_empty() {
+                return Ok(());
+            }
+            let expected = format_args!("none with the encoding {}", self.encoding.name());
+            return Err(FormatError::invalid("the predicates of links", self.predicates.len(), expected));
+        }
+        if let Some(block) = self.blocks.iter().find(|block| block.values as usize > MAX_LEAF_LINKS) {
+            let (got, limit) = (u64::from(block.values), MAX_LEAF_LINKS as u64);
+            return Err(FormatError::TooLong { what: "the links of a leaf", got, limit });
+        }
+        if self.blocks.iter().any(|block| block.postings_length == 0) {
+            return Err(FormatError::invalid("the rows of links", "absent", "there for each leaf"));
+        }
+        validate_predicates(&self.predicates, &self.key_type, !self.blocks.is_empty())
     }
 
     fn validate_zones(&self) -> Result<()> {

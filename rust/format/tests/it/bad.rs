@@ -12,13 +12,14 @@ use crate::bad_containers::containers;
 use crate::bad_edits::edits;
 use crate::bad_leaves::leaves;
 use crate::bad_levels::levels;
+use crate::bad_links::links;
 use crate::bad_logs::logs;
 use crate::bad_position_maps::position_maps;
 use crate::bad_riding::riders;
 use crate::bad_segments::segments;
 use crate::bad_updates::updates;
 use crate::model::Segment;
-use crate::{bad_zones, golden, golden_manifests, golden_riding, golden_zones, samples_updates};
+use crate::{bad_zones, golden, golden_links, golden_manifests, golden_riding, golden_zones, samples_updates};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/bad");
 
@@ -54,7 +55,7 @@ pub fn bad(name: &str, error: &'static str, wrong: &'static str, bytes: Vec<u8>)
 pub fn catalogue() -> Vec<Bad> {
     let indexes =
         [containers(), segments(), levels(), bins(), leaves(), riders(), bad_zones::all(), edits(), checkpoints()];
-    indexes.into_iter().chain([updates(), logs(), position_maps()]).flatten().collect()
+    indexes.into_iter().chain([links(), updates(), logs(), position_maps()]).flatten().collect()
 }
 
 /// The variant's name.
@@ -128,6 +129,7 @@ fn small_files() -> Vec<(&'static str, Vec<u8>)> {
     segments
         .chain(zoned)
         .chain([(golden_riding::NAME, golden_riding::covering().write().0)])
+        .chain(golden_links::all().map(|(name, links)| (name, links.write().0)))
         .chain([("position-map.lmx", position_map)])
         .chain(golden_manifests::edits().into_iter().map(|(name, value)| (name, value.encode().unwrap())))
         .chain(golden_manifests::checkpoints())

@@ -111,7 +111,8 @@ pub fn directory(directory: &SegmentDirectory) -> Vec<u8> {
         None => {}
     }
     use Encoding::*;
-    let codes = [Equality, Binary, Range, Interval, IntervalEquality, RangeEquality, Binned, Packed, Filtered, Sliced];
+    let codes =
+        [Equality, Binary, Range, Interval, IntervalEquality, RangeEquality, Binned, Packed, Filtered, Sliced, Linked];
     let code = codes.iter().position(|encoding| *encoding == directory.encoding).unwrap() as u8 + 1;
     out.u8(code);
     if code == 5 || code == 6 {
@@ -127,6 +128,17 @@ pub fn directory(directory: &SegmentDirectory) -> Vec<u8> {
         for column in &directory.riding {
             blob(&mut out, column.column.as_bytes());
             column.key_type.encode(&mut out);
+        }
+    }
+    if code == 11 {
+        out.varint(directory.predicates.len() as u64);
+        for predicate in &directory.predicates {
+            out.u8(predicate.is_some().into());
+            match predicate {
+                Some(Key::Fixed(key)) => out.varint(*key),
+                Some(Key::Bytes(bytes)) => blob(&mut out, bytes),
+                None => {}
+            }
         }
     }
     directory.zones.iter().for_each(|zones| out.bytes(&forge_zones::zones(zones)));

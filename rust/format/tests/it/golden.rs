@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use lakemark_format::*;
 
 use crate::model::{Segment, files};
-use crate::{golden_manifests, golden_riding, golden_updates, golden_zones};
+use crate::{golden_links, golden_manifests, golden_riding, golden_updates, golden_zones};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/v6");
 
@@ -294,6 +294,7 @@ fn every_golden_file_is_tested() {
     let mut tested: Vec<_> = segments().iter().map(|(name, _)| name.to_string()).collect();
     tested.extend(golden_zones::segments().iter().map(|(name, _)| name.to_string()));
     tested.push(golden_riding::NAME.to_owned());
+    tested.extend(golden_links::NAMES.map(String::from));
     tested.extend(golden_updates::NAMES.map(String::from));
     tested.extend(golden_manifests::edits().iter().map(|(name, _)| name.to_string()));
     tested.extend(golden_manifests::checkpoints().iter().map(|(name, _)| name.to_string()));

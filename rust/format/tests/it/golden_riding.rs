@@ -97,6 +97,7 @@ impl Covering {
             bitmaps: vec![],
             orders: vec![],
             riding: self.columns.clone(),
+            predicates: vec![],
             zones: None,
         };
         let bytes = directory.encode(writer.offset()).unwrap();

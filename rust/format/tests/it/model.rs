@@ -8,7 +8,7 @@ use lakemark_format::value_block::Value;
 use lakemark_format::*;
 
 use crate::model_bins::{self, Block, Packed};
-use crate::model_leaves;
+use crate::{golden_links, model_leaves};
 
 /// A segment, decoded completely.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,6 +72,7 @@ impl Segment {
             bitmaps,
             orders,
             riding: vec![],
+            predicates: vec![],
             zones: None,
         };
         let bytes = directory.encode(writer.offset()).unwrap();
@@ -171,6 +172,10 @@ impl Segment {
             }
             if directory.encoding == Encoding::Packed {
                 blocks.push(model_leaves::read(&directory, number, read)?);
+                continue;
+            }
+            if directory.encoding == Encoding::Linked {
+                blocks.push(golden_links::read(&directory, number, read)?);
                 continue;
             }
             let packed = read(block.offset..block.offset + u64::from(block.length))?;

@@ -98,6 +98,7 @@ impl Zoned {
             bitmaps: vec![],
             orders: vec![],
             riding: vec![],
+            predicates: vec![],
             zones: Some(zones),
         };
         let bytes = directory.encode(writer.offset()).unwrap();

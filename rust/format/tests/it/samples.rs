@@ -40,6 +40,7 @@ pub fn directory() -> SegmentDirectory {
         bitmaps: vec![],
         orders: vec![],
         riding: vec![],
+        predicates: vec![],
         zones: None,
     }
 }

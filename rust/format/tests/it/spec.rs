@@ -2,8 +2,8 @@
 
 use lakemark_format::filter::{self, FilterShape};
 use lakemark_format::{
-    ContentKind, Key, Operation, bin_block, container, key, leaf, limits, log, manifest, order, position_map, posting,
-    riding, segment, value_block, zones,
+    ContentKind, Key, Operation, bin_block, container, key, leaf, limits, links, log, manifest, order, position_map,
+    posting, riding, segment, value_block, zones,
 };
 
 use crate::{forge, golden};
@@ -72,6 +72,9 @@ fn spec_constants_match() {
         ("MAX_RIDING_COLUMNS", riding::MAX_RIDING_COLUMNS.to_string()),
         ("MAX_RIDING_ROWS", riding::MAX_RIDING_ROWS.to_string()),
         ("MAX_RIDING_BYTES", riding::MAX_RIDING_BYTES.to_string()),
+        ("MAX_PREDICATES", links::MAX_PREDICATES.to_string()),
+        ("MAX_LEAF_LINKS", links::MAX_LEAF_LINKS.to_string()),
+        ("MAX_LINK_BYTES", links::MAX_LINK_BYTES.to_string()),
     ];
     let specified: Vec<_> = table("constant").into_iter().chain(table("limit")).collect();
     let expected: Vec<_> = expected.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
