@@ -2,6 +2,7 @@
 
 mod cursor;
 mod source;
+mod tuples;
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -20,6 +21,7 @@ pub(crate) use self::cursor::ChunkCursor;
 use self::cursor::Entries;
 pub use self::cursor::{NextValue, ValueRows};
 pub use self::source::ChunkSource;
+use self::tuples::Tuples;
 
 /// A counting sort is used while the keys of a chunk span at most this many times its rows.
 const COUNTING_SORT_SPAN: u64 = 4;
@@ -46,6 +48,8 @@ enum GatheredValues {
         /// None while every row has a key: the rows are then 0, 1, 2, …
         rows: Option<Vec<u32>>,
     },
+    /// Keys of several columns that all have one width.
+    Tuples(Tuples),
     /// Byte values are numbered in the order in which they are met.
     Bytes { numbers: HashMap<Box<[u8]>, u32>, of_row: Vec<u32>, rows: Vec<u32> },
 }
@@ -56,6 +60,8 @@ impl ChunkBuilder {
     pub fn new(key_type: &KeyType) -> Self {
         let values = if key_type.is_fixed() {
             GatheredValues::Fixed { keys: Vec::new(), rows: None }
+        } else if let Some(tuples) = Tuples::of(key_type) {
+            GatheredValues::Tuples(tuples)
         } else {
             GatheredValues::Bytes { numbers: HashMap::new(), of_row: Vec::new(), rows: Vec::new() }
         };
@@ -123,6 +129,7 @@ impl ChunkBuilder {
         let Self { rows: row_count, nulls, opaque, values, of_lists, riding } = self;
         let SortedRows { keys, mut ends, mut rows } = match values {
             GatheredValues::Fixed { keys, rows } => sort_fixed(&keys, rows.as_deref()),
+            GatheredValues::Tuples(tuples) => tuples.sort(),
             GatheredValues::Bytes { numbers, of_row, rows } => sort_bytes(numbers, &of_row, &rows),
         };
         if of_lists {
@@ -137,6 +144,7 @@ impl GatheredValues {
     fn len(&self) -> usize {
         match self {
             Self::Fixed { keys, .. } => keys.len(),
+            Self::Tuples(tuples) => tuples.len(),
             Self::Bytes { of_row, .. } => of_row.len(),
         }
     }
@@ -182,9 +190,10 @@ impl CellVisitor for Pushing<'_> {
 
     fn bytes(&mut self, row: usize, cell: KeyCell<&[u8]>) {
         let row = self.first + row as u32;
-        if let Some(key) = self.without_key(row, cell)
-            && let GatheredValues::Bytes { numbers, of_row, rows } = &mut self.builder.values
-        {
+        let Some(key) = self.without_key(row, cell) else { return };
+        if let GatheredValues::Tuples(tuples) = &mut self.builder.values {
+            tuples.push(row, key);
+        } else if let GatheredValues::Bytes { numbers, of_row, rows } = &mut self.builder.values {
             let next = numbers.len() as u32;
             let number = match numbers.get(key) {
                 Some(&number) => number,

@@ -36,6 +36,17 @@ pub enum BuildError {
         /// Bytes that the bitmaps of so many values take if their rows are spread.
         bytes: u64,
     },
+    /// Links name their predicates by places in a dictionary.
+    #[error(
+        "the links over {column} have more than {limit} different predicates: the column in the middle is for kinds of links; declare the \
+         index over both ends alone, or with a smaller files_per_segment"
+    )]
+    TooManyPredicates {
+        /// The columns of the links.
+        column: String,
+        /// The most predicates that a segment may have.
+        limit: u64,
+    },
     /// Zones are smaller than a segment can have.
     #[error(
         "the rows of a segment would have {zones} zones, and at most {limit} are possible: give zone_rows a larger number, or declare the index with a smaller files_per_segment"

@@ -548,7 +548,7 @@ impl Snapshot {
     fn usable_on(&self, column: &str) -> Vec<&ManifestIndex> {
         let Some(manifest) = &self.manifest else { return Vec::new() };
         let stored = self.physical_name(column);
-        let usable = manifest.indexes().filter(|index| index.column == stored && self.is_usable(index));
+        let usable = manifest.indexes().filter(|index| index.column == stored && self.answers_conditions(index));
         let mut found: Vec<&ManifestIndex> = usable.collect();
         found.sort_by_key(|index| match index.kind.known() {
             Some(kind) if kind.is_exact() => 0,
@@ -573,7 +573,7 @@ impl Snapshot {
             column::is_composite(&index.column) && column::columns(&index.column).next() == Some(&stored)
         };
         let mut indexes = self.manifest.iter().flat_map(|manifest| manifest.indexes());
-        indexes.any(|index| is_over(index) && self.is_usable(index))
+        indexes.any(|index| is_over(index) && self.answers_conditions(index))
     }
 
     /// Whether an index that is made to find single values, of the kind `key`, `bloom_tree` or `summary`, is on a column or begins with it.
@@ -582,7 +582,7 @@ impl Snapshot {
         let stored = self.physical_name(column);
         let begins = |index: &ManifestIndex| column::columns(&index.column).next() == Some(stored.as_ref());
         let made_for_it =
-            |index: &ManifestIndex| index.kind.known() != Some(IndexKind::Bitmap) && self.is_usable(index);
+            |index: &ManifestIndex| index.kind.known() != Some(IndexKind::Bitmap) && self.answers_conditions(index);
         let mut indexes = self.manifest.iter().flat_map(|manifest| manifest.indexes());
         indexes.any(|index| begins(index) && made_for_it(index))
     }
@@ -595,6 +595,11 @@ impl Snapshot {
     /// The indexes of [`Self::indexes_for`] that know every row.
     pub(crate) fn exact_indexes_for(&self, leaf: &Leaf) -> Vec<&ManifestIndex> {
         exact(self.indexes_for(leaf))
+    }
+
+    /// Whether the index is usable, and is of a kind that conditions are asked of.
+    fn answers_conditions(&self, index: &ManifestIndex) -> bool {
+        index.kind.known().is_some_and(IndexKind::answers_conditions) && self.is_usable(index)
     }
 
     /// Whether the index is of a kind that is known and of a column that the table has now, with the type that it has now.
@@ -615,7 +620,7 @@ fn deleted_of(files: &PartedList<DataFile>) -> (u64, Arc<[usize]>) {
 
 /// Of these indexes those that know every row.
 fn exact(mut indexes: Vec<&ManifestIndex>) -> Vec<&ManifestIndex> {
-    indexes.retain(|index| index.kind.known().is_some_and(IndexKind::is_exact));
+    indexes.retain(|index| index.kind.known().is_some_and(IndexKind::finds_rows));
     indexes
 }
 

@@ -14,6 +14,7 @@ pub(crate) mod included;
 pub(crate) mod kind;
 pub(crate) mod layout;
 pub(crate) mod leaf_cache;
+pub(crate) mod link_pair;
 pub(crate) mod locks;
 pub(crate) mod manifests;
 pub(crate) mod parts;

@@ -64,6 +64,15 @@ pub fn push_key(out: &mut Vec<u8>, key_type: &KeyType, key: &Key) {
     }
 }
 
+/// Bytes of a column with a value, where they are the same for all values of its type.
+#[must_use]
+pub fn width_of(key_type: &KeyType) -> Option<usize> {
+    match key_type.is_fixed() {
+        true => Some(1 + number_form(key_type).width),
+        false => key_type.bytes_length().map(|length| 1 + length),
+    }
+}
+
 /// Checks that the bytes are a key of these columns.
 ///
 /// # Errors

@@ -3,10 +3,11 @@
 //! Chunks are walked side by side by a heap of their next keys (a k-way merge). The rows of a value are encoded a posting block
 //! at a time, so that memory does not grow with the rows of a value. Bytes go to the sink as pages fill. Some encodings keep
 //! more in memory. Those with a coarse level keep the rank of every row (see the module `coarse_builder`), `binned` the rows of
-//! the current bin (`bin_writer`), and `packed` the entries of the current leaf. Encodings with zones are not merged by value but
+//! the current bin (`bin_writer`), and `packed` and `linked` the entries of the current leaf. Encodings with zones are not merged by value but
 //! written row group by row group (`zoned`).
 
 mod binned;
+mod linked;
 mod packed;
 mod zoned;
 
@@ -24,6 +25,7 @@ use lakemark_format::segment::encoding::Encoding;
 use lakemark_format::segment::{PostingRef, SegmentDirectory, SegmentFile, ValueBlockRef};
 use lakemark_format::value_block::{self, MAX_BLOCK_VALUES, TARGET_KEY_BYTES, Value};
 
+use self::linked::LinkWriter;
 use super::bin_writer::BinWriter;
 use super::coarse_builder::Ranks;
 use crate::chunk::{ChunkCursor, ChunkSource};
@@ -188,6 +190,8 @@ struct SegmentWriter<'a> {
     orders: Vec<u64>,
     /// With the encoding `packed`: the leaf that is gathered.
     leaf_builder: Option<LeafBuilder>,
+    /// With the encoding `linked`: the leaf that is gathered, and the rows of leaves that are written.
+    link_writer: Option<LinkWriter>,
     /// What rides along with the rows of the current value; none if no column does.
     riding: Option<RidingRows>,
     /// Where the last long posting ends.
@@ -234,6 +238,7 @@ impl<'a> SegmentWriter<'a> {
             bin_writer,
             orders: Vec::new(),
             leaf_builder: (meta.encoding == Encoding::Packed).then(|| packed::leaves_of(meta)),
+            link_writer: (meta.encoding == Encoding::Linked).then(|| LinkWriter::of(meta)).transpose()?,
             riding: (!meta.riding.is_empty()).then(RidingRows::default),
             long_end: start,
             zones: None,
@@ -270,7 +275,7 @@ impl<'a> SegmentWriter<'a> {
         if let Some(ranks) = &mut self.ranks {
             ranks.set(rows.clone(), self.value_count as u32);
         }
-        if self.encoding.has_fine_level() || self.encoding == Encoding::Packed {
+        if self.encoding.has_fine_level() || matches!(self.encoding, Encoding::Packed | Encoding::Linked) {
             self.pending.extend(rows);
         } else {
             self.posting_rows += rows.len() as u32;
@@ -327,6 +332,9 @@ impl<'a> SegmentWriter<'a> {
         }
         if self.leaf_builder.is_some() {
             return self.end_packed_value(key);
+        }
+        if self.link_writer.is_some() {
+            return self.end_link(key);
         }
         let posting = self.end_posting()?;
         if let Key::Bytes(bytes) = &key {
@@ -409,6 +417,7 @@ impl<'a> SegmentWriter<'a> {
         self.push_bin(last)?;
         self.end_bins()?;
         self.end_leaves()?;
+        let predicates = self.end_links()?;
         self.end_block()?;
         let CoarseParts { bins, bitmaps } = self.write_coarse_level()?;
         let (zones, overlap) = self.zones.take().map(|built| (built.zones, built.overlap)).unzip();
@@ -429,6 +438,7 @@ impl<'a> SegmentWriter<'a> {
             bitmaps,
             orders: std::mem::take(&mut self.orders),
             riding: meta.riding,
+            predicates,
             zones,
         };
         let encoded = directory.encode(self.container.offset())?;

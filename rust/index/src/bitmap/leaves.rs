@@ -16,6 +16,7 @@ use bytes::Bytes;
 use lakemark_format::error::{FormatError, Result};
 use lakemark_format::key::{Key, KeyType};
 use lakemark_format::leaf::{CountedRows, KeyCount, KeyRows, PackedLeaf, RidingEntries};
+use lakemark_format::links::{LinkLeaf, LinkShape, decode_link_rows};
 use lakemark_format::posting::{Decoder, RowRun, RowSink};
 use lakemark_format::riding::RidingRows;
 use lakemark_format::segment::{SegmentDirectory, ValueBlockRef};
@@ -101,7 +102,7 @@ impl LeafSearch {
                     },
                     KeyRows::Inline(posting) => decoder.decode(&posting, rows, directory.universe, &mut found.rows)?,
                     KeyRows::Long { offset, length } => {
-                        found.long.push(LongPosting { rows, range: long_range(offset, length, block)? });
+                        found.long.push(LongPosting { rows, range: long_range(offset, length, block.offset)? });
                     }
                 }
                 Ok(())
@@ -256,12 +257,12 @@ pub(super) fn counts(
 }
 
 /// Long postings lie before the leaf that names them.
-fn long_range(offset: u64, length: u32, block: &ValueBlockRef) -> Result<Range<u64>> {
+fn long_range(offset: u64, length: u32, before: u64) -> Result<Range<u64>> {
     match offset.checked_add(u64::from(length)) {
-        Some(end) if end <= block.offset => Ok(offset..end),
+        Some(end) if end <= before => Ok(offset..end),
         _ => {
             let got = format!("{length} bytes at {offset}");
-            Err(FormatError::invalid("a long posting", got, format_args!("before the leaf at {}", block.offset)))
+            Err(FormatError::invalid("a long posting", got, format_args!("before the leaf at {before}")))
         }
     }
 }
@@ -286,6 +287,54 @@ pub struct LeafKey {
     pub riding: RidingRows,
 }
 
+/// The links of a leaf with their rows, of which `row_bytes` tells.
+///
+/// # Errors
+/// Bytes that are not such a leaf; also one of other rows than the directory says.
+pub fn entries_of_links(
+    bytes: &[u8],
+    row_bytes: &[u8],
+    block: &ValueBlockRef,
+    directory: &SegmentDirectory,
+) -> Result<Vec<LeafKey>> {
+    let shape = LinkShape::of(&directory.key_type)?;
+    let leaf = LinkLeaf::decode(bytes, block.values, &shape, directory.predicates.len())?;
+    let keys = leaf.keys(&shape, &directory.predicates)?;
+    if keys.first() != Some(&block.first_key) {
+        return Err(FormatError::invalid("the first link of a leaf", "another", "the one of the directory"));
+    }
+    let (mut entries, mut total, mut decoder) = (Vec::with_capacity(keys.len()), 0u64, Decoder::default());
+    for (key, rows) in keys.into_iter().zip(decode_link_rows(row_bytes, block.values, directory.universe)?) {
+        total += u64::from(rows.rows);
+        let rows = entry_rows(rows, block.postings_offset, directory.universe, &mut decoder)?;
+        entries.push(LeafKey { key, rows, riding: RidingRows::default() });
+    }
+    if total != block.rows {
+        return Err(FormatError::invalid("the rows of a leaf", total, block.rows));
+    }
+    Ok(entries)
+}
+
+/// The rows of a key of a leaf; long postings end before a place of the stream.
+pub(super) fn entry_rows(
+    CountedRows { rows, rows_in }: CountedRows<'_>,
+    before: u64,
+    universe: u32,
+    decoder: &mut Decoder,
+) -> Result<EntryRows> {
+    Ok(match rows_in {
+        KeyRows::Run(first) => EntryRows::Known((first..first.saturating_add(rows)).collect()),
+        KeyRows::Inline(posting) => {
+            let mut known = Vec::new();
+            decoder.decode(&posting, rows, universe, &mut known)?;
+            EntryRows::Known(known)
+        }
+        KeyRows::Long { offset, length } => {
+            EntryRows::Posting(LongPosting { rows, range: long_range(offset, length, before)? })
+        }
+    })
+}
+
 /// The keys of a leaf with their rows: what a verification compares.
 ///
 /// # Errors
@@ -306,17 +355,8 @@ pub fn entries_of_leaf(bytes: &[u8], block: &ValueBlockRef, directory: &SegmentD
         for (place, entry) in held.into_iter().enumerate() {
             let riding = riding.as_ref().map(|riding| riding.rows_of_key(place, entry.rows as usize));
             total += u64::from(entry.rows);
-            let rows = match entry.rows_in {
-                KeyRows::Run(first) => EntryRows::Known((first..first.saturating_add(entry.rows)).collect()),
-                KeyRows::Inline(posting) => {
-                    let mut rows = Vec::new();
-                    decoder.decode(&posting, entry.rows, directory.universe, &mut rows)?;
-                    EntryRows::Known(rows)
-                }
-                KeyRows::Long { offset, length } => {
-                    EntryRows::Posting(LongPosting { rows: entry.rows, range: long_range(offset, length, block)? })
-                }
-            };
+            let rows = CountedRows { rows: entry.rows, rows_in: entry.rows_in };
+            let rows = entry_rows(rows, block.offset, directory.universe, &mut decoder)?;
             entries.push(LeafKey { key: entry.key, rows, riding: riding.unwrap_or_default() });
         }
     }

@@ -17,7 +17,8 @@
 //! `bin_writer` and `bins` write and read bins of values that share a posting. `coarse` and `slices` combine bitmaps, [`sums`]
 //! counts their bits, `unpack` takes them apart for a verification. [`cost`] predicts the bytes of each encoding. With the
 //! encoding `packed` a segment is the kind `key`: a packed tree, whose top level is the directory and whose leaves hold keys
-//! and rows (`leaves`), and columns that ride along (`covered`).
+//! and rows (`leaves`), and columns that ride along (`covered`). With the encoding `linked` it is the kind `links`, whose leaves
+//! [`links`](crate::links) walks.
 
 mod bin_writer;
 mod bins;
@@ -47,7 +48,7 @@ pub use count::CountSearch;
 pub use covered::{CoveredColumn, CoveredRows, CoveredSearch};
 pub use estimate::{Estimate, Weight, WeightBounds};
 pub use groups::{GroupValue, Mask, ValueGroups, each_posting, posting_ranges};
-pub use leaves::{EntryRows, LeafKey, LeafMatches, LeafSearch, LongPosting, entries_of_leaf};
+pub use leaves::{EntryRows, LeafKey, LeafMatches, LeafSearch, LongPosting, entries_of_leaf, entries_of_links};
 pub use pairs::{Codes, MAX_CODES};
 pub use ranks::bitmap_ranges;
 pub use search::Search;

@@ -37,7 +37,7 @@ impl Snapshot {
         let indexes = self.manifest.iter().flat_map(|manifest| manifest.indexes());
         self.supports_index_only(column)
             || indexes.into_iter().any(|index| {
-                is_inside(index) && self.is_usable(index) && index.kind.known().is_some_and(IndexKind::is_exact)
+                is_inside(index) && self.is_usable(index) && index.kind.known().is_some_and(IndexKind::finds_rows)
             })
     }
 }

@@ -1,5 +1,7 @@
 //! Declaring an index: its columns, kind and options, checked against the table.
 
+mod links;
+
 use std::collections::HashSet;
 
 use arrow::datatypes::{DataType, Field};
@@ -16,6 +18,7 @@ use crate::snapshot::{BaseTable, Snapshot};
 use crate::storage::ids::new_id;
 use crate::store::included::{INCLUDE, column_list, included, names_of};
 use crate::store::kind::{CheckedOptions, check_options, is_open, precision_of};
+use crate::store::link_pair::is_of_links;
 use crate::store::transaction::{Edit, commit};
 use crate::values::fields::{indexable, indexed_field, key_type_in, key_type_of_field};
 
@@ -28,6 +31,9 @@ pub(crate) async fn create_index(
 ) -> Result<bool> {
     let store = table.writable_store()?;
     let mut index = declare(spec, snapshot)?;
+    if is_of_links(&index) {
+        return links::create(store, index, snapshot, if_not_exists).await;
+    }
     // An index that exists is left as it is, or is an error: nothing is read for it.
     if !snapshot.indexes().iter().any(|have| have.name == index.name) {
         let open = spec.columns.len() == 1 && is_open(spec.kind, &spec.options);
@@ -46,6 +52,9 @@ pub(crate) async fn create_index(
 /// What a declaration becomes in the manifest, checked against the table.
 fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
     let columns = spec.columns.iter().map(|given| indexed(given, snapshot)).collect::<Result<Vec<_>>>()?;
+    if spec.kind == Some(IndexKind::Links) {
+        links::check(&columns, snapshot)?;
+    }
     // The option is of one kind alone, and stands for it.
     let includes = spec.options.contains_key(INCLUDE);
     let kind = kind_over(&columns, spec.kind.or(includes.then_some(IndexKind::Key)), snapshot)?;
@@ -182,8 +191,9 @@ fn kind_over(columns: &[String], requested: Option<IndexKind>, snapshot: &Snapsh
     }
     match requested {
         None | Some(IndexKind::Key) => Ok(IndexKind::Key),
+        Some(IndexKind::Links) => Ok(IndexKind::Links),
         Some(other) => Err(Error::unsupported(format!(
-            "an index over several columns is of the kind key, and {} was asked for; declare one for each column, \
+            "an index over several columns is of the kind key or links, and {} was asked for; declare one for each column, \
              conditions on several combine them",
             other.name()
         ))),

@@ -110,7 +110,7 @@ impl<'a> Composite<'a> {
         let Some(manifest) = &snapshot.manifest else { return Vec::new() };
         let of_index = |index: &'a ManifestIndex| {
             let KeyType::Composite(types) = &index.key_type else { return None };
-            let is_usable = index.kind.known().is_some_and(IndexKind::is_exact) && snapshot.is_usable(index);
+            let is_usable = index.kind.known().is_some_and(IndexKind::finds_rows) && snapshot.is_usable(index);
             let name = is_usable.then(|| snapshot.logical_name(&index.column)).flatten()?.into_owned();
             Some(Self { snapshot, name, types, covered: covered(snapshot, index) })
         };

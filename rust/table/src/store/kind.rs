@@ -112,6 +112,7 @@ fn options_of(kind: IndexKind) -> &'static [IndexOption] {
         IndexKind::BloomTree | IndexKind::Summary => {
             &[IndexOption::Fpp, IndexOption::ZoneRows, IndexOption::FilesPerSegment]
         }
+        IndexKind::Links => &[IndexOption::FilesPerSegment],
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use lakemark_format::posting::{self, RowSink};
 use lakemark_format::{Encoding, Key, PostingRef, RidingRows, SegmentDirectory, ValueBlockRef, value_block};
-use lakemark_index::bitmap::{EntryRows, LeafKey, ValueRows, entries_of_leaf};
+use lakemark_index::bitmap::{EntryRows, LeafKey, ValueRows, entries_of_leaf, entries_of_links};
 
 use crate::store::segments::{Damage, ReadCounter, Segment};
 use bins::SegmentBinCursor;
@@ -143,13 +143,19 @@ impl SegmentCursor {
                 self.bins = Some(SegmentBinCursor::new(&directory, self.block, &head, postings, orders)?);
                 Ok(())
             }
-            Encoding::Packed => self.read_leaf(&head, block, counter).await,
+            Encoding::Packed => {
+                let leaf = entries_of_leaf(&head, block, &directory).map_err(Damage::corrupt)?;
+                self.take_keys(leaf, counter).await
+            }
+            Encoding::Linked => {
+                let leaf = entries_of_links(&head, &postings, block, &directory).map_err(Damage::corrupt)?;
+                self.take_keys(leaf, counter).await
+            }
             _ => self.take_values(&head, &postings, block),
         }
     }
 
-    async fn read_leaf(&mut self, head: &[u8], block: &ValueBlockRef, counter: &ReadCounter) -> Result<(), Damage> {
-        let leaf = entries_of_leaf(head, block, &self.directory).map_err(Damage::corrupt)?;
+    async fn take_keys(&mut self, leaf: Vec<LeafKey>, counter: &ReadCounter) -> Result<(), Damage> {
         for LeafKey { key, rows, riding } in leaf {
             let rows = match rows {
                 EntryRows::Known(rows) => rows,

@@ -26,6 +26,7 @@ use crate::storage::ids::new_id;
 use crate::storage::put_if_absent::PutOutcome;
 use crate::store::Store;
 use crate::store::layout::edit_path;
+use crate::store::link_pair::{back_name, is_back_of};
 use crate::store::pieces::ManifestNeeds;
 pub(crate) use adoption::Adoption;
 use applied::{has_all_as_built, has_segments, is_done};
@@ -327,9 +328,13 @@ fn drop_index(base: &Manifest, name: &str, if_exists: bool) -> Result<Applied> {
         )));
     };
     let mut draft = Draft::new(base);
-    let segments: Vec<&Arc<ManifestSegment>> = base.segments().filter(|segment| segment.index_id == index.id).collect();
+    // Links go both ways, or none.
+    let back = base.index(&back_name(name)).filter(|other| is_back_of(other, index));
+    let dropped: Vec<[u8; 16]> = [Some(index), back].into_iter().flatten().map(|index| index.id).collect();
+    let segments: Vec<&Arc<ManifestSegment>> =
+        base.segments().filter(|segment| dropped.contains(&segment.index_id)).collect();
     draft.remove_segments(segments.iter().map(|segment| segment.id));
-    let changes = ManifestChanges { indexes_removed: vec![index.id], ..draft.finish()? };
+    let changes = ManifestChanges { indexes_removed: dropped, ..draft.finish()? };
     let unused = segments.into_iter().map(|segment| segment.path.clone()).collect();
     Ok(Applied { changes: Some(changes), committed: Committed { changed: true, unused, ..Committed::default() } })
 }

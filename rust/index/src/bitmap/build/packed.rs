@@ -12,7 +12,7 @@ use lakemark_format::segment::ValueBlockRef;
 use super::{BuildError, SegmentMeta, SegmentWriter};
 
 /// Bytes of the stream in a page.
-const PAGE_PAYLOAD: usize = container::PAGE_PAYLOAD as usize;
+pub(super) const PAGE_PAYLOAD: usize = container::PAGE_PAYLOAD as usize;
 /// A leaf goes on in the page that is begun if so much of it is left.
 const MIN_ROOM: usize = PAGE_PAYLOAD / 2;
 
@@ -36,7 +36,7 @@ impl SegmentWriter<'_> {
     }
 
     /// Where the rows of the current key go; long postings are written at once, but for those of a key that rides.
-    fn held(&mut self, rides: bool) -> Result<CountedRows<'static>, BuildError> {
+    pub(super) fn held(&mut self, rides: bool) -> Result<CountedRows<'static>, BuildError> {
         if self.posting_rows == 0 {
             let rows = self.pending.len() as u32;
             if let (Some(&first), Some(&last)) = (self.pending.first(), self.pending.last())
@@ -65,7 +65,7 @@ impl SegmentWriter<'_> {
         if left >= MIN_ROOM { left } else { PAGE_PAYLOAD }
     }
 
-    fn left_in_page(&self) -> usize {
+    pub(super) fn left_in_page(&self) -> usize {
         PAGE_PAYLOAD - (self.container.offset() % PAGE_PAYLOAD as u64) as usize
     }
 

@@ -60,7 +60,7 @@ pub(crate) async fn advise(table: &BaseTable, snapshot: &Snapshot, queries: Opti
             kind,
             reason,
             bytes: match kind {
-                IndexKind::Key | IndexKind::Bitmap => kinds.packed.unwrap_or(0),
+                IndexKind::Key | IndexKind::Bitmap | IndexKind::Links => kinds.packed.unwrap_or(0),
                 IndexKind::BloomTree | IndexKind::Summary => {
                     filter_bytes(&sampler, &sampled, kinds.valued(), kind, zones_with(Some(kind), &[], 0))
                 }

@@ -23,6 +23,7 @@ use crate::storage::clock::Stopwatch;
 use crate::storage::file_time::BuildStart;
 use crate::storage::ids::new_id;
 use crate::store::kind::files_per_segment;
+use crate::store::link_pair::is_back_of;
 use crate::store::locks::BuildLock;
 use crate::store::pieces::ManifestNeeds;
 use crate::store::recorded::Recorded;
@@ -147,8 +148,12 @@ pub(crate) async fn check_manifest(table: &BaseTable) -> Result<()> {
 pub(crate) fn selected_indexes(snapshot: &Snapshot, options: &BuildOptions) -> Result<Vec<ManifestIndex>> {
     let all: Vec<ManifestIndex> = snapshot.manifest.iter().flat_map(|manifest| manifest.indexes().cloned()).collect();
     match &options.index {
-        Some(name) => match all.into_iter().find(|index| index.name == *name) {
-            Some(index) => Ok(vec![index]),
+        Some(name) => match all.iter().find(|index| index.name == *name) {
+            // Links are walked both ways.
+            Some(index) => {
+                let back = all.iter().find(|other| is_back_of(other, index));
+                Ok([Some(index), back].into_iter().flatten().cloned().collect())
+            }
             None => Err(Error::not_found(format!("there is no index {name}; declare it with `lakemark index create`"))),
         },
         None if all.is_empty() => Err(none_declared()),
