@@ -70,17 +70,26 @@ impl LinkShape {
         }
     }
 
-    /// The key of a link, or what the keys of all links of a node begin with, or of those with one predicate.
+    /// What the keys of all links of a node begin with, or of those with one predicate.
     #[must_use]
-    pub fn key_of(&self, near: &Option<Key>, predicate: Option<&Option<Key>>, far: Option<&Option<Key>>) -> Vec<u8> {
+    pub fn prefix(&self, node: &Key, predicate: Option<&Option<Key>>) -> Vec<u8> {
         let mut key = Vec::new();
-        push(&mut key, &self.end, near);
+        composite::push_key(&mut key, &self.end, node);
         if let (Some(of), Some(predicate)) = (&self.predicate, predicate) {
             push(&mut key, of, predicate);
         }
-        if let Some(far) = far {
-            push(&mut key, &self.end, far);
+        key
+    }
+
+    /// The key of a link; the predicate counts where links have one.
+    #[must_use]
+    pub fn key_of(&self, near: &Option<Key>, predicate: Option<&Option<Key>>, far: &Option<Key>) -> Vec<u8> {
+        let mut key = Vec::new();
+        push(&mut key, &self.end, near);
+        if let Some(of) = &self.predicate {
+            push(&mut key, of, predicate.unwrap_or(&None));
         }
+        push(&mut key, &self.end, far);
         key
     }
 }

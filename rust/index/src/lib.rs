@@ -10,6 +10,7 @@ pub mod elements;
 pub mod error;
 mod evaluate;
 pub mod key;
+pub mod links;
 pub mod literal;
 pub mod precision;
 pub mod predicate;

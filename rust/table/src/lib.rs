@@ -8,6 +8,7 @@ pub mod error;
 mod files;
 mod index_kind;
 mod indexing;
+mod links;
 pub mod metrics;
 pub mod options;
 mod pin;
@@ -36,6 +37,7 @@ pub use indexing::advise;
 pub use indexing::build::{BuildPart, BuildPlan, BuildTask, RunningBuild};
 pub use lakemark_format::Operation;
 pub use lakemark_index::{Predicate, Reason, RowSet};
+pub use links::{LinkDirection, LinkMemory, LinkMemoryLimit, Links, WalkOptions};
 pub use options::{
     BuildOptions, CancelFlag, ColumnReadCost, IndexOnlyCost, IndexSpec, Merging, MigrateOptions, ProbeOptions,
     Progress, ReadCost, TableOptions, VacuumOptions,

@@ -57,6 +57,7 @@ pub(crate) use declare_key::declare_key;
 pub(crate) use errors::no_key;
 pub(crate) use indexing::{build_newest, create_newest, merge_built, pin_to_build};
 pub(crate) use info::{changes_beside_files, info};
+pub(crate) use lookup::fetch::RowFile;
 pub(crate) use migration::migrate::migrate;
 pub(crate) use publication::publish::publish;
 pub(crate) use quiesce::quiesce;

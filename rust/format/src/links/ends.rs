@@ -42,14 +42,13 @@ impl LinkEnd<'_> {
             Self::Bytes(bytes) => Some(Key::Bytes(bytes.to_vec())),
         }
     }
+}
 
-    /// The end with this key.
-    #[must_use]
-    pub fn of(key: &Option<Key>) -> LinkEnd<'_> {
+impl<'a> From<&'a Key> for LinkEnd<'a> {
+    fn from(key: &'a Key) -> Self {
         match key {
-            None => LinkEnd::Null,
-            Some(Key::Fixed(number)) => LinkEnd::Number(*number),
-            Some(Key::Bytes(bytes)) => LinkEnd::Bytes(bytes),
+            Key::Fixed(number) => Self::Number(*number),
+            Key::Bytes(bytes) => Self::Bytes(bytes),
         }
     }
 }

@@ -141,7 +141,7 @@ impl LinkLeaf {
                 let predicate = predicates.get(group.predicate as usize);
                 for link in group.links.clone() {
                     let far = self.far(link).and_then(LinkEnd::to_key);
-                    let key = Key::Bytes(shape.key_of(&near, predicate, Some(&far)));
+                    let key = Key::Bytes(shape.key_of(&near, predicate, &far));
                     if keys.last().is_some_and(|last| *last >= key) {
                         return Err(FormatError::invalid("a link", "not above the one before", "ascending links"));
                     }

@@ -131,7 +131,7 @@ fn text(text: &str) -> Option<Key> {
 pub fn terms() -> Links {
     let key_type = KeyType::Composite(vec![KeyType::Utf8; 3].into());
     let shape = LinkShape::of(&key_type).unwrap();
-    let link = |s: &str, p: Option<Key>, o: Option<Key>| Key::Bytes(shape.key_of(&text(s), Some(&p), Some(&o)));
+    let link = |s: &str, p: Option<Key>, o: Option<Key>| Key::Bytes(shape.key_of(&text(s), Some(&p), &o));
     let links = vec![
         (link("GO:0001", text("is_a"), text("GO:0003")), vec![0]),
         (link("GO:0001", text("part_of"), text("GO:0003")), vec![1, 2, 3]),
@@ -148,7 +148,7 @@ pub fn nodes() -> Links {
     let key_type = KeyType::Composite(vec![KeyType::Int64; 2].into());
     let shape = LinkShape::of(&key_type).unwrap();
     let number = |number: Option<i64>| number.map(|number| Key::Fixed(key_of_i64(number)));
-    let link = |near, far| Key::Bytes(shape.key_of(&number(near), None, Some(&number(far))));
+    let link = |near, far| Key::Bytes(shape.key_of(&number(near), None, &number(far)));
     let ends =
         [(None, Some(1)), (Some(-5), Some(7)), (Some(1), Some(1)), (Some(1), Some(1 << 40)), (Some(7), Some(-5))];
     let links = ends.into_iter().zip(0..).map(|((near, far), row)| (link(near, far), vec![row])).collect();

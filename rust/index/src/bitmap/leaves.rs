@@ -306,7 +306,7 @@ pub fn entries_of_links(
     let (mut entries, mut total, mut decoder) = (Vec::with_capacity(keys.len()), 0u64, Decoder::default());
     for (key, rows) in keys.into_iter().zip(decode_link_rows(row_bytes, block.values, directory.universe)?) {
         total += u64::from(rows.rows);
-        let rows = entry_rows(rows, block.postings_offset, directory.universe, &mut decoder)?;
+        let rows = rows_of_entry(rows, block.postings_offset, directory.universe, &mut decoder)?;
         entries.push(LeafKey { key, rows, riding: RidingRows::default() });
     }
     if total != block.rows {
@@ -316,7 +316,7 @@ pub fn entries_of_links(
 }
 
 /// The rows of a key of a leaf; long postings end before a place of the stream.
-pub(super) fn entry_rows(
+pub(crate) fn rows_of_entry(
     CountedRows { rows, rows_in }: CountedRows<'_>,
     before: u64,
     universe: u32,
@@ -356,7 +356,7 @@ pub fn entries_of_leaf(bytes: &[u8], block: &ValueBlockRef, directory: &SegmentD
             let riding = riding.as_ref().map(|riding| riding.rows_of_key(place, entry.rows as usize));
             total += u64::from(entry.rows);
             let rows = CountedRows { rows: entry.rows, rows_in: entry.rows_in };
-            let rows = entry_rows(rows, block.offset, directory.universe, &mut decoder)?;
+            let rows = rows_of_entry(rows, block.offset, directory.universe, &mut decoder)?;
             entries.push(LeafKey { key: entry.key, rows, riding: riding.unwrap_or_default() });
         }
     }

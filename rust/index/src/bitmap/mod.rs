@@ -48,6 +48,7 @@ pub use count::CountSearch;
 pub use covered::{CoveredColumn, CoveredRows, CoveredSearch};
 pub use estimate::{Estimate, Weight, WeightBounds};
 pub use groups::{GroupValue, Mask, ValueGroups, each_posting, posting_ranges};
+pub(crate) use leaves::rows_of_entry;
 pub use leaves::{EntryRows, LeafKey, LeafMatches, LeafSearch, LongPosting, entries_of_leaf, entries_of_links};
 pub use pairs::{Codes, MAX_CODES};
 pub use ranks::bitmap_ranges;

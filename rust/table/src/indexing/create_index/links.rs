@@ -65,7 +65,9 @@ pub(super) async fn create(
     if manifest.and_then(|manifest| manifest.index(&name)).is_some_and(|other| !is_of_links(other)) {
         return Err(Error::new(
             ErrorKind::AlreadyExists,
-            format!("links are walked back by an index {name}, and there is another one of that name; drop it or give a name"),
+            format!(
+                "links are walked back by an index {name}, and there is another one of that name; drop it or give a name"
+            ),
         ));
     }
     let composite = reversed(&index.column);

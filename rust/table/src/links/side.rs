@@ -1,0 +1,238 @@
+//! The links of a table by one of their ends.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, FieldRef};
+use lakemark_format::links::{LinkEnd, LinkShape};
+use lakemark_format::{Key, KeyType, column};
+use lakemark_index::key_type_of;
+use lakemark_index::links::{FoundLink, WantedPredicates, leaves_with, visit_links};
+
+use super::WalkError;
+use super::loading::{LinkSegment, LoadedLeaf};
+use super::unindexed::UnindexedLinks;
+use crate::error::{Error, Result};
+use crate::snapshot::Snapshot;
+
+/// Leaves that are held at a time, whatever a round needs.
+const LEAVES_AT_ONCE: usize = 512;
+
+/// The predicate of links that have none.
+static NO_PREDICATE: Option<Key> = None;
+
+/// The columns that links are made of, by the names that the table shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LinkColumns {
+    pub subject: FieldRef,
+    pub predicate: Option<FieldRef>,
+    pub object: FieldRef,
+}
+
+impl LinkColumns {
+    /// The columns of these names.
+    pub(super) fn of(snapshot: &Snapshot, columns: &[String]) -> Result<Self> {
+        let field = |given: &String| {
+            let name = snapshot.resolve(given).filter(|name| !column::is_field(name));
+            name.and_then(|name| snapshot.field(&name))
+                .ok_or_else(|| Error::not_found(format!("there is no flat column {given} that links could be made of")))
+        };
+        let fields = columns.iter().map(field).collect::<Result<Vec<_>>>()?;
+        let (subject, predicate, object) = match fields.as_slice() {
+            [subject, object] => (subject, None, object),
+            [subject, predicate, object] => (subject, Some(predicate), object),
+            others => {
+                return Err(Error::invalid(format!(
+                    "links are made of (subject, predicate, object) or (subject, object), and {} columns were given",
+                    others.len()
+                )));
+            }
+        };
+        let names: HashSet<&String> = fields.iter().map(|field| field.name()).collect();
+        if names.len() < fields.len() {
+            return Err(Error::invalid("links are made of different columns, and one was given twice"));
+        }
+        let types = [subject, object].map(|field| key_type_of(field.data_type()));
+        if types.iter().any(Option::is_none) || types.first() != types.last() {
+            return Err(Error::unsupported(format!(
+                "links begin in {} and end in {}, which are no values of one type",
+                subject.name(),
+                object.name()
+            )));
+        }
+        Ok(Self { subject: Arc::clone(subject), predicate: predicate.cloned(), object: Arc::clone(object) })
+    }
+
+    /// Their names, in this order or from the object to the subject.
+    pub(super) fn names(&self, is_back: bool) -> Vec<&str> {
+        let mut fields: Vec<&FieldRef> =
+            [Some(&self.subject), self.predicate.as_ref(), Some(&self.object)].into_iter().flatten().collect();
+        if is_back {
+            fields.reverse();
+        }
+        fields.into_iter().map(|field| field.name().as_str()).collect()
+    }
+
+    pub(super) fn node_type(&self) -> &DataType {
+        self.subject.data_type()
+    }
+
+    pub(super) fn shape(&self) -> Result<LinkShape> {
+        let of = |field: &FieldRef| {
+            key_type_of(field.data_type()).ok_or_else(|| {
+                Error::unsupported(format!("{} of the type {} is no part of links", field.name(), field.data_type()))
+            })
+        };
+        let predicate: Option<KeyType> = self.predicate.as_ref().map(of).transpose()?;
+        Ok(LinkShape { end: of(&self.subject)?, predicate })
+    }
+}
+
+/// The links of a table in the order of one end.
+#[derive(Debug)]
+pub(super) struct Side {
+    pub shape: LinkShape,
+    pub segments: Vec<LinkSegment>,
+    pub unindexed: UnindexedLinks,
+}
+
+/// A link that was found: the place of its node in the frontier, its predicate and its other end.
+pub(super) struct Step<'a> {
+    pub from: usize,
+    pub predicate: &'a Option<Key>,
+    pub to: LinkEnd<'a>,
+}
+
+/// A leaf that has to be looked at for a node of the frontier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Look {
+    leaf: usize,
+    node: usize,
+}
+
+impl Side {
+    /// Visits the links of nodes, which ascend, until the visitor has enough. The same link may come several times.
+    pub(super) async fn expand<V>(
+        &self,
+        frontier: &[Key],
+        via: Option<&HashSet<Option<Key>>>,
+        visit: &mut V,
+    ) -> std::result::Result<ControlFlow<()>, WalkError>
+    where
+        V: FnMut(Step<'_>) -> Result<ControlFlow<()>> + Send,
+    {
+        for segment in &self.segments {
+            let wanted = segment.places_of(via);
+            if wanted.as_ref().is_some_and(HashSet::is_empty) {
+                continue;
+            }
+            let looks = self.looks(segment, frontier, via);
+            for looks in chunks(&looks) {
+                let mut leaves: Vec<usize> = looks.iter().map(|look| look.leaf).collect();
+                leaves.dedup();
+                let loaded = segment.load(&leaves).await.map_err(|damage| segment.damaged(damage))?;
+                for look in looks {
+                    let at = leaves.binary_search(&look.leaf).ok().and_then(|place| loaded.get(place));
+                    let (Some(leaf), Some(node)) = (at, frontier.get(look.node)) else { continue };
+                    let found = Found { segment, leaf, wanted: &wanted, from: look.node };
+                    if found.visit(node, visit)?.is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                }
+            }
+        }
+        Ok(self.unindexed.visit(frontier, via, visit)?)
+    }
+
+    /// The leaves that may have links of the nodes, ascending.
+    fn looks(&self, segment: &LinkSegment, frontier: &[Key], via: Option<&HashSet<Option<Key>>>) -> Vec<Look> {
+        let mut looks = Vec::with_capacity(frontier.len());
+        let directory = &segment.segment.directory;
+        for (node, key) in frontier.iter().enumerate() {
+            let mut add =
+                |prefix: Vec<u8>| looks.extend(leaves_with(directory, &prefix).map(|leaf| Look { leaf, node }));
+            match via.filter(|_| self.shape.predicate.is_some()) {
+                Some(via) => via.iter().for_each(|predicate| add(self.shape.prefix(key, Some(predicate)))),
+                None => add(self.shape.prefix(key, None)),
+            }
+        }
+        looks.sort_unstable();
+        looks.dedup();
+        looks
+    }
+}
+
+/// Parts of the looks that need no more leaves than are held at a time.
+fn chunks(looks: &[Look]) -> Vec<&[Look]> {
+    let (mut parts, mut start, mut leaves) = (Vec::new(), 0, 0);
+    for (place, look) in looks.iter().enumerate() {
+        let is_new =
+            place.checked_sub(1).and_then(|before| looks.get(before)).is_none_or(|before| before.leaf < look.leaf);
+        if is_new && leaves == LEAVES_AT_ONCE {
+            parts.extend(looks.get(start..place));
+            (start, leaves) = (place, 0);
+        }
+        leaves += usize::from(is_new);
+    }
+    parts.extend(looks.get(start..).filter(|rest| !rest.is_empty()));
+    parts
+}
+
+/// A leaf that is looked at for a node.
+struct Found<'a> {
+    segment: &'a LinkSegment,
+    leaf: &'a LoadedLeaf,
+    wanted: &'a WantedPredicates,
+    from: usize,
+}
+
+impl Found<'_> {
+    fn visit(
+        &self,
+        node: &Key,
+        visit: &mut impl FnMut(Step<'_>) -> Result<ControlFlow<()>>,
+    ) -> Result<ControlFlow<()>> {
+        let predicates = &self.segment.segment.directory.predicates;
+        let mut failed = None;
+        let ended = visit_links(&self.leaf.leaf, node.into(), self.wanted, |FoundLink { place, predicate, far }| {
+            if !self.leaf.is_alive(place) {
+                return ControlFlow::Continue(());
+            }
+            let predicate = predicates.get(predicate as usize).unwrap_or(&NO_PREDICATE);
+            match visit(Step { from: self.from, predicate, to: far }) {
+                Ok(flow) => flow,
+                Err(error) => {
+                    failed = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        });
+        failed.map_or(Ok(ended), Err)
+    }
+}
+
+/// The places of predicates in the dictionary of a segment; none where any will do.
+pub(super) fn places_of(
+    via: Option<&HashSet<Option<Key>>>,
+    dictionary: &HashMap<Option<Key>, u32>,
+    has_predicate: bool,
+) -> WantedPredicates {
+    let via = via.filter(|_| has_predicate)?;
+    Some(via.iter().filter_map(|predicate| dictionary.get(predicate).copied()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_are_cut_by_their_leaves() {
+        let look = |leaf, node| Look { leaf, node };
+        let looks: Vec<Look> = (0..1030).flat_map(|leaf| [look(leaf, 0), look(leaf, 1)]).collect();
+        let parts = chunks(&looks);
+        assert_eq!(parts.iter().map(|part| part.len()).collect::<Vec<_>>(), [1024, 1024, 12]);
+        assert!(chunks(&[]).is_empty());
+        assert_eq!(chunks(&looks[..3]), [&looks[..3]]);
+    }
+}
