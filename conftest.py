@@ -70,3 +70,22 @@ def flights(tmp_path: Path, in_no_order: None) -> str:  # noqa: ARG001 - how the
         )
         pq.write_table(rows, folder / f"part-{part}.parquet", row_group_size=4, write_page_index=True)
     return str(folder)
+
+
+@pytest.fixture
+def terms(tmp_path: Path) -> str:
+    """A folder of two files with links: what animals are, and what they like."""
+    folder = tmp_path / "terms"
+    folder.mkdir()
+    links = [
+        ("cat", "is_a", "mammal"),
+        ("dog", "is_a", "mammal"),
+        ("mammal", "is_a", "animal"),
+        ("fish", "is_a", "animal"),
+        ("cat", "likes", "fish"),
+        ("dog", "likes", "cat"),
+    ]
+    for part in range(2):
+        rows = [dict(zip("spo", link, strict=True)) for link in links[3 * part : 3 * part + 3]]
+        pq.write_table(pa.Table.from_pylist(rows), folder / f"part-{part}.parquet")
+    return str(folder)

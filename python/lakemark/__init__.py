@@ -40,6 +40,7 @@ from lakemark.exceptions import (
     StoreMismatchError,
     UnsupportedError,
 )
+from lakemark.links import LinkRows, Links
 from lakemark.reports import (
     BuildReport,
     ColumnInfo,
@@ -97,6 +98,8 @@ __all__ = [
     "LakemarkWarning",
     "LayoutHint",
     "Leaf",
+    "LinkRows",
+    "Links",
     "MigrateReport",
     "MissingPackageError",
     "NotFoundError",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakemark import _arrow
-from lakemark.exceptions import InvalidInputError
+from lakemark.exceptions import InvalidInputError, NotFoundError
+from lakemark.links import Links
 from lakemark.reports import ExplainReport
 from lakemark.rows import Rows
 from lakemark.table.handle import Handle, names_of
@@ -88,6 +89,45 @@ class Queries(Handle):
                 use_index,
             )
         )
+
+    def links(self, *columns: str, memory: int | None = None) -> Links:
+        """Walks over the links that rows of an edge table are.
+
+        >>> import lakemark
+        >>> links = lakemark.Table(getfixture("terms")).links("s", "p", "o")
+        >>> links.out("dog", via="is_a").to_arrow()["node"].to_pylist()
+        ['mammal']
+
+        Args:
+            *columns: Subject, predicate and object, or subject and object. Without any they are those of the table's
+                index of the kind `links`.
+            memory: Bytes that links without an index may take, and as many that each walk may take for what it has
+                seen; a quarter of the machine's memory if no number is given.
+
+        Returns:
+            What finds neighbours, what is reached, and paths. An index of the kind `links` over the columns makes that
+            fast; see docs/links.md.
+
+        Raises:
+            NotFoundError: No columns are named, and there is no such index.
+            InvalidInputError: No columns are named, and there are several.
+        """
+        named = list(columns) or self._link_columns()
+        return Links(self._inner.links(named, memory), tuple(named))
+
+    def _link_columns(self) -> list[str]:
+        """The columns of the only index of the kind `links`."""
+        over = {index.name: list(index.columns) for index in self.indexes if index.kind == "links"}
+        # The index that walks the same links back is named after the first.
+        forward = [columns for name, columns in over.items() if name.removesuffix("_back") not in over.keys() - {name}]
+        if not forward:
+            raise NotFoundError(
+                'the table has no index of the kind links; create one, or name columns: links("s", "p", "o")'
+            )
+        if len(forward) > 1:
+            shown = " and ".join(f"({', '.join(columns)})" for columns in forward)
+            raise InvalidInputError(f"there are links over {shown}; name the columns that are meant")
+        return forward[0]
 
     def count(self, filter: str | None = None, *, use_index: bool = True, selection_cache: bool = True) -> int:
         """Counts rows, from the index alone where it is exact.

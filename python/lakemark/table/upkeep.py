@@ -35,10 +35,11 @@ class Upkeep(Handle):
         """Declares an index and builds it.
 
         Args:
-            columns: The column to index, or several for an index of the kind `key`; a field of a struct with dots
-                between its names: `place.city`.
-            using: The kind of index: `bitmap`, `key`, `bloom_tree` or `summary`. `auto` chooses it and the encoding by
-                a sample of the column, unless an option other than `files_per_segment` is given.
+            columns: The column to index, or several for an index of the kind `key` or `links`; a field of a struct with
+                dots between its names: `place.city`. Those of `links` are subject, predicate and object, or subject and
+                object; with them a second index is declared, which walks the links back.
+            using: The kind of index: `bitmap`, `key`, `bloom_tree`, `summary` or `links`. `auto` chooses it and the
+                encoding by a sample of the column, unless an option other than `files_per_segment` is given.
             name: A name for it; made from column and kind if there is none.
             include: Columns whose values an index of the kind `key` keeps beside the key, so that lookups of these
                 read no data. They are flat columns, and none of the key or of the partitions.

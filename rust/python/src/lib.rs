@@ -2,6 +2,7 @@
 
 mod changes;
 mod error;
+mod links;
 mod progress;
 mod provider;
 mod rows;
@@ -39,6 +40,7 @@ fn describe_build(py: Python<'_>, report: &str) -> PyResult<table::Described> {
 #[pymodule]
 fn _internal(module: &Bound<'_, PyModule>) -> PyResult<()> {
     lakemark_allocator::configure();
+    module.add_class::<links::Links>()?;
     module.add_class::<rows::ArrowTable>()?;
     module.add_class::<rows::Rows>()?;
     module.add_class::<schema::Schema>()?;

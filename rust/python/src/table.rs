@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 
 use crate::changes::{self, ChangeRows};
 use crate::error;
+use crate::links::Links;
 use crate::progress::Counters;
 use crate::provider::ForeignProvider;
 use crate::rows::{ArrowTable, Rows};
@@ -329,6 +330,11 @@ impl Table {
             lakemark_datafusion::lookup(&table, &keys, &on, columns.as_deref(), &options).await
         });
         found.map(|found| ArrowTable::new(found.schema, found.batches))
+    }
+
+    /// Walks over the links of these columns.
+    fn links(&self, columns: Vec<String>, memory_bytes: Option<u64>) -> Links {
+        Links::new(Arc::clone(&self.0), columns, memory_bytes)
     }
 
     fn count(&self, py: Python<'_>, filter: Option<String>, use_index: bool, selection_cache: bool) -> PyResult<u64> {

@@ -15,6 +15,7 @@ mod file_probes;
 pub(crate) mod identity;
 mod laid_files;
 mod lineage;
+mod link_columns;
 mod match_files;
 pub(crate) mod numbered_files;
 mod open_tables;

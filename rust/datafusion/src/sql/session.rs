@@ -32,6 +32,7 @@ use crate::share::prepared_query::{PreparedQueries, PreparedQuery};
 use crate::sql::dml;
 use crate::sql::factory::{FORMAT, LakemarkTableFactory};
 use crate::sql::fast_path::with_fast_path;
+use crate::sql::link_functions;
 use crate::sql::parameters::{bound, numbered};
 use crate::sql::planned::{PlannedStatement, StatementKind, Work};
 use crate::sql::planned_once::plan_once;
@@ -258,7 +259,7 @@ impl LakemarkSession {
         statement: Statement,
         parameters: Option<Vec<ScalarValue>>,
     ) -> Result<OfStatement<PlannedStatement>> {
-        let statement = match statement {
+        let mut statement = match statement {
             Statement::Engine(statement) if statement::is_of_transaction(&statement) => {
                 return Err(Error::new(ErrorKind::Unsupported, NO_TRANSACTIONS));
             }
@@ -268,7 +269,11 @@ impl LakemarkSession {
                 return Ok(OfStatement { planned, tables: StatementTables::default() });
             }
         };
-        let OfStatement { planned, tables } = of_one_statement(dml::plan(&mut state, statement)).await;
+        let planning = async {
+            link_functions::prepare(&mut state, &mut statement).await?;
+            dml::plan(&mut state, statement).await
+        };
+        let OfStatement { planned, tables } = of_one_statement(planning).await;
         let mut plan = planned.map_err(from_engine)?;
         if let Some(parameters) = parameters {
             plan = bound(plan, parameters)?;
