@@ -3,6 +3,7 @@
 mod completions;
 mod help;
 mod jobs;
+mod links;
 mod serve;
 mod updates;
 mod values;
@@ -15,9 +16,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 pub use completions::{CompletionsArgs, ShellName};
 use help::{
     ABOUT, ADVISE_EXAMPLES, BUILD_NOTE, CHANGE_EXAMPLES, COMPLETIONS_EXAMPLES, DOCTOR_NOTE, EXAMPLES, HISTORY_EXAMPLES,
-    KEY_EXAMPLES, LONG_ABOUT, MIGRATE_EXAMPLES, REPAIR_NOTE, SERVE_EXAMPLES, SQL_EXAMPLES, WATCH_EXAMPLES,
+    KEY_EXAMPLES, LINKS_EXAMPLES, LONG_ABOUT, MIGRATE_EXAMPLES, REPAIR_NOTE, SERVE_EXAMPLES, SQL_EXAMPLES,
+    WATCH_EXAMPLES,
 };
 pub use jobs::{JobArgs, LogArgs, LogFormat, WatchArgs};
+pub use links::LinksArgs;
 pub use serve::ServeArgs;
 pub use updates::{ChangeArgs, FlushArgs, KeyArgs, MigrateArgs, RepairArgs};
 pub use values::{KeyValue, RepairChoice};
@@ -49,6 +52,9 @@ pub enum Verb {
     Count(CountArgs),
     /// Print the rows of some keys, found by an index of the kind key
     Lookup(LookupArgs),
+    /// Print what nodes are linked with, what they reach, or a way from one to another
+    #[command(after_help = LINKS_EXAMPLES)]
+    Links(LinksArgs),
     /// Show which indexes answer a predicate, what is skipped, and why not more
     Explain(ExplainArgs),
     /// Show what Lakemark knows about a table: files, rows, columns, buffered updates, indexes, coverage
@@ -167,10 +173,10 @@ pub struct CreateArgs {
     /// The table.
     #[command(flatten)]
     pub at: TableArgs,
-    /// Column to index, or a field of a struct as in place.city; an index of the kind key may be over several, separated by commas
+    /// Column to index, or a field of a struct as in place.city; an index of the kind key or links may be over several, separated by commas
     #[arg(long, value_name = "COL[,COL]", value_delimiter = ',', required = true)]
     pub on: Vec<String>,
-    /// Kind of index: bitmap, key, bloom_tree, summary, or auto to let Lakemark choose kind and encoding by a sample of the column
+    /// Kind of index: bitmap, key, bloom_tree, summary, links, or auto to let Lakemark choose kind and encoding by a sample of the column
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub using: String,
     /// Name of the index; made from kind and column if it is left out

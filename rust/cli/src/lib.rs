@@ -10,6 +10,7 @@ pub mod failure;
 mod info;
 mod input;
 mod job;
+mod links;
 mod log;
 mod maintain;
 pub mod output;
@@ -77,6 +78,7 @@ async fn dispatch(cli: Cli, log: Log) -> Result<(), Failure> {
         Some(Verb::Index(IndexVerb::Verify(verify))) => maintain::verify(verify).await,
         Some(Verb::Count(count)) => queries::count(count).await,
         Some(Verb::Lookup(lookup)) => queries::lookup(lookup).await,
+        Some(Verb::Links(walk)) => links::links(walk).await,
         Some(Verb::Explain(explain)) => queries::explain(explain).await,
         Some(Verb::Key(key)) => updates::key(key).await,
         Some(Verb::Insert(change)) => updates::change(Operation::Insert, change).await,

@@ -183,6 +183,17 @@ Examples:
   lakemark migrate flights/ --max-bytes 4G         in slices of the keys, each a commit of its own that writes about 4 GiB
   lakemark migrate flights/ --publish              what was migrated, for programs that list flights/*.parquet, too";
 
+/// Of `links`, with what its rows are.
+pub(super) const LINKS_EXAMPLES: &str = "\
+Rows of the table are links from subjects to objects. An index of the kind links makes walks over them fast: lakemark index create kb/ --on s,p,o --using links
+
+Examples:
+  lakemark links kb/ --from GO:0008150                                  what it is linked with
+  lakemark links kb/ --from GO:0008150 --via is_a --in                  what is linked with it by is_a
+  lakemark links kb/ --from GO:0006915 --via is_a --reach               all of its ancestors, with how far they are
+  lakemark links kb/ --from GO:0006915 --to GO:0008150                  a shortest way
+  lakemark links edges/ --on src,dst --from 4711 --reach --max-depth 2  without a predicate";
+
 /// Of `history`, with what a version is.
 pub(super) const HISTORY_EXAMPLES: &str = "\
 A version of a Delta table is what every reader of Delta calls so, without changes that are buffered. Of other tables it is the number of a manifest of the \

@@ -10,6 +10,7 @@ mod covered;
 mod encodings;
 mod groups;
 mod key;
+mod links;
 mod lists;
 mod rows;
 mod sums;

@@ -26,6 +26,7 @@ mod group_counts;
 mod in_memory;
 mod isolating;
 mod layer;
+mod links;
 mod listed;
 mod lists;
 mod locations;
