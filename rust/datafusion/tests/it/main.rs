@@ -23,6 +23,7 @@ mod in_lists;
 mod inexact;
 mod joins;
 mod lambdas;
+mod links;
 mod lists;
 mod lookup;
 mod nested;
