@@ -125,7 +125,7 @@ def test_an_index_on_lists_leaves_the_rows_as_they_are(spark: SparkSession, fold
 @pytest.mark.parametrize(
     ("statement", "words"),
     [
-        ("USING btree (k)", "there is no index kind btree; this release has auto, bitmap, key, bloom_tree, summary"),
+        ("USING btree (k)", "there is no index kind btree; this release has auto, bitmap, key, bloom_tree, summary, links"),
         ("USING bitmap (k) OPTIONS (encodings = 'x')", "there is no option encodings; a bitmap index has encoding"),
         ("USING bitmap (k) OPTIONS (encoding = 'x')", "there is no encoding x; a bitmap index has one of"),
         ("USING bitmap (k, id)", "an index over several columns is of the kind key, and bitmap was asked for"),

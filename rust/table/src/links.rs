@@ -12,11 +12,14 @@
 //! is damaged counts as none.
 
 mod answers;
+mod columns;
 mod loading;
 mod memory;
+mod nodes;
 mod open;
 mod read_rows;
 mod side;
+mod step;
 mod unindexed;
 mod walk;
 
@@ -33,9 +36,9 @@ use crate::store::segments::Damage;
 
 pub use memory::{LinkMemory, LinkMemoryLimit};
 
-use answers::Nodes;
+use columns::LinkColumns;
+use nodes::Nodes;
 use open::OpenLinks;
-use side::LinkColumns;
 use walk::Walk;
 
 /// Walks that the process remembers the indexes of.

@@ -14,7 +14,6 @@ use lakemark_index::bitmap::EntryRows;
 use lakemark_index::links::{WantedPredicates, read_leaf, rows_of_links};
 
 use super::WalkError;
-use super::side::places_of;
 use crate::storage::cache::Cache;
 use crate::store::leaf_cache::read_remembered;
 use crate::store::segments::{Damage, ReadCounter, Segment, SegmentKey};
@@ -80,8 +79,10 @@ impl LoadedLeaf {
 type NumberedLeaf = (usize, Arc<LinkLeaf>);
 
 impl LinkSegment {
+    /// The places of predicates in the dictionary; none where any will do.
     pub(super) fn places_of(&self, via: Option<&HashSet<Option<Key>>>) -> WantedPredicates {
-        places_of(via, &self.dictionary, self.has_predicate)
+        let via = via.filter(|_| self.has_predicate)?;
+        Some(via.iter().filter_map(|predicate| self.dictionary.get(predicate).copied()).collect())
     }
 
     pub(super) fn damaged(&self, damage: Damage) -> WalkError {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use lakemark_format::{Encoding, ManifestIndex, ManifestSegment, SegmentFile, column};
 
+use super::columns::LinkColumns;
 use super::loading::{LinkSegment, LiveFile};
 use super::read_rows::{RowLink, RowReader};
-use super::side::{LinkColumns, Side};
+use super::side::Side;
 use super::unindexed::UnindexedLinks;
 use crate::error::{Error, Result};
 use crate::snapshot::Snapshot;

@@ -9,7 +9,7 @@ use lakemark_format::Key;
 use lakemark_index::RowSet;
 use lakemark_index::links::keys_of_column;
 
-use super::side::LinkColumns;
+use super::columns::LinkColumns;
 use crate::error::{Error, Result};
 use crate::files::trust::FalseStatistics;
 use crate::snapshot::{BufferedRun, DataFile, Snapshot};

@@ -1,20 +1,17 @@
 //! The links of a table by one of their ends.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef};
-use lakemark_format::links::{LinkEnd, LinkShape};
-use lakemark_format::{Key, KeyType, column};
-use lakemark_index::key_type_of;
+use lakemark_format::Key;
+use lakemark_format::links::LinkShape;
 use lakemark_index::links::{FoundLink, WantedPredicates, leaves_with, visit_links};
 
 use super::WalkError;
 use super::loading::{LinkSegment, LoadedLeaf};
+use super::step::Step;
 use super::unindexed::UnindexedLinks;
-use crate::error::{Error, Result};
-use crate::snapshot::Snapshot;
+use crate::error::Result;
 
 /// Leaves that are held at a time, whatever a round needs.
 const LEAVES_AT_ONCE: usize = 512;
@@ -22,86 +19,12 @@ const LEAVES_AT_ONCE: usize = 512;
 /// The predicate of links that have none.
 static NO_PREDICATE: Option<Key> = None;
 
-/// The columns that links are made of, by the names that the table shows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct LinkColumns {
-    pub subject: FieldRef,
-    pub predicate: Option<FieldRef>,
-    pub object: FieldRef,
-}
-
-impl LinkColumns {
-    /// The columns of these names.
-    pub(super) fn of(snapshot: &Snapshot, columns: &[String]) -> Result<Self> {
-        let field = |given: &String| {
-            let name = snapshot.resolve(given).filter(|name| !column::is_field(name));
-            name.and_then(|name| snapshot.field(&name))
-                .ok_or_else(|| Error::not_found(format!("there is no flat column {given} that links could be made of")))
-        };
-        let fields = columns.iter().map(field).collect::<Result<Vec<_>>>()?;
-        let (subject, predicate, object) = match fields.as_slice() {
-            [subject, object] => (subject, None, object),
-            [subject, predicate, object] => (subject, Some(predicate), object),
-            others => {
-                return Err(Error::invalid(format!(
-                    "links are made of (subject, predicate, object) or (subject, object), and {} columns were given",
-                    others.len()
-                )));
-            }
-        };
-        let names: HashSet<&String> = fields.iter().map(|field| field.name()).collect();
-        if names.len() < fields.len() {
-            return Err(Error::invalid("links are made of different columns, and one was given twice"));
-        }
-        let types = [subject, object].map(|field| key_type_of(field.data_type()));
-        if types.iter().any(Option::is_none) || types.first() != types.last() {
-            return Err(Error::unsupported(format!(
-                "links begin in {} and end in {}, which are no values of one type",
-                subject.name(),
-                object.name()
-            )));
-        }
-        Ok(Self { subject: Arc::clone(subject), predicate: predicate.cloned(), object: Arc::clone(object) })
-    }
-
-    /// Their names, in this order or from the object to the subject.
-    pub(super) fn names(&self, is_back: bool) -> Vec<&str> {
-        let mut fields: Vec<&FieldRef> =
-            [Some(&self.subject), self.predicate.as_ref(), Some(&self.object)].into_iter().flatten().collect();
-        if is_back {
-            fields.reverse();
-        }
-        fields.into_iter().map(|field| field.name().as_str()).collect()
-    }
-
-    pub(super) fn node_type(&self) -> &DataType {
-        self.subject.data_type()
-    }
-
-    pub(super) fn shape(&self) -> Result<LinkShape> {
-        let of = |field: &FieldRef| {
-            key_type_of(field.data_type()).ok_or_else(|| {
-                Error::unsupported(format!("{} of the type {} is no part of links", field.name(), field.data_type()))
-            })
-        };
-        let predicate: Option<KeyType> = self.predicate.as_ref().map(of).transpose()?;
-        Ok(LinkShape { end: of(&self.subject)?, predicate })
-    }
-}
-
 /// The links of a table in the order of one end.
 #[derive(Debug)]
 pub(super) struct Side {
     pub shape: LinkShape,
     pub segments: Vec<LinkSegment>,
     pub unindexed: UnindexedLinks,
-}
-
-/// A link that was found: the place of its node in the frontier, its predicate and its other end.
-pub(super) struct Step<'a> {
-    pub from: usize,
-    pub predicate: &'a Option<Key>,
-    pub to: LinkEnd<'a>,
 }
 
 /// A leaf that has to be looked at for a node of the frontier.
@@ -210,16 +133,6 @@ impl Found<'_> {
         });
         failed.map_or(Ok(ended), Err)
     }
-}
-
-/// The places of predicates in the dictionary of a segment; none where any will do.
-pub(super) fn places_of(
-    via: Option<&HashSet<Option<Key>>>,
-    dictionary: &HashMap<Option<Key>, u32>,
-    has_predicate: bool,
-) -> WantedPredicates {
-    let via = via.filter(|_| has_predicate)?;
-    Some(via.iter().filter_map(|predicate| dictionary.get(predicate).copied()).collect())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use lakemark_format::Key;
 
 use super::read_rows::RowLink;
-use super::side::Step;
+use super::step::Step;
 use crate::error::Result;
 
 /// Links by ascending nodes, each of them once.

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use lakemark_format::Key;
 
-use super::answers::Nodes;
 use super::memory::{LinkMemory, Meter};
+use super::nodes::Nodes;
 use super::open::OpenLinks;
-use super::side::{Side, Step};
+use super::side::Side;
+use super::step::Step;
 use super::{LinkDirection, WalkError};
 use crate::error::Result;
 
