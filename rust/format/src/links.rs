@@ -309,10 +309,10 @@ impl LinkLeafBuilder {
             }
             if !is_same_group {
                 places.push(u64::from(link.predicate));
-                groups.iter_mut().last().into_iter().for_each(|groups| *groups += 1);
+                groups.last_mut().into_iter().for_each(|groups| *groups += 1);
                 counts.push(0);
             }
-            counts.iter_mut().last().into_iter().for_each(|count| *count += 1);
+            counts.last_mut().into_iter().for_each(|count| *count += 1);
             far.push(PlacedEnd { begins: !is_same_group, end: &link.far });
             before = Some(link);
         }

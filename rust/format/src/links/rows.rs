@@ -55,13 +55,13 @@ fn runs(starts: &[u32], rows: &[u32], universe: u32) -> Result<Vec<CountedRows<'
 
 fn postings<'a>(input: &mut ByteReader<'a>, rows: &[u32]) -> Result<Vec<CountedRows<'a>>> {
     let places = decode_column(input, rows.len(), "the place of a posting")?;
-    let is_long = |place: &u32| place & 1 == 1;
-    let long = places.iter().filter(|place| is_long(place));
+    let is_long = |place: u32| place & 1 == 1;
+    let long = places.iter().filter(|place| is_long(**place));
     let offsets = long.map(|_| input.varint()).collect::<Result<Vec<u64>>>()?;
     let mut offsets = offsets.into_iter();
     let mut found = Vec::with_capacity(rows.len());
     for (place, rows) in places.iter().zip(rows) {
-        let rows_in = match is_long(place) {
+        let rows_in = match is_long(*place) {
             false => KeyRows::Inline(Cow::Borrowed(input.bytes(*place as usize >> 1)?)),
             true => KeyRows::Long { offset: offsets.next().unwrap_or_default(), length: place >> 1 },
         };

@@ -330,7 +330,8 @@ fn drop_index(base: &Manifest, name: &str, if_exists: bool) -> Result<Applied> {
     let mut draft = Draft::new(base);
     // Links go both ways, or none.
     let back = base.index(&back_name(name)).filter(|other| is_back_of(other, index));
-    let dropped: Vec<[u8; 16]> = [Some(index), back].into_iter().flatten().map(|index| index.id).collect();
+    let mut dropped: Vec<[u8; 16]> = [Some(index), back].into_iter().flatten().map(|index| index.id).collect();
+    dropped.sort_unstable();
     let segments: Vec<&Arc<ManifestSegment>> =
         base.segments().filter(|segment| dropped.contains(&segment.index_id)).collect();
     draft.remove_segments(segments.iter().map(|segment| segment.id));
