@@ -177,14 +177,7 @@ impl SegmentDirectory {
         let column = input.string("the column of a segment", MAX_NAME_LENGTH)?;
         let key_type = KeyType::decode(&mut input)?;
         let universe = input.varint_u32("the rows of the row space")?;
-        let count = input.count("the number of files", SegmentFile::MIN_BYTES)?;
-        let mut files = Vec::with_capacity(count);
-        let mut first_free = 0;
-        for _ in 0..count {
-            let file = SegmentFile::decode(&mut input, first_free)?;
-            first_free = next_base(&file);
-            files.push(file);
-        }
+        let files = decode_files(&mut input)?;
         let nulls = PostingRef::decode(&mut input)?;
         let opaque = PostingRef::decode(&mut input)?;
         let value_count = input.varint()?;
@@ -266,6 +259,19 @@ impl SegmentDirectory {
     pub fn bin_count(&self) -> u64 {
         if self.encoding.has_bins() { self.bins.len() as u64 } else { self.value_count }
     }
+}
+
+/// The data files, by ascending base.
+fn decode_files(input: &mut ByteReader<'_>) -> Result<Vec<SegmentFile>> {
+    let count = input.count("the number of files", SegmentFile::MIN_BYTES)?;
+    let mut files = Vec::with_capacity(count);
+    let mut first_free = 0;
+    for _ in 0..count {
+        let file = SegmentFile::decode(input, first_free)?;
+        first_free = next_base(&file);
+        files.push(file);
+    }
+    Ok(files)
 }
 
 /// The columns that ride along, which the encoding `packed` may have.

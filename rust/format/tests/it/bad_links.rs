@@ -24,8 +24,12 @@ fn byte(of: impl FnOnce(&ValueBlockRef) -> u64, change: impl FnOnce(u8) -> u8) -
     forge::container(ContentKind::Segment, links.0.id, &stream, &forge::directory(&directory))
 }
 
-/// The leaf of numbers begins with the count of its near ends (4), then the column of the links of each: the least and the width.
+/// Bad links of both golden files.
 pub fn links() -> Vec<Bad> {
+    [dictionaries(), directories(), leaves()].into_iter().flatten().collect()
+}
+
+fn dictionaries() -> Vec<Bad> {
     vec![
         bad(
             "links-predicate-twice.lmx",
@@ -59,6 +63,11 @@ pub fn links() -> Vec<Bad> {
             "links without predicates have a dictionary",
             with(&nodes(), |directory| directory.predicates.push(None)),
         ),
+    ]
+}
+
+fn directories() -> Vec<Bad> {
+    vec![
         bad(
             "links-of-four-columns.lmx",
             "Invalid",
@@ -87,6 +96,24 @@ pub fn links() -> Vec<Bad> {
                 directory.value_count = 65_537;
             }),
         ),
+        bad(
+            "links-begin-early.lmx",
+            "Invalid",
+            "a leaf begins in its rows",
+            with(&nodes(), |directory| {
+                let block = &mut directory.blocks[0];
+                // The last byte of the rows is 0, and no leaf has so many near ends.
+                (block.offset, block.length) = (block.offset - 1, block.length + 1);
+                block.postings_length -= 1;
+            }),
+        ),
+    ]
+}
+
+/// The leaf of numbers begins with the count of its near ends (4), then the column of the links of each: the least and the width. Its rows are
+/// a column of two bytes, the form and the first row.
+fn leaves() -> Vec<Bad> {
+    vec![
         bad("links-near-ends-none.lmx", "Invalid", "a leaf has no near end", byte(|block| block.offset, |_| 0)),
         bad(
             "links-near-ends-many.lmx",
@@ -105,17 +132,6 @@ pub fn links() -> Vec<Bad> {
             "Invalid",
             "the numbers of links have 65 bits",
             byte(|block| block.offset + 2, |_| 65),
-        ),
-        bad(
-            "links-begin-early.lmx",
-            "Invalid",
-            "a leaf begins in its rows",
-            with(&nodes(), |directory| {
-                let block = &mut directory.blocks[0];
-                // The last byte of the rows is 0, and no leaf has so many near ends.
-                (block.offset, block.length) = (block.offset - 1, block.length + 1);
-                block.postings_length -= 1;
-            }),
         ),
         bad(
             "links-rows-form.lmx",

@@ -131,18 +131,23 @@ pub fn directory(directory: &SegmentDirectory) -> Vec<u8> {
         }
     }
     if code == 11 {
-        out.varint(directory.predicates.len() as u64);
-        for predicate in &directory.predicates {
-            out.u8(predicate.is_some().into());
-            match predicate {
-                Some(Key::Fixed(key)) => out.varint(*key),
-                Some(Key::Bytes(bytes)) => blob(&mut out, bytes),
-                None => {}
-            }
-        }
+        predicates(&mut out, &directory.predicates);
     }
     directory.zones.iter().for_each(|zones| out.bytes(&forge_zones::zones(zones)));
     out.into_vec()
+}
+
+/// The predicates of links.
+fn predicates(out: &mut ByteWriter, predicates: &[Option<Key>]) {
+    out.varint(predicates.len() as u64);
+    for predicate in predicates {
+        out.u8(predicate.is_some().into());
+        match predicate {
+            Some(Key::Fixed(key)) => out.varint(*key),
+            Some(Key::Bytes(bytes)) => blob(out, bytes),
+            None => {}
+        }
+    }
 }
 
 /// The header of a file.

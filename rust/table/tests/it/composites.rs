@@ -307,7 +307,10 @@ async fn declarations_that_make_no_sense_are_refused_in_words() {
     let (kind, text) = refused(over(&["a", "b", "a"])).await;
     assert!(kind == ErrorKind::InvalidInput && text.contains("the column a stands in the index twice"), "{text}");
     let (kind, text) = refused(IndexSpec { kind: Some(IndexKind::Bitmap), ..over(&["a", "b"]) }).await;
-    assert!(kind == ErrorKind::Unsupported && text.contains("is of the kind key or links, and bitmap was asked for"), "{text}");
+    assert!(
+        kind == ErrorKind::Unsupported && text.contains("is of the kind key or links, and bitmap was asked for"),
+        "{text}"
+    );
     let (kind, text) = refused(over(&["a", "nowhere"])).await;
     assert!(kind == ErrorKind::NotFound && text.contains("there is no column nowhere"), "{text}");
     let many: Vec<String> = (0..65).map(|_| "a".to_owned()).collect();
