@@ -21,7 +21,7 @@ use crate::store::segments::{Damage, ReadCounter, Segment, SegmentKey};
 /// Bytes of decoded leaves that the process remembers.
 const CACHE_BYTES: u64 = 64 << 20;
 /// Reads that are under way at a time. So many keep a disk busy.
-const READS_AT_ONCE: usize = 32;
+pub(super) const READS_AT_ONCE: usize = 32;
 /// Leaves that follow each other and are read by one request, at most.
 const LEAVES_OF_READ: usize = 16;
 
@@ -76,7 +76,10 @@ impl LoadedLeaf {
 }
 
 /// A leaf that was read, by its number.
-type NumberedLeaf = (usize, Arc<LinkLeaf>);
+pub(super) type NumberedLeaf = (usize, Arc<LinkLeaf>);
+
+/// Leaves that are there already, by their numbers.
+pub(super) type KnownLeaves = HashMap<usize, Arc<LinkLeaf>>;
 
 impl LinkSegment {
     /// The places of predicates in the dictionary; none where any will do.
@@ -89,18 +92,22 @@ impl LinkSegment {
         WalkError::Damaged { segment: self.id, path: self.path.clone(), damage }
     }
 
-    /// The leaves of these numbers, which ascend, in this order.
-    pub(super) async fn load(&self, leaves: &[usize]) -> Result<Vec<LoadedLeaf>, Damage> {
-        let mut known: HashMap<usize, Arc<LinkLeaf>> = HashMap::with_capacity(leaves.len());
+    /// What is to be read of leaves, whose numbers ascend: those that nobody remembers. The others are added to those that are there.
+    pub(super) fn missing(&self, leaves: &[usize], known: &mut KnownLeaves) -> Vec<Range<usize>> {
         let mut missing = Vec::new();
-        for number in leaves {
-            match LEAVES.get(&self.cached(*number)) {
-                Some(leaf) => drop(known.insert(*number, leaf)),
-                None => missing.push(*number),
+        for number in leaves.iter().filter(|number| !known.contains_key(*number)).copied().collect::<Vec<_>>() {
+            match LEAVES.get(&self.cached(number)) {
+                Some(leaf) => drop(known.insert(number, leaf)),
+                None => missing.push(number),
             }
         }
+        runs(&missing)
+    }
+
+    /// The leaves of these numbers, which ascend, in this order.
+    pub(super) async fn load(&self, leaves: &[usize], mut known: KnownLeaves) -> Result<Vec<LoadedLeaf>, Damage> {
         let mut reads: Vec<BoxFuture<'_, Result<Vec<NumberedLeaf>, Damage>>> = Vec::new();
-        for run in runs(&missing) {
+        for run in self.missing(leaves, &mut known) {
             reads.push(Box::pin(self.read(run)));
         }
         let read: Vec<Vec<NumberedLeaf>> = stream::iter(reads).buffer_unordered(READS_AT_ONCE).try_collect().await?;
@@ -119,7 +126,7 @@ impl LinkSegment {
     }
 
     /// Reads leaves that follow each other.
-    async fn read(&self, numbers: Range<usize>) -> Result<Vec<NumberedLeaf>, Damage> {
+    pub(super) async fn read(&self, numbers: Range<usize>) -> Result<Vec<NumberedLeaf>, Damage> {
         let directory = &self.segment.directory;
         let blocks = directory.blocks.get(numbers.clone()).unwrap_or_default();
         let ranges: Vec<Range<u64>> =

@@ -3,13 +3,15 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
+use futures::future::BoxFuture;
+use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::Key;
 use lakemark_format::links::LinkShape;
 use lakemark_index::links::{FoundLink, WantedPredicates, leaves_with, visit_links};
 
 use super::WalkError;
-use super::loading::{LinkSegment, LoadedLeaf};
-use super::step::Step;
+use super::loading::{KnownLeaves, LinkSegment, LoadedLeaf, NumberedLeaf, READS_AT_ONCE};
+use super::step::{Step, Visit};
 use super::unindexed::UnindexedLinks;
 use crate::error::Result;
 
@@ -36,29 +38,23 @@ struct Look {
 
 impl Side {
     /// Visits the links of nodes, which ascend, until the visitor has enough. The same link may come several times.
-    pub(super) async fn expand<V>(
+    pub(super) async fn expand(
         &self,
         frontier: &[Key],
         via: Option<&HashSet<Option<Key>>>,
-        visit: &mut V,
-    ) -> std::result::Result<ControlFlow<()>, WalkError>
-    where
-        V: FnMut(Step<'_>) -> Result<ControlFlow<()>> + Send,
-    {
-        for segment in &self.segments {
-            let wanted = segment.places_of(via);
-            if wanted.as_ref().is_some_and(HashSet::is_empty) {
-                continue;
-            }
-            let looks = self.looks(segment, frontier, via);
-            for looks in chunks(&looks) {
-                let mut leaves: Vec<usize> = looks.iter().map(|look| look.leaf).collect();
-                leaves.dedup();
-                let loaded = segment.load(&leaves).await.map_err(|damage| segment.damaged(damage))?;
+        visit: &mut Visit<'_>,
+    ) -> std::result::Result<ControlFlow<()>, WalkError> {
+        let plans = self.plans(frontier, via);
+        let known = read_together(&plans).await?;
+        for (SegmentLooks { segment, wanted, looks }, mut known) in plans.iter().zip(known) {
+            for looks in chunks(looks) {
+                let leaves = leaves_of(looks);
+                let loaded = segment.load(&leaves, std::mem::take(&mut known)).await;
+                let loaded = loaded.map_err(|damage| segment.damaged(damage))?;
                 for look in looks {
                     let at = leaves.binary_search(&look.leaf).ok().and_then(|place| loaded.get(place));
                     let (Some(leaf), Some(node)) = (at, frontier.get(look.node)) else { continue };
-                    let found = Found { segment, leaf, wanted: &wanted, from: look.node };
+                    let found = Found { segment, leaf, wanted, from: look.node };
                     if found.visit(node, visit)?.is_break() {
                         return Ok(ControlFlow::Break(()));
                     }
@@ -66,6 +62,22 @@ impl Side {
             }
         }
         Ok(self.unindexed.visit(frontier, via, visit)?)
+    }
+
+    /// What a round looks for in each segment that may have something.
+    fn plans(&self, frontier: &[Key], via: Option<&HashSet<Option<Key>>>) -> Vec<SegmentLooks<'_>> {
+        let mut plans = Vec::with_capacity(self.segments.len());
+        for segment in &self.segments {
+            let wanted = segment.places_of(via);
+            if wanted.as_ref().is_some_and(HashSet::is_empty) {
+                continue;
+            }
+            let looks = self.looks(segment, frontier, via);
+            if !looks.is_empty() {
+                plans.push(SegmentLooks { segment, wanted, looks });
+            }
+        }
+        plans
     }
 
     /// The leaves that may have links of the nodes, ascending.
@@ -84,6 +96,46 @@ impl Side {
         looks.dedup();
         looks
     }
+}
+
+/// What a round looks for in a segment.
+struct SegmentLooks<'a> {
+    segment: &'a LinkSegment,
+    wanted: WantedPredicates,
+    /// Ascending.
+    looks: Vec<Look>,
+}
+
+/// The leaves of looks, each once.
+fn leaves_of(looks: &[Look]) -> Vec<usize> {
+    let mut leaves: Vec<usize> = looks.iter().map(|look| look.leaf).collect();
+    leaves.dedup();
+    leaves
+}
+
+/// Reads what a round needs of several segments at once, unless it is more than is held at a time.
+async fn read_together(plans: &[SegmentLooks<'_>]) -> std::result::Result<Vec<KnownLeaves>, WalkError> {
+    let mut known: Vec<KnownLeaves> = plans.iter().map(|_| KnownLeaves::new()).collect();
+    let leaves: Vec<Vec<usize>> = plans.iter().map(|plan| leaves_of(&plan.looks)).collect();
+    if plans.len() < 2 || leaves.iter().map(Vec::len).sum::<usize>() > LEAVES_AT_ONCE {
+        return Ok(known);
+    }
+    let mut reads: Vec<BoxFuture<'_, std::result::Result<(usize, Vec<NumberedLeaf>), WalkError>>> = Vec::new();
+    for (place, ((plan, leaves), known)) in plans.iter().zip(&leaves).zip(&mut known).enumerate() {
+        let segment = plan.segment;
+        for run in segment.missing(leaves, known) {
+            reads.push(Box::pin(async move {
+                let read = segment.read(run).await.map_err(|damage| segment.damaged(damage))?;
+                Ok((place, read))
+            }));
+        }
+    }
+    let read: Vec<(usize, Vec<NumberedLeaf>)> =
+        stream::iter(reads).buffer_unordered(READS_AT_ONCE).try_collect().await?;
+    for (place, leaves) in read {
+        known.get_mut(place).into_iter().for_each(|known| known.extend(leaves.iter().cloned()));
+    }
+    Ok(known)
 }
 
 /// Parts of the looks that need no more leaves than are held at a time.
@@ -111,11 +163,7 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    fn visit(
-        &self,
-        node: &Key,
-        visit: &mut impl FnMut(Step<'_>) -> Result<ControlFlow<()>>,
-    ) -> Result<ControlFlow<()>> {
+    fn visit(&self, node: &Key, visit: &mut Visit<'_>) -> Result<ControlFlow<()>> {
         let predicates = &self.segment.segment.directory.predicates;
         let mut failed = None;
         let ended = visit_links(&self.leaf.leaf, node.into(), self.wanted, |FoundLink { place, predicate, far }| {

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use lakemark_format::Key;
 
 use super::read_rows::RowLink;
-use super::step::Step;
+use super::step::{Step, Visit};
 use crate::error::Result;
 
 /// Links by ascending nodes, each of them once.
@@ -29,7 +29,7 @@ impl UnindexedLinks {
         &self,
         frontier: &[Key],
         via: Option<&HashSet<Option<Key>>>,
-        visit: &mut impl FnMut(Step<'_>) -> Result<ControlFlow<()>>,
+        visit: &mut Visit<'_>,
     ) -> Result<ControlFlow<()>> {
         for (from, node) in frontier.iter().enumerate() {
             let start = self.0.partition_point(|link| link.near < *node);

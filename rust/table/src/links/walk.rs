@@ -20,7 +20,7 @@ type Walked<T> = std::result::Result<T, WalkError>;
 const ENTRY_BYTES: u64 = 32;
 
 /// A link of a node: the place of the node among those that were asked for, the predicate and the other end.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Neighbour {
     pub from: usize,
     pub predicate: Option<Key>,
