@@ -45,6 +45,8 @@ pub(crate) async fn create(args: CreateArgs) -> Result<(), Failure> {
     // Only this index is built: filling others, which may take hours, was not asked for.
     let only = match created.as_slice() {
         [one] => Some((*one).clone()),
+        // Links are walked both ways, by two indexes that are built together.
+        [one, back] if **back == format!("{one}_back") => Some((*one).clone()),
         _ => args.name,
     };
     let report = run_build(&table, only, &args.tuning, cancel).await?;

@@ -1,8 +1,11 @@
 //! Every verb, done right.
 
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use serde_json::Value;
 
-use crate::table::{Flights, flights_of, ok, run, with_path};
+use crate::table::{Flights, flights_of, ok, run, with_path, write};
 
 fn count(flights: &Flights, predicate: &str) -> usize {
     let path = flights.path();
@@ -150,4 +153,26 @@ fn a_damaged_mark_is_found_by_verify_and_changes_no_answer() {
     assert_eq!((&report["repaired"], &report["segments"]), (&Value::from(1), &Value::from(1)));
     assert_eq!(coverage(), 2);
     assert_eq!(count(&flights, "carrier = 'WN'"), flights_of("WN", 4000));
+}
+
+#[test]
+fn links_are_walked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("edges");
+    std::fs::create_dir(&path).unwrap();
+    // A circle of ten nodes.
+    let of = |step: i64| -> ArrayRef { Arc::new(Int64Array::from_iter_values((0..10).map(|node| (node + step) % 10))) };
+    write(&path.join("a.parquet"), &RecordBatch::try_from_iter([("src", of(0)), ("dst", of(1))]).unwrap());
+    let walk = |more: &[&str]| ok(with_path(&["links"], &path, &[&["--from", "7", "--format", "csv"], more].concat()));
+    let on = ["--on", "src,dst"];
+    assert_eq!(walk(&on), "from,node\n7,8\n");
+    let said = ok(with_path(&["index", "create"], &path, &["--on", "src,dst", "--using", "links"]));
+    assert!(said.contains("created index src_dst_links, src_dst_links_back"), "{said}");
+    assert_eq!(walk(&["--in"]), "from,node\n7,6\n");
+    assert_eq!(walk(&["--reach", "--max-depth", "2"]), "node,depth\n8,1\n9,2\n");
+    assert_eq!(walk(&["--to", "9"]), "step,node\n0,7\n1,8\n2,9\n");
+    let refused = run(with_path(&["links"], &path, &["--from", "7", "--via", "x"]));
+    assert!(refused.code == Some(1) && refused.stderr.contains("no predicate"), "{}", refused.stderr);
+    let refused = run(with_path(&["links"], &path, &["--from", "seven"]));
+    assert!(refused.code == Some(1) && refused.stderr.contains("a node of the links"), "{}", refused.stderr);
 }
