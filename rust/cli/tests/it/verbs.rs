@@ -163,7 +163,9 @@ fn links_are_walked() {
     // A circle of ten nodes.
     let of = |step: i64| -> ArrayRef { Arc::new(Int64Array::from_iter_values((0..10).map(|node| (node + step) % 10))) };
     write(&path.join("a.parquet"), &RecordBatch::try_from_iter([("src", of(0)), ("dst", of(1))]).unwrap());
-    let walk = |more: &[&str]| ok(with_path(&["links"], &path, &[&["--from", "7", "--format", "csv"], more].concat()));
+    let walk = |more: &[&str]| {
+        ok(with_path(&["links"], &path, &[["--from", "7", "--format", "csv"].as_slice(), more].concat()))
+    };
     let on = ["--on", "src,dst"];
     assert_eq!(walk(&on), "from,node\n7,8\n");
     let said = ok(with_path(&["index", "create"], &path, &["--on", "src,dst", "--using", "links"]));

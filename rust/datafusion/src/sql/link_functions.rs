@@ -9,7 +9,7 @@
 //! The engine calls table functions while it plans, and waits for nothing then. So the tables that a statement names in such calls are looked up
 //! before it is planned, in the state that the statement sees, and the functions are those of this statement alone.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -93,10 +93,8 @@ pub(crate) async fn prepare(state: &mut SessionState, statement: &mut EngineStat
     }
     let mut tables = HashMap::with_capacity(calls.0.len());
     for name in calls.0 {
-        if !tables.contains_key(&name) {
-            let links = links_of(state, &name).await?;
-            tables.insert(name, links);
-        }
+        let links = links_of(state, &name).await?;
+        tables.insert(name, links);
     }
     let tables = Arc::new(tables);
     for function in LinkFunction::ALL {
@@ -108,7 +106,7 @@ pub(crate) async fn prepare(state: &mut SessionState, statement: &mut EngineStat
 
 /// The tables that are named in calls, as texts.
 #[derive(Default)]
-struct LinkCalls(Vec<String>);
+struct LinkCalls(BTreeSet<String>);
 
 impl VisitorMut for LinkCalls {
     type Break = std::convert::Infallible;
@@ -124,7 +122,7 @@ impl VisitorMut for LinkCalls {
                 args.args.first()
             && let Value::SingleQuotedString(table) = value
         {
-            self.0.push(table.clone());
+            self.0.insert(table.clone());
         }
         ControlFlow::Continue(())
     }
