@@ -39,6 +39,7 @@ use lakemark_table::{
 
 use crate::error::to_engine;
 use crate::plan::provider::LakemarkTable;
+use crate::sql::unreadable::Unreadable;
 use crate::sql::versions::visit;
 
 /// Of this part of the machine's memory links may take that no index has.
@@ -134,6 +135,9 @@ async fn links_of(state: &SessionState, name: &str) -> Result<Arc<Links>> {
     let schema = state.schema_for_ref(reference.clone())?;
     let provider = schema.table(reference.table()).await?;
     let provider = provider.ok_or_else(|| plan_datafusion_err!("table {name} is not known to this session"))?;
+    if let Some(unreadable) = provider.downcast_ref::<Unreadable>() {
+        return Err(unreadable.error());
+    }
     let Some(table) = provider.downcast_ref::<LakemarkTable>() else {
         return plan_err!("table {name} is not a Lakemark table; create it with STORED AS LAKEMARK");
     };
