@@ -95,6 +95,13 @@ impl Snapshot {
         indexes.any(|index| covers_any(index) && self.is_usable(index))
     }
 
+    /// Whether some index has these columns of the rows that a predicate is true of. It may lack the values of some rows all the same.
+    #[must_use]
+    pub fn is_covered(&self, predicate: &Predicate, columns: &[String]) -> bool {
+        let request = CoverRequest { predicate, columns: columns.to_vec(), rows: Vec::new() };
+        self.has_covering_index() && covering_index(self, &request).is_some()
+    }
+
     /// The values of exact rows, from the index alone. None if no index has the columns and a condition of the predicate on its key, if the
     /// rows are too many for that, or if nothing is gained. Rows that are not given are to be read.
     pub fn covered_rows<'a>(&'a self, request: &'a CoverRequest<'a>) -> BoxFuture<'a, Option<CoveredValues>> {

@@ -14,12 +14,14 @@ use crate::snapshot::Snapshot;
 use crate::snapshot::numbered_files::NumberedFiles;
 use crate::storage::cache::Cache;
 use crate::store::Store;
-use crate::store::leaf_cache::remember;
+use crate::store::leaf_cache::read_remembered;
 use crate::store::parts::{LEAST_BLOCKS_OF_PART, in_parts};
 use crate::store::segments::{Damage, ReadCounter, Segment, SegmentKey, segment_key};
 
 /// Bytes of rows found that the process remembers.
 const CACHE_BYTES: u64 = 256 << 20;
+/// Of a search of more leaves none is remembered: it would take the place of all others.
+const REMEMBERED_LEAVES: usize = 2048;
 
 /// A test of a segment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -133,7 +135,7 @@ pub(super) fn remembered(
 }
 
 /// The rows of a segment: one round of reads if it has zones, else two. Leaves with columns that ride along are remembered under `leaves_of`:
-/// somebody may want the values of the rows next.
+/// somebody may want the values of the rows next, or search for other keys in the same leaves.
 async fn search(
     segment: &Segment,
     test: &Test,
@@ -148,30 +150,38 @@ async fn search(
     let mut search = Search::new(&segment.directory, test);
     let leaves = search.split_leaves(LEAST_BLOCKS_OF_PART);
     let ranges = search.first_ranges();
-    let first = segment.read(&ranges, counter).await?;
-    if let Some(key) = leaves_of.filter(|_| !segment.directory.riding.is_empty()) {
-        remember(key, &ranges, &first);
-    }
+    let remembers = leaves_of.filter(|_| !segment.directory.riding.is_empty());
+    let first = match remembers {
+        Some(key) => read_remembered(segment, key, &ranges, counter).await?,
+        None => segment.read(&ranges, counter).await?,
+    };
     let wanted = search.second_ranges(&first).map_err(Damage::corrupt)?;
     if let Some(leaves) = leaves.map(Arc::new) {
-        let parts = search_leaves(segment, &leaves, counter).await?;
+        let parts = search_leaves(segment, &leaves, remembers, counter).await?;
         return search.finish_parts(&leaves, &parts).map_err(Damage::corrupt);
     }
     let second = segment.read(&wanted, counter).await?;
     search.finish(&second).map_err(Damage::corrupt)
 }
 
-/// The rows of all leaves that a search of a packed tree reads.
+/// The rows of all leaves that a search of a packed tree reads. Leaves are remembered as by [`search`], unless they are too many for it.
 async fn search_leaves(
     segment: &Segment,
     leaves: &Arc<LeafSearch>,
+    leaves_of: Option<&SegmentKey>,
     counter: &Arc<ReadCounter>,
 ) -> Result<Vec<LeafMatches>, Damage> {
+    let remembers = leaves_of.filter(|_| leaves.leaf_count() <= REMEMBERED_LEAVES);
     let run = |part: Range<usize>| {
         let (segment, leaves, counter) = (segment.clone(), Arc::clone(leaves), Arc::clone(counter));
+        let remembers = remembers.cloned();
         async move {
             let directory = &segment.directory;
-            let bytes = segment.read(&leaves.ranges(directory, part.clone()), &counter).await?;
+            let ranges = leaves.ranges(directory, part.clone());
+            let bytes = match &remembers {
+                Some(key) => read_remembered(&segment, key, &ranges, &counter).await?,
+                None => segment.read(&ranges, &counter).await?,
+            };
             let mut found = leaves.find(directory, part, &bytes).map_err(Damage::corrupt)?;
             let long = segment.read(&found.long_ranges(), &counter).await?;
             found.take_long(&long, directory.universe).map_err(Damage::corrupt)?;

@@ -11,8 +11,8 @@ use crate::storage::cache::Cache;
 
 /// Bytes of leaves that the process remembers.
 const CACHE_BYTES: u64 = 64 << 20;
-/// Of a read of more bytes nothing is remembered: it is none of single keys.
-const MOST_BYTES: u64 = 1 << 20;
+/// Of a read of more bytes nothing is remembered: it is none of a lookup, whose values are read of as many.
+const MOST_BYTES: u64 = 8 << 20;
 
 /// A logical range of a segment. Segments never change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -29,7 +29,7 @@ fn key_of(segment: &SegmentKey, range: &Range<u64>) -> LeafKey {
 }
 
 /// Remembers what was read of a segment, unless it is much.
-pub(crate) fn remember(segment: &SegmentKey, ranges: &[Range<u64>], read: &[Bytes]) {
+fn remember(segment: &SegmentKey, ranges: &[Range<u64>], read: &[Bytes]) {
     if read.iter().map(|bytes| bytes.len() as u64).sum::<u64>() > MOST_BYTES {
         return;
     }
@@ -41,18 +41,23 @@ pub(crate) fn remember(segment: &SegmentKey, ranges: &[Range<u64>], read: &[Byte
     }
 }
 
-/// Reads logical ranges, from memory if all of them are remembered.
+/// Reads logical ranges: those that are remembered from memory, and all others at once. A search that goes from one round to the next meets
+/// some of its leaves again.
 pub(crate) async fn read_remembered(
     segment: &Segment,
     key: &SegmentKey,
     ranges: &[Range<u64>],
     counter: &ReadCounter,
 ) -> Result<Vec<Bytes>, Damage> {
-    let known: Option<Vec<Bytes>> = ranges.iter().map(|range| LEAVES.get(&key_of(key, range))).collect();
-    if let Some(known) = known {
-        return Ok(known);
+    let known: Vec<Option<Bytes>> = ranges.iter().map(|range| LEAVES.get(&key_of(key, range))).collect();
+    let missing = ranges.iter().zip(&known).filter(|(_, known)| known.is_none());
+    let missing: Vec<Range<u64>> = missing.map(|(range, _)| range.clone()).collect();
+    if missing.is_empty() {
+        return Ok(known.into_iter().flatten().collect());
     }
-    let read = segment.read(ranges, counter).await?;
-    remember(key, ranges, &read);
-    Ok(read)
+    let read = segment.read(&missing, counter).await?;
+    remember(key, &missing, &read);
+    let mut read = read.into_iter();
+    // As many were read as were missing.
+    Ok(known.into_iter().filter_map(|known| known.or_else(|| read.next())).collect())
 }
