@@ -4,9 +4,38 @@ use std::sync::Arc;
 
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
+use arrow::datatypes::{FieldRef, SchemaRef};
 use datafusion::common::Result;
+use datafusion::common::cast::as_boolean_array;
 use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_plan::ExecutionPlan;
+
+/// What the rows of a scan have to pass, for rows that are given without being read.
+#[derive(Debug, Clone)]
+pub(crate) struct ScanFilter {
+    /// Over the table's columns; none if all rows pass.
+    pub(crate) predicate: Option<Arc<dyn PhysicalExpr>>,
+    /// The table's columns.
+    pub(crate) schema: SchemaRef,
+}
+
+impl ScanFilter {
+    /// The columns that it looks at; none if one of them is not the table's.
+    pub(crate) fn columns(&self) -> Option<Vec<FieldRef>> {
+        let looked_at = self.predicate.iter().flat_map(collect_columns);
+        looked_at.map(|column| self.schema.fields().find(column.name()).map(|(_, field)| Arc::clone(field))).collect()
+    }
+
+    /// Which of the rows pass, whose columns have the names of the table's; none if all do.
+    pub(crate) fn passing(&self, rows: &RecordBatch) -> Result<Option<BooleanArray>> {
+        let Some(predicate) = &self.predicate else { return Ok(None) };
+        let predicate = reassign_expr_columns(Arc::clone(predicate), &rows.schema())?;
+        let passing = predicate.evaluate(rows)?.into_array(rows.num_rows())?;
+        Ok(Some(as_boolean_array(&passing)?.clone()))
+    }
+}
 
 /// Rows of data files with their values.
 #[derive(Debug, Clone)]

@@ -8,7 +8,9 @@
 //! translated is left out of an AND. Filters only get narrower, so that an old one gives a superset, too. And nothing waits for a filter to
 //! be finished. A join whose other side is read ahead of time has no filter yet, and the scan then reads what was planned.
 
-mod pruned_scan;
+pub(crate) mod covering;
+pub(crate) mod keyed_rows;
+pub(crate) mod pruned_scan;
 mod superset;
 
 use std::collections::{HashMap, HashSet};
@@ -33,6 +35,7 @@ use crate::exec::build_keys::{BuildKeys, KeySample, different, without_nulls};
 use crate::expr::fields::type_of;
 use crate::expr::translate::translate;
 
+use covering::ScanColumns;
 use pruned_scan::PrunedScan;
 use superset::{lists_keys, superset};
 
@@ -104,9 +107,10 @@ impl DynamicProber {
         &self,
         filters: &[Arc<dyn PhysicalExpr>],
         keys: &HashMap<u64, Arc<BuildKeys>>,
-        output: &Schema,
+        scan: &ScanColumns<'_>,
         most_bytes: u64,
     ) -> Result<Option<PrunedScan>> {
+        let output = scan.table;
         let needless = self.needless(filters, keys, output).await?;
         let (mut keyed, mut known, mut enough) = (Vec::new(), Vec::new(), None);
         for filter in filters {
@@ -142,7 +146,13 @@ impl DynamicProber {
         let options = ProbeOptions { reading: Some(reading), selection_cache, ..ProbeOptions::default() };
         let probe = self.snapshot.probe(&predicate, &options).await.map_err(to_engine)?;
         let index_only = self.index_only_values(&predicate, &probe, output).await?;
-        Ok(PrunedScan::to(&self.snapshot, probe, index_only))
+        // Values with their numbers stand for the same rows.
+        let given = if index_only.is_some() { None } else { self.covered(&predicate, &probe, scan).await };
+        let pruned = PrunedScan::to(&self.snapshot, probe, index_only);
+        Ok(match given {
+            Some(given) => pruned.map(|pruned| pruned.with_given(given)),
+            None => pruned,
+        })
     }
 
     /// Whether a scan gives one column alone of all rows, so that its values may be index-only.
@@ -316,14 +326,11 @@ impl DynamicProber {
 
     /// The column of the table that an expression over the scan's columns has the values of.
     fn column<'a>(&'a self, expr: &Arc<dyn PhysicalExpr>, output: &Schema) -> Option<IndexedColumn<'a>> {
-        let plain = match expr.downcast_ref::<physical::CastExpr>() {
-            Some(cast) if cast.cast_type().is_integer() => cast.expr(),
-            _ => expr,
-        };
-        let column = plain.downcast_ref::<physical::Column>()?;
+        let cast = expr.downcast_ref::<physical::CastExpr>();
+        let column = cast.map_or(expr, physical::CastExpr::expr).downcast_ref::<physical::Column>()?;
         let name = output.fields().get(column.index()).filter(|field| self.snapshot.is_indexed(field.name()))?.name();
         let data_type = type_of(&self.schema, name)?;
-        let is_whole = Arc::ptr_eq(plain, expr) || data_type.is_integer();
+        let is_whole = cast.is_none_or(|cast| are_alike(cast.cast_type(), data_type));
         (is_whole && !data_type.is_floating()).then(|| IndexedColumn { name: name.clone(), data_type })
     }
 }
@@ -338,9 +345,13 @@ fn held(keys: &ArrayRef, data_type: &DataType) -> Result<Option<ArrayRef>> {
     if keys.data_type() == data_type {
         return Ok(Some(Arc::clone(keys)));
     }
-    let are_integers = keys.data_type().is_integer() && data_type.is_integer();
     let options = CastOptions { safe: true, ..CastOptions::default() };
-    Ok(if are_integers { Some(cast_with_options(keys, data_type, &options)?) } else { None })
+    Ok(if are_alike(keys.data_type(), data_type) { Some(cast_with_options(keys, data_type, &options)?) } else { None })
+}
+
+/// Whether a value of one type is equal to one of the other type if a cast makes them equal: both are integers, or both are texts.
+fn are_alike(one: &DataType, other: &DataType) -> bool {
+    one.is_integer() && other.is_integer() || one.is_string() && other.is_string()
 }
 
 /// Whether a filter says something when the query runs that it did not say when it was planned.

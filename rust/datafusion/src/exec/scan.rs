@@ -8,6 +8,7 @@
 //! table.
 
 mod inside;
+mod keyed;
 mod operator;
 mod stars;
 mod traced;
@@ -31,7 +32,9 @@ use tokio::sync::OnceCell;
 
 use crate::config::{LakemarkOptions, Share};
 use crate::exec::build_keys::BuildKeys;
-use crate::exec::covered_rows::CoveredRows;
+use crate::exec::covered_rows::{CoveredRows, ScanFilter};
+use crate::exec::dynamic_filters::covering::ScanColumns;
+use crate::exec::dynamic_filters::pruned_scan::PrunedScan;
 use crate::exec::dynamic_filters::{DynamicProber, is_known_at_runtime};
 use crate::exec::index_only::{IndexOnlyRows, most_bytes};
 use crate::exec::scan_probe::ScanProbe;
@@ -43,6 +46,7 @@ use crate::read::reader::Footers;
 use crate::share::passes::pass_metrics::PassMetrics;
 
 use inside::{InnerScans, hand_on};
+pub(crate) use keyed::KeyedScan;
 
 /// The most bytes of runs that a scan kept in memory at once.
 const RUN_BYTES_PEAK: &str = "run_bytes_peak";
@@ -70,6 +74,8 @@ pub(crate) struct ScanParts {
     pub(crate) buffered: Vec<Arc<dyn ExecutionPlan>>,
     /// Exact rows whose values an index has, which are not among those that are read.
     pub(crate) covered: Option<CoveredRows>,
+    /// What rows have to pass that an index gives while the query runs; none if that cannot be tested without reading them.
+    pub(crate) filter: Option<ScanFilter>,
     /// The memory that these scans take for runs.
     pub(crate) memory: MemoryGauge,
     pub(crate) footers: Footers,
@@ -178,8 +184,8 @@ impl LakemarkScanExec {
         let Some(prober) = &self.parts.prober else { return Ok(inner) };
         let mut pruned_scans = Vec::new();
         if !self.filters.is_empty() {
-            let most_bytes = most_bytes(context);
-            pruned_scans.extend(prober.prune(&self.filters, &self.keys, &self.parts.table_schema, most_bytes).await?);
+            let columns = self.columns(context);
+            pruned_scans.extend(prober.prune(&self.filters, &self.keys, &columns, most_bytes(context)).await?);
         }
         if let Some(request) = &self.first_rows {
             pruned_scans.extend(prober.first_rows(request).await?);
@@ -193,16 +199,34 @@ impl LakemarkScanExec {
             if !inner.index_only.hold(std::mem::take(&mut pruned.index_only), context) {
                 continue;
             }
-            let mut apply = |plan: &Arc<dyn ExecutionPlan>| pruned.apply(plan, &self.parts.footers);
-            inner.exact = inner.exact.as_ref().map(&mut apply).transpose()?;
-            inner.recheck = inner.recheck.as_ref().map(&mut apply).transpose()?;
-            count(&self.metrics, "rows_pruned_dynamic_filter", pruned.rows);
-            count(&self.metrics, "row_groups_pruned_dynamic_filter", pruned.row_groups);
-            count(&self.metrics, "index_reads", pruned.report.index_reads);
-            count(&self.metrics, "index_bytes_read", pruned.report.index_bytes_read);
+            self.cut(&mut inner, &mut pruned)?;
             count(&self.metrics, "rows_index_only", index_only);
         }
         Ok(inner)
+    }
+
+    /// What an index has to know to give rows while the query runs. Rows that it gave when the scan was planned are not among those that are
+    /// read, and would be given twice.
+    fn columns(&self, context: &TaskContext) -> ScanColumns<'_> {
+        let filter = self.parts.filter.as_ref().filter(|_| self.parts.covered.is_none());
+        let batch_rows = context.session_config().batch_size();
+        ScanColumns { table: &self.parts.table_schema, output: &self.parts.schema, filter, batch_rows }
+    }
+
+    /// Cuts the scans inside down to the rows that are left of them.
+    fn cut(&self, inner: &mut InnerScans, pruned: &mut PrunedScan) -> Result<()> {
+        let mut apply = |plan: &Arc<dyn ExecutionPlan>| pruned.apply(plan, &self.parts.footers);
+        inner.exact = inner.exact.as_ref().map(&mut apply).transpose()?;
+        inner.recheck = inner.recheck.as_ref().map(&mut apply).transpose()?;
+        count(&self.metrics, "rows_pruned_dynamic_filter", pruned.rows);
+        count(&self.metrics, "row_groups_pruned_dynamic_filter", pruned.row_groups);
+        count(&self.metrics, "index_reads", pruned.report.index_reads);
+        count(&self.metrics, "index_bytes_read", pruned.report.index_bytes_read);
+        if let Some(covered) = &pruned.covered {
+            count(&self.metrics, "rows_index_only", covered.count());
+            inner.covered = Some(Arc::clone(&covered.plan));
+        }
+        Ok(())
     }
 
     /// The scans inside, as the query reads them: pruned, and sharing pages with scans of other queries if it may.

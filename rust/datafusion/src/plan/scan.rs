@@ -36,6 +36,7 @@ use datafusion::physical_plan::filter::FilterExecBuilder;
 use lakemark_index::{Predicate, Reason, RowSet};
 use lakemark_table::{BufferedRows, Probe, ProbeReport, ReadCost, Snapshot};
 
+use crate::exec::covered_rows::ScanFilter;
 use crate::exec::dynamic_filters::DynamicProber;
 use crate::exec::scan::{LakemarkScanExec, ScanParts};
 use crate::exec::scan_probe::ScanProbe;
@@ -105,6 +106,7 @@ pub(crate) async fn plan_scan(
     let unselected_stretches: u64 =
         exact.iter().chain(&recheck).chain(&of_buffer).map(|scan| scan.unselected_stretches).sum();
     let summary = summary(request, &report, buffered.as_deref(), covered.as_ref());
+    let filter = planner.filter()?;
     Ok(Arc::new(LakemarkScanExec::new(ScanParts {
         table_schema: Arc::clone(&planner.output),
         schema: planner.output,
@@ -116,6 +118,7 @@ pub(crate) async fn plan_scan(
         recheck: recheck.map(|scan| scan.plan),
         buffered: of_buffer.into_iter().map(|scan| scan.plan).collect(),
         covered: covered.map(|covered| covered.rows),
+        filter,
         memory: planner.memory,
         footers: planner.footers,
         unselected_stretches,
@@ -255,6 +258,15 @@ impl<'a> Planner<'a> {
             columns,
             predicate,
         })
+    }
+
+    /// What rows have to pass that are given without being read. None for a lambda, which goes by the columns around it.
+    fn filter(&self) -> Result<Option<ScanFilter>> {
+        if have_lambdas(self.predicate.iter())? {
+            return Ok(None);
+        }
+        let (predicate, schema) = (self.predicate.clone(), Arc::clone(self.table_schema.table_schema()));
+        Ok(Some(ScanFilter { predicate, schema }))
     }
 
     /// The scan of exact rows, if there are any.

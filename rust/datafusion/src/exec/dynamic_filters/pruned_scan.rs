@@ -12,6 +12,8 @@ use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceCh
 use lakemark_index::RowSet;
 use lakemark_table::{FileProbe, GroupCounts, Probe, ProbeReport, Snapshot, ValueCounts};
 
+use super::covering::GivenRows;
+use crate::exec::covered_rows::CoveredRows;
 use crate::read::access::{FileAccess, ReadFile, selection, share};
 use crate::read::planning_cache::{FilePlace, PlanningCache};
 use crate::read::reader::Footers;
@@ -44,6 +46,8 @@ pub(crate) struct PrunedScan {
     pub(crate) row_groups: u64,
     /// Index-only values of the only column, each with the number of its rows, in place of rows that are not read.
     pub(crate) index_only: Vec<ValueCounts>,
+    /// Rows that an index gives with the values of all columns, in place of reading them.
+    pub(crate) covered: Option<CoveredRows>,
 }
 
 /// A file of the scan.
@@ -85,7 +89,7 @@ impl PrunedScan {
         index_only: Vec<ValueCounts>,
     ) -> Self {
         let (snapshot, known) = (Arc::clone(snapshot), PlanningCache::of(snapshot));
-        Self { snapshot, listed, known, report, rows: 0, row_groups: 0, index_only }
+        Self { snapshot, listed, known, report, rows: 0, row_groups: 0, index_only, covered: None }
     }
 
     /// A scan pruned to the rows that a probe leaves; none if the probe knows no file. Exact rows whose values are index-only are not read.
@@ -113,6 +117,19 @@ impl PrunedScan {
     /// The same with index-only values in place of rows, and the report of what they took to read.
     pub(super) fn with_index_only(self, index_only: Vec<ValueCounts>, report: ProbeReport) -> Self {
         Self { report, index_only, ..self }
+    }
+
+    /// The same without rows that an index gave with their values.
+    pub(super) fn with_given(mut self, given: GivenRows) -> Self {
+        for (place, rows) in &given.files {
+            if let Some(Some(left)) = self.listed.get_mut(place) {
+                left.rows = Arc::new(left.rows.minus(rows));
+                left.is_index_only = true;
+            }
+        }
+        self.report.index_reads += given.index_reads;
+        self.report.index_bytes_read += given.index_bytes_read;
+        Self { covered: Some(given.rows), ..self }
     }
 
     /// The same scan of fewer rows, which as many partitions share evenly.

@@ -44,6 +44,8 @@ pub(super) fn rest_of(
                 let covered = rest.parts.covered.take();
                 let covered = covered.map(|covered| covered.without(|place| answered.contains(place)));
                 rest.parts.covered = covered.transpose()?.flatten();
+                // An index that gives rows while the query runs would give those of answered files, too.
+                rest.parts.filter = None;
                 left = rest.parts.exact.is_some()
                     || rest.parts.recheck.is_some()
                     || rest.parts.covered.is_some()
