@@ -1,4 +1,4 @@
-//! Operators: the scan, which is a leaf, and aggregates that the index answers.
+//! Operators: the scan, which is a leaf, and aggregates and joins that the index answers.
 //!
 //! Uses `share`, `read` and `expr`; `plan` makes the operators.
 //!
@@ -9,6 +9,7 @@ pub(crate) mod build_keys;
 pub(crate) mod covered_rows;
 pub(crate) mod dynamic_filters;
 pub(crate) mod index_aggregate;
+pub(crate) mod index_join;
 pub(crate) mod index_only;
 pub(crate) mod scan;
 pub(crate) mod scan_probe;

@@ -1,11 +1,12 @@
 //! The optimizer rules of our sessions: DataFusion's with ours among them.
 //!
-//! All of ours but [`IndexAggregates`], [`JoinKeys`], [`LastCasts`], [`NotIn`], [`OuterJoins`], [`StarJoins`], [`TopRows`] and [`Views`]
-//! mend wrong answers of DataFusion 55, of any table. `docs/limits.md` has the statements. Tests that carry the statements say when
-//! DataFusion answers them as it should.
+//! All of ours but [`IndexAggregates`], [`IndexJoins`], [`JoinKeys`], [`LastCasts`], [`NotIn`], [`OuterJoins`], [`StarJoins`], [`TopRows`]
+//! and [`Views`] mend wrong answers of DataFusion 55, of any table. `docs/limits.md` has the statements. Tests that carry the statements
+//! say when DataFusion answers them as it should.
 
 mod barriers;
 mod in_lists;
+mod index_joins;
 mod inexact;
 mod join_keys;
 mod last_casts;
@@ -30,6 +31,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use crate::exec::index_aggregate::IndexAggregates;
 use barriers::Barriers;
 use in_lists::InLists;
+use index_joins::IndexJoins;
 use inexact::Inexact;
 use join_keys::JoinKeys;
 use last_casts::LastCasts;
@@ -85,6 +87,8 @@ fn new_physical() -> Vec<PhysicalRule> {
     let filters = place_of(&rules, "FilterPushdown(Post)");
     let behind = filters.map_or(rules.len(), |place| place + 1);
     rules.insert(behind, Arc::new(TopRows));
+    // Joins that have no filter for a scan.
+    rules.insert(behind, Arc::new(IndexJoins));
     rules.insert(behind, Arc::new(JoinKeys));
     let statistics = place_of(&rules, "aggregate_statistics");
     // What statistics answer is answered, and aggregates know after how many groups they may end. Partial and final ones still follow each

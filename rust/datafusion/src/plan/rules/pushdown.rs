@@ -40,7 +40,8 @@ use super::barriers::BarrierExec;
 use crate::exec::scan::LakemarkScanExec;
 use crate::expr::projection::has_lambda;
 
-type Filter = Arc<dyn PhysicalExpr>;
+/// An expression over the output of an operator.
+pub(super) type Filter = Arc<dyn PhysicalExpr>;
 
 /// DataFusion's rules that this one replaces, before and after the plan got its final form.
 const REPLACED: [PositionalPushdown; 2] = [
@@ -164,7 +165,7 @@ fn merges_by_name(node: &PlanRef, phase: FilterPushdownPhase) -> bool {
 }
 
 /// A filter on the output of `node` as one on the output of its child at a place; none if that filter is not known.
-fn mapped(filter: &Filter, node: &PlanRef, place: usize, child: &PlanRef) -> Result<Option<Filter>> {
+pub(super) fn mapped(filter: &Filter, node: &PlanRef, place: usize, child: &PlanRef) -> Result<Option<Filter>> {
     let below = rewritten(filter, |column| source(node, place, child, column))?;
     below.map_or(Ok(None), |filter| named(&filter, &child.schema()))
 }
