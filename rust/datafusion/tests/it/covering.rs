@@ -86,6 +86,27 @@ async fn conditions_on_other_columns_are_honoured() {
 }
 
 #[tokio::test]
+async fn rows_of_the_keys_of_a_join_come_from_the_index() {
+    let Opened { folder, session } = opened().await;
+    let keys = "(VALUES (5), (1005), (7), (90000)) a(id)";
+    for (sql, covered) in [
+        (format!("SELECT b.id, b.s, b.f FROM {keys} JOIN t b ON a.id = b.id"), 3),
+        (format!("SELECT b.s FROM {keys} JOIN t b ON a.id = b.id WHERE b.f IS NOT NULL AND b.s <> ''"), 1),
+        // This column is in the data alone.
+        (format!("SELECT b.k FROM {keys} JOIN t b ON a.id = b.id"), 0),
+    ] {
+        let (with, without) = both(&session, &sql).await;
+        assert_eq!(with, without, "{sql}");
+        assert_eq!(from_index(&session, &sql).await.0, covered, "{sql}");
+    }
+    write(&folder.path().join("part-9.parquet"), &batch(2 * FILE_ROWS));
+    let sql = "SELECT b.id, b.s FROM (VALUES (5), (2005)) a(id) JOIN t b ON a.id = b.id";
+    let (with, without) = both(&session, sql).await;
+    assert_eq!((with.len(), &with), (2, &without));
+    assert_eq!(from_index(&session, sql).await.0, 1);
+}
+
+#[tokio::test]
 async fn a_limit_takes_as_many_rows_as_it_says() {
     let Opened { folder: _folder, session } = opened().await;
     for (limit, expected) in [(1, 1), (3, 3), (100, 31)] {

@@ -20,6 +20,7 @@ mod fast_path;
 mod fixture;
 mod floats;
 mod in_lists;
+mod index_joins;
 mod inexact;
 mod joins;
 mod lambdas;
