@@ -164,6 +164,7 @@ bench-updates bench-updates-figures bench-updates-spark: ROWS ?= 2000000
 bench-zones: ROWS ?= 4194304
 bench-pbfilter: ROWS ?= 7000000
 bench-joins: ROWS ?= 100000000
+bench-links: ROWS ?= 8000000
 bench-spark: ROWS ?= 1000000
 bench-store: FILES ?= 50000
 bench-sharing bench-serve-calls: SCALE = 0.1
@@ -185,6 +186,9 @@ bench-key-builds: native-release ### what indexes over keys take to build at ROW
 
 bench-lists: native-release ### conditions on elements of lists at ROWS=10000000, beside DataFusion, DuckDB and Lance
 	$(BENCH)/lists.py --rows $(ROWS)
+
+bench-links: native-release ### walks over ROWS=8000000 triples, by calls and by SQL, beside DataFusion, DuckDB and Oxigraph
+	$(BENCH)/links.py --rows $(ROWS)
 
 bench-zones: native-release ### Bloom-filter trees on ROWS=4194304 tuples of relation R, at every false positive rate
 	$(BENCH)/zones.py --rows $(ROWS)
