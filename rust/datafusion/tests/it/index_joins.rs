@@ -199,7 +199,8 @@ async fn more_rows_than_are_held_are_joined_as_it_was_planned() {
     assert_eq!(counted(&plan, "rounds"), 3, "{}", displayable(plan.as_ref()).indent(false));
     assert!((1..=2).contains(&counted(&plan, "rounds_scanned")), "half of the rows may be read or searched");
     // Few rows are found without a scan.
-    let few = "WITH RECURSIVE r(node) AS (SELECT CAST(40017 AS BIGINT) UNION SELECT o FROM r JOIN t ON s = node) SELECT node FROM r ORDER BY node";
+    let few = "WITH RECURSIVE r(node) AS (SELECT CAST(40017 AS BIGINT) UNION SELECT o FROM r JOIN t ON s = node) \
+               SELECT node FROM r ORDER BY node";
     let Ran { plan, rows: found } = ran(&session, few).await;
     let counts = ["rounds", "rounds_scanned", "keys", "rows_index_only"].map(|name| counted(&plan, name));
     assert_eq!((counts, found), ([2, 0, 2, 1], 2));
