@@ -61,6 +61,7 @@ pub(crate) use self::base::BaseTable;
 pub use self::buffered_rows::{BufferedRows, BufferedRun};
 pub(crate) use self::buffered_rows::{KeyPages, OpenedRun};
 use self::coverage::CoveredFiles;
+pub use self::data_file::DataFile;
 pub(crate) use self::file_probes::ProbedFile;
 pub use self::file_probes::{FileProbes, FileProbesIter};
 pub(crate) use self::laid_files::{DeletedByFile, DeletedPositions, LaidFiles};

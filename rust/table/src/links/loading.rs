@@ -18,6 +18,9 @@ use crate::storage::cache::Cache;
 use crate::store::leaf_cache::read_remembered;
 use crate::store::segments::{Damage, ReadCounter, Segment, SegmentKey};
 
+/// A read among those that are in flight at once.
+pub(super) type Reading<'a, T, E> = BoxFuture<'a, Result<T, E>>;
+
 /// Bytes of decoded leaves that the process remembers.
 const CACHE_BYTES: u64 = 64 << 20;
 /// Reads that are under way at a time. So many keep a disk busy.
@@ -106,7 +109,7 @@ impl LinkSegment {
 
     /// The leaves of these numbers, which ascend, in this order.
     pub(super) async fn load(&self, leaves: &[usize], mut known: KnownLeaves) -> Result<Vec<LoadedLeaf>, Damage> {
-        let mut reads: Vec<BoxFuture<'_, Result<Vec<NumberedLeaf>, Damage>>> = Vec::new();
+        let mut reads: Vec<Reading<'_, Vec<NumberedLeaf>, Damage>> = Vec::new();
         for run in self.missing(leaves, &mut known) {
             reads.push(Box::pin(self.read(run)));
         }
@@ -144,7 +147,7 @@ impl LinkSegment {
     /// Which links of each leaf have a row that counts, where some rows of the segment do not.
     async fn alive(&self, leaves: &[usize]) -> Result<HashMap<usize, Vec<bool>>, Damage> {
         let Some(live) = &self.live else { return Ok(HashMap::new()) };
-        let mut reads: Vec<BoxFuture<'_, Result<(usize, Vec<bool>), Damage>>> = Vec::with_capacity(leaves.len());
+        let mut reads: Vec<Reading<'_, (usize, Vec<bool>), Damage>> = Vec::with_capacity(leaves.len());
         for number in leaves {
             reads.push(Box::pin(self.alive_of(*number, live)));
         }

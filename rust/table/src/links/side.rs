@@ -3,14 +3,13 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::Key;
 use lakemark_format::links::LinkShape;
 use lakemark_index::links::{FoundLink, WantedPredicates, leaves_with, visit_links};
 
 use super::WalkError;
-use super::loading::{KnownLeaves, LinkSegment, LoadedLeaf, NumberedLeaf, READS_AT_ONCE};
+use super::loading::{KnownLeaves, LinkSegment, LoadedLeaf, NumberedLeaf, READS_AT_ONCE, Reading};
 use super::step::{Step, Visit};
 use super::unindexed::UnindexedLinks;
 use crate::error::Result;
@@ -120,7 +119,7 @@ async fn read_together(plans: &[SegmentLooks<'_>]) -> std::result::Result<Vec<Kn
     if plans.len() < 2 || leaves.iter().map(Vec::len).sum::<usize>() > LEAVES_AT_ONCE {
         return Ok(known);
     }
-    let mut reads: Vec<BoxFuture<'_, std::result::Result<(usize, Vec<NumberedLeaf>), WalkError>>> = Vec::new();
+    let mut reads: Vec<Reading<'_, (usize, Vec<NumberedLeaf>), WalkError>> = Vec::new();
     for (place, ((plan, leaves), known)) in plans.iter().zip(&leaves).zip(&mut known).enumerate() {
         let segment = plan.segment;
         for run in segment.missing(leaves, known) {
