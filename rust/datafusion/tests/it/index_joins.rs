@@ -165,7 +165,7 @@ async fn law_3_pending_changes_are_links_in_each_round() {
     for state in ["buffered", "in a run", "changed once more"] {
         assert!(compare(&session, 7, state).await > 0);
         match state {
-            "buffered" => drop(table.flush().await.unwrap()),
+            "buffered" => table.flush().await.unwrap(),
             _ => run(&session, "UPDATE t SET s = 7 WHERE id IN (5001, 20, 21)").await,
         }
     }
