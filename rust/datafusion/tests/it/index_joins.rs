@@ -6,8 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::displayable;
+use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
 use lakemark_datafusion::LakemarkSession;
 use lakemark_table::BuildOptions;
 use parquet::arrow::ArrowWriter;
@@ -15,7 +14,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
 
-use crate::fixture::{Ran, both, open, ran, rows, session, write};
+use crate::fixture::{Ran, both, open, ran, rows, session, text, write};
 
 /// Nodes of a random graph.
 const NODES: i64 = 60;
@@ -242,6 +241,24 @@ async fn a_table_that_a_join_would_build_of_is_searched_for_the_rows_of_the_othe
     assert_eq!(rows(&session, sql).await, ["70000|9450035000"]);
     let Ran { plan, .. } = ran(&session, sql).await;
     assert_eq!(counted(&plan, "rounds_scanned"), counted(&plan, "rounds"));
+}
+
+#[tokio::test]
+async fn a_join_that_is_executed_again_gives_its_rows_again() {
+    let folder = tempfile::tempdir().unwrap();
+    hub(folder.path());
+    let session = session(folder.path()).await;
+    run(&session, "CREATE INDEX ON t USING key (s) INCLUDE (o)").await;
+    // A repartition could be executed once.
+    run(&session, "SET datafusion.execution.target_partitions = 1").await;
+    let sql = "SELECT node, o FROM t JOIN (SELECT unnest(make_array(5, 7, 5, 900000, NULL)) AS node) x ON s = node ORDER BY o";
+    let plan = session.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
+    assert_eq!(index_joins(&plan).len(), 1, "{}", displayable(plan.as_ref()).indent(false));
+    for _ in 0..3 {
+        let batches = collect(Arc::clone(&plan), session.context().task_ctx()).await.unwrap();
+        let found: Vec<String> = batches.iter().flat_map(text).collect();
+        assert_eq!(found, ["5|100005", "5|100005", "7|100007"]);
+    }
 }
 
 #[tokio::test]
