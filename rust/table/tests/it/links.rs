@@ -404,3 +404,19 @@ async fn both_indexes_of_links_come_and_go_together() {
     table.build(BuildOptions::default()).await.unwrap();
     assert!(!table.snapshot().await.unwrap().is_prunable("s"));
 }
+
+#[tokio::test]
+async fn links_do_not_take_an_index_of_others_for_their_way_back() {
+    let edges = Edges::new(1);
+    let table = open(edges.path()).await;
+    let named = |name: &str, columns: &[&str]| IndexSpec { name: Some(name.to_owned()), ..spec(columns) };
+    assert!(table.create_index(named("e_back", &["s", "o"]), false).await.unwrap());
+    let error = table.create_index(named("e", &["s", "p", "o"]), false).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::AlreadyExists && error.message().contains("e_back"), "{error}");
+    // Whatever has the name already is left as it is.
+    assert!(!table.create_index(named("e_back", &["s", "p", "o"]), true).await.unwrap());
+    let indexes = table.snapshot().await.unwrap().indexes();
+    let columns: BTreeMap<String, Vec<String>> = indexes.into_iter().map(|index| (index.name, index.columns)).collect();
+    assert_eq!(columns["e_back"], ["s", "o"]);
+    assert_eq!((columns["e_back_back"].as_slice(), columns.len()), (["o", "s"].map(String::from).as_slice(), 2));
+}
