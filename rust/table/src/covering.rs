@@ -17,6 +17,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::concat;
 use arrow::datatypes::DataType;
+use arrow::error::ArrowError;
 use futures::future::BoxFuture;
 use lakemark_format::{KeyType, ManifestIndex, ManifestSegment, RidingColumn, SegmentDirectory, column};
 use lakemark_index::bitmap::{CoveredColumn, CoveredRows, CoveredSearch};
@@ -280,7 +281,7 @@ impl SegmentCover<'_> {
         let bytes = read_remembered(&opened, &key, &search.ranges(directory), counter).await?;
         let is_chosen = |row: u32| wanted_row(&held, row).is_some();
         let found = search.find(directory, &wanted, &bytes, is_chosen).map_err(Damage::corrupt)?;
-        self.part(found, &held).map(Some)
+        self.part(found, &held)
     }
 
     /// Where the segment has the columns, typed as they are now; none if it lacks one.
@@ -301,10 +302,15 @@ impl SegmentCover<'_> {
         self.request.columns.iter().zip(self.types).map(place).collect()
     }
 
-    fn part(&self, found: CoveredRows, held: &[WantedFile<'_>]) -> Result<CoveredPart, Damage> {
+    /// What was found, as arrays. None if it is no array of its type: keys of a dictionary may be too few for the values of all rows.
+    fn part(&self, found: CoveredRows, held: &[WantedFile<'_>]) -> Result<Option<CoveredPart>, Damage> {
         let CoveredRows { rows, columns } = found;
         let decoded = columns.into_iter().zip(self.types).map(|(values, of)| decode_riding(values, of));
-        let columns = decoded.collect::<Result<Vec<_>, _>>().map_err(Damage::corrupt)?;
+        let columns = match decoded.collect::<Result<Vec<_>, _>>() {
+            Ok(columns) => columns,
+            Err(ArrowError::DictionaryKeyOverflowError) => return Ok(None),
+            Err(problem) => return Err(Damage::corrupt(problem)),
+        };
         let mut files = Vec::with_capacity(rows.len());
         let mut by_file: Vec<Vec<u32>> = held.iter().map(|_| Vec::new()).collect();
         for row in rows {
@@ -323,7 +329,7 @@ impl SegmentCover<'_> {
                 covered.push(CoveredFile { file: wanted.file, rows: RowSet::from_rows(own, wanted.rows.universe()) });
             }
         }
-        Ok(CoveredPart { columns, files, rows: covered })
+        Ok(Some(CoveredPart { columns, files, rows: covered }))
     }
 }
 

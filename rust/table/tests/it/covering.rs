@@ -5,8 +5,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray};
-use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema};
+use arrow::array::{
+    Array, ArrayRef, AsArray, DictionaryArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
+};
+use arrow::datatypes::{DataType, Field, Float64Type, Int8Type, Int64Type, Schema};
 use lakemark_format::Key;
 use lakemark_format::key::key_of_i64;
 use lakemark_index::{KeyRanges, Predicate};
@@ -345,4 +347,24 @@ async fn what_rides_counts_in_the_memory_of_a_build() {
     assert!(report.spilled > 0, "{report:?}");
     let rows: Vec<usize> = (0..3 * ROWS).collect();
     assert_eq!(check(&*table.snapshot().await.unwrap(), &rows).await, riding(&rows));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_values_than_a_dictionary_has_keys_are_left_to_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in 0..2 {
+        let ids = file as i64 * 100..file as i64 * 100 + 100;
+        let texts: Vec<String> = ids.clone().map(|id| format!("text {id}")).collect();
+        let texts: DictionaryArray<Int8Type> = texts.iter().map(String::as_str).collect();
+        let (ids, texts): (ArrayRef, ArrayRef) = (Arc::new(Int64Array::from_iter_values(ids)), Arc::new(texts));
+        write(&path(folder.path(), file), &RecordBatch::try_from_iter([("id", ids), ("text", texts)]).unwrap());
+    }
+    let table = open(folder.path()).await;
+    table.create_index(spec(&["id"], &["text"]), false).await.unwrap();
+    table.build(BuildOptions::default()).await.unwrap();
+    let snapshot = table.snapshot().await.unwrap();
+    let (_, few) = covered(&snapshot, &keys(&[3, 150]), &["text"]).await;
+    assert_eq!(few.unwrap().columns[0].len(), 2);
+    let (found, all) = covered(&snapshot, &keys(&(0..200).collect::<Vec<_>>()), &["text"]).await;
+    assert_eq!((found.exact_row_count(), all.is_none()), (Some(200), true));
 }
