@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{Int64Type, UInt32Type, UInt64Type};
 use lakemark_table::{
     BuildOptions, Change, ErrorKind, IndexKind, IndexSpec, LinkDirection, LinkMemoryLimit, Links, Merging, Operation,
@@ -371,6 +371,14 @@ async fn columns_that_are_no_links_are_refused() {
     let error = table.create_index(IndexSpec { options, ..spec(&["s", "o"]) }, false).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert!(!table.snapshot().await.unwrap().has_indexes());
+    // NaN is no node, and two zeros would be one: floats are refused without an index as well.
+    let floats: ArrayRef = Arc::new(Float64Array::from(vec![f64::NAN, 0.0]));
+    let batch = RecordBatch::try_from_iter([("a", Arc::clone(&floats)), ("b", floats)]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder.path().join("f.parquet"), &batch);
+    let snapshot = open(folder.path()).await.snapshot().await.unwrap();
+    let error = Links::of(snapshot, &["a", "b"].map(String::from), MEMORY).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Unsupported && error.message().contains("whole numbers"), "{error}");
 }
 
 #[tokio::test]

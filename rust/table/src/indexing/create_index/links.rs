@@ -1,7 +1,6 @@
 //! Declaring an index of links: its columns, and the index that walks the same links back.
 
-use arrow::datatypes::DataType;
-use lakemark_format::{KeyType, ManifestIndex, column};
+use lakemark_format::{ManifestIndex, column};
 use lakemark_index::key_type_of;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -10,7 +9,7 @@ use crate::storage::ids::new_id;
 use crate::store::Store;
 use crate::store::link_pair::{back_name, is_back_of, is_of_links, reversed};
 use crate::store::transaction::{Edit, commit};
-use crate::values::fields::{indexed_field, key_type_of_field};
+use crate::values::fields::{indexed_field, key_type_of_field, may_be_linked};
 
 /// Checks the columns that links are to be made of.
 pub(super) fn check(columns: &[String], snapshot: &Snapshot) -> Result<()> {
@@ -26,7 +25,7 @@ pub(super) fn check(columns: &[String], snapshot: &Snapshot) -> Result<()> {
     for name in columns {
         let shown = snapshot.display_name(name);
         let field = snapshot.field(name).ok_or_else(|| Error::internal("a column that was resolved is gone"))?;
-        if column::is_field(name) || !is_id(field.data_type()) {
+        if column::is_field(name) || !may_be_linked(field.data_type()) {
             return Err(Error::unsupported(format!(
                 "{shown} of the type {} can be no part of links, which are between flat columns of whole numbers, texts or bytes; \
                  choose other columns",
@@ -43,14 +42,6 @@ pub(super) fn check(columns: &[String], snapshot: &Snapshot) -> Result<()> {
         )));
     }
     Ok(())
-}
-
-/// Whether values of a type may be nodes or predicates: two that are equal for the engine are one.
-fn is_id(data_type: &DataType) -> bool {
-    use KeyType::{Binary, FixedBinary, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64, Utf8};
-    let whole = [Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64, Utf8, Binary];
-    let key_type = key_type_of(data_type);
-    key_type.is_some_and(|of| whole.contains(&of) || matches!(of, FixedBinary(_)))
 }
 
 /// Whether there is an index of that name over something else. It is left as it is, or is an error.
