@@ -349,7 +349,7 @@ JUDGED_FOLDER = $(LAKEMARK_CACHE)/judged
 fuzz-queries-built:
 	$(CARGO) build --workspace $(if $(filter release,$(PROFILE)),--release) --example fuzz-queries
 
-fuzz-queries: fuzz-queries-built ### N=10000 JOINS=500 SEED=1 PROFILE=dev: random predicates and joins; indexes on must equal indexes off, and tables in memory
+fuzz-queries: fuzz-queries-built ### N=10000 JOINS=500 SEED=1 PROFILE=dev: random predicates, walks over links and joins; indexes on must equal indexes off, and tables in memory
 	$(if $(JOIN),,$(FUZZ_QUERIES) $(N) $(SEED) $(TRIAL))
 	$(if $(TRIAL),,$(FUZZ_QUERIES) joins $(JOINS) $(SEED) $(JOIN))
 
