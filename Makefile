@@ -35,6 +35,7 @@ POWER_STATES ?= 2
 DISK_STRIDE ?= 13
 WATCHES ?= 12
 OPERATIONS ?= 20000
+GRAPHS ?= 2000
 STATEMENTS ?= 1000
 CASES ?= 20000
 QUERIES ?= 100000
@@ -282,6 +283,7 @@ stress-schedules: export LAKEMARK_SCHEDULE_ACTORS = $(ACTORS)
 stress-schedules: export LAKEMARK_SCHEDULE_WALK = $(WALK)
 stress-model: export LAKEMARK_MODEL_OPERATIONS = $(OPERATIONS)
 stress-model: export LAKEMARK_MODEL_STATEMENTS = $(STATEMENTS)
+stress-model: export LAKEMARK_LINK_GRAPHS = $(GRAPHS)
 stress-model: export LAKEMARK_MODEL_SEED = $(or $(SEED),7)
 ifdef NEIGHBOURS
 stress-model: export LAKEMARK_MODEL_NEIGHBOURS = $(NEIGHBOURS)
@@ -304,8 +306,9 @@ stress-schedules: setup ### SCHEDULES=250 SEED=1 ACTORS=2..4 WALK=12 PROFILE=dev
 stress-processes: setup ### two and four processes move money between accounts of one table for SECONDS=240 in all
 	$(CARGO) test -p lakemark-table --test processes -- --nocapture
 
-stress-model: setup ### OPERATIONS=20000 STATEMENTS=1000 SEED=7 NEIGHBOURS=all: random changes, migrations, others of these classes, and SQL, against a map
+stress-model: setup ### OPERATIONS=20000 STATEMENTS=1000 GRAPHS=2000 SEED=7 NEIGHBOURS=all: random changes, migrations, others of these classes, SQL, and walks over links, against a map
 	$(CARGO) test -p lakemark-table --release --test it updates::model -- --nocapture
+	$(CARGO) test -p lakemark-table --release --test it links_random -- --nocapture
 	$(CARGO) test --workspace --test it statements -- --nocapture
 
 stress-neighbours: native ### OPERATIONS=20000 SEED=7: delta-rs changes, compacts and restores a table in turn with Lakemark, against a map

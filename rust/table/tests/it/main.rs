@@ -27,6 +27,7 @@ mod in_memory;
 mod isolating;
 mod layer;
 mod links;
+mod links_random;
 mod listed;
 mod lists;
 mod locations;
