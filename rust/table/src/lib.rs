@@ -26,7 +26,7 @@ mod values;
 pub mod watch;
 
 pub use aggregate::{AnsweredFiles, ColumnMinMax, GroupCountRequest, GroupCounts, MinMax, MinMaxRequest, ValueCounts};
-pub use covering::{CoverRequest, CoveredFile, CoveredValues, RowsOfFile};
+pub use covering::{CoverRequest, CoveredFile, CoveredValues, MOST_COVERED_ROWS, RowsOfFile};
 pub use error::{Error, ErrorKind, Result, TextPlace, kind_of_parquet, kind_of_storage};
 pub use files::amended_reader::AmendedReader;
 pub use files::column_mapping::ColumnMapping;

@@ -161,6 +161,11 @@ impl LakemarkScanExec {
         &self.parts.report
     }
 
+    /// Whether it reads data files: not if its rows are counted, if an index gives them, or if they are buffered.
+    pub(crate) fn reads_data_files(&self) -> bool {
+        self.parts.exact.is_some() || self.parts.recheck.is_some()
+    }
+
     /// What the probe found out about every file, if the scan gives all of its rows.
     pub(crate) fn scan_probe(&self) -> Option<&Arc<ScanProbe>> {
         self.parts.scan_probe.as_ref().filter(|_| self.parts.fetch.is_none())

@@ -9,6 +9,7 @@ mod buffered;
 mod choice;
 mod corpus;
 mod covering;
+mod covering_answers;
 mod damaged;
 mod delta;
 mod differential;

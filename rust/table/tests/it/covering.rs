@@ -13,8 +13,8 @@ use lakemark_format::Key;
 use lakemark_format::key::key_of_i64;
 use lakemark_index::{KeyRanges, Predicate};
 use lakemark_table::{
-    BuildOptions, CoverRequest, CoveredValues, ErrorKind, FileProbe, IndexKind, IndexSpec, Probe, RowSet, RowsOfFile,
-    Snapshot, Table, column_list,
+    BuildOptions, CoverRequest, CoveredValues, ErrorKind, FileProbe, IndexKind, IndexSpec, Probe, Reason, RowSet,
+    RowsOfFile, Snapshot, Table, column_list,
 };
 
 use crate::fixture::{leaf, open, probe, segments, write};
@@ -180,6 +180,41 @@ async fn rows_that_the_probe_leaves_out_get_no_values() {
     assert_eq!(values.rows[0].rows, one);
     let price_bits = values.columns[0].as_primitive::<Float64Type>().value(0).to_bits();
     assert_eq!(price_bits, price(2).unwrap().to_bits());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_a_probe_leaves_open_get_values_to_be_tested_by() {
+    let folder = folder(2);
+    let snapshot = indexed(folder.path()).await.snapshot().await.unwrap();
+    let wanted = [1, 2, 300];
+    let ids: Vec<i64> = wanted.iter().filter_map(|row| id(*row)).collect();
+    // Nobody but an engine can say what this is true of.
+    let unknown = Predicate::Unknown { reason: Reason::ExpressionNotSupported, text: "city < price".to_owned() };
+    let predicate = Predicate::And(vec![keys(&ids), unknown.clone()]);
+    let found = probe(&snapshot, &predicate).await;
+    let open: Vec<(usize, RowSet)> = found
+        .files
+        .listed()
+        .filter_map(|(file, probe)| match probe {
+            FileProbe::Known { exact, recheck, .. } if exact.is_empty() => Some((file, recheck.clone())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(open.iter().map(|(_, rows)| rows.len()).sum::<u32>(), 3);
+    let rows = open.iter().map(|(file, rows)| RowsOfFile { file: *file, rows }).collect();
+    let columns: Vec<String> = ["city", "id", "price"].map(str::to_owned).to_vec();
+    assert!(snapshot.is_covered(&predicate, &columns) && !snapshot.is_covered(&unknown, &columns));
+    let request = CoverRequest { predicate: &predicate, columns, rows };
+    let values = snapshot.covered_rows(&request).await.unwrap();
+    let expected = wanted.map(|row| (id(row).unwrap(), (city(row), price(row).map(f64::to_bits))));
+    assert_eq!(by_id(&values), BTreeMap::from(expected));
+    // A file with more rows than a lookup has leaves the others their answer.
+    let many = RowSet::full(1 << 20);
+    let few = open.iter().take(1).map(|(file, rows)| RowsOfFile { file: *file, rows });
+    let rows = few.chain([RowsOfFile { file: 1, rows: &many }]).collect();
+    let request = CoverRequest { predicate: &predicate, columns: vec!["price".to_owned()], rows };
+    let values = snapshot.covered_rows(&request).await.unwrap();
+    assert_eq!(values.rows.iter().map(|of_file| of_file.file).collect::<Vec<_>>(), [0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

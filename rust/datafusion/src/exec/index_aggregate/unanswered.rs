@@ -40,9 +40,12 @@ pub(super) fn rest_of(
                 if rows == AnsweredRows::Files {
                     rest.parts.recheck = left_of(rest.parts.recheck.take(), answered)?;
                 }
-                // They are exact, too: of an answered file they are in the answer.
+                // Those that are exact are in the answer of an answered file. What was tested by its values is, if the file is as a whole.
+                let is_given = |place: usize, is_exact: bool| {
+                    answered.contains(place) && (is_exact || rows == AnsweredRows::Files)
+                };
                 let covered = rest.parts.covered.take();
-                let covered = covered.map(|covered| covered.without(|place| answered.contains(place)));
+                let covered = covered.map(|covered| covered.without(is_given));
                 rest.parts.covered = covered.transpose()?.flatten();
                 // An index that gives rows while the query runs would give those of answered files, too.
                 rest.parts.filter = None;
