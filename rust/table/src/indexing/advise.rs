@@ -3,6 +3,7 @@
 //! ```text
 //! row groups, evenly ─▶ sample ─▶ lakemark_index::bitmap::cost ─┬─▶ choose   at CREATE INDEX: encoding, reason, predicted bytes
 //!                                                               └─▶ advice   which columns to index, by queries or without
+//! queries ─▶ columns that lookups read ─▶ their leaves, made of the sample ──▶ riding   which columns to include
 //! ```
 //!
 //! What was decided and predicted is kept in the options of the index, under names that users cannot give.
@@ -12,6 +13,7 @@ mod gain;
 mod kinds;
 mod queries;
 mod report;
+mod riding;
 mod sample;
 
 use lakemark_format::filter::{DENSITY_UNIT, Density};

@@ -39,7 +39,7 @@ public final class Procedures {
         "Says which indexes would save most, by a sample of each column.",
         "",
         "column STRING, kind STRING, encoding STRING, reason STRING, values BIGINT,"
-            + " predicted_bytes BIGINT, saved_bytes BIGINT, queries BIGINT",
+            + " predicted_bytes BIGINT, saved_bytes BIGINT, queries BIGINT, include ARRAY<STRING>",
         report -> objects(report.get("indexes"), each -> each));
     define(
         BUILD,
