@@ -59,7 +59,7 @@ pub use storage::ids::new_id;
 pub use storage::local::of_listed;
 pub use storage::location::StoreLayer;
 pub use storage::machine::memory as machine_memory;
-pub use store::included::column_list;
+pub use store::included::{column_list, names_of};
 pub use store::kind::IndexOption;
 pub use table::Table;
 pub use table_format::TableFormat;
