@@ -5,6 +5,7 @@ mod buffered;
 mod build;
 mod calls;
 mod collations;
+mod covered;
 mod error;
 mod exact;
 mod filter;

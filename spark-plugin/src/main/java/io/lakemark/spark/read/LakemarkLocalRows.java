@@ -103,6 +103,7 @@ public record LakemarkLocalRows(StructType schema, InternalRow[] rows) {
     @Override
     public ObjectNode explainJson() {
       ObjectNode facts = pushed.facts().put("splits", 0).put("bytes", 0).put("rows", rows);
+      facts.put("rows_index_only", 0).putNull("covering_index");
       facts.put("rows_buffered", 0).putArray("runtime_filters");
       return facts.putNull("report").putNull("report_text");
     }
