@@ -3,6 +3,7 @@
 //! A [`DataFrame`] has a copy of the session of its own, with its hundreds of functions. A server has thousands of queries whose clients come
 //! for their rows in a moment, and none of them is changed before it runs.
 
+use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::DFSchema;
@@ -68,5 +69,11 @@ impl ReadyQuery {
                 DataFrame::new(state, plan)
             }
         }
+    }
+}
+
+impl fmt::Debug for ReadyQuery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadyQuery").field("schema", self.schema()).finish_non_exhaustive()
     }
 }
