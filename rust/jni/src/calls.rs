@@ -20,6 +20,7 @@ use crate::build;
 use crate::collations;
 use crate::error::{NativeError, Result, Throw};
 use crate::handle::{self, Pinned};
+use crate::links;
 use crate::maintain;
 use crate::plan;
 use crate::read::InputReader;
@@ -264,6 +265,29 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_maintain<'l>(
             maintain::answer(&table, request).await
         })??;
         Ok(env.new_string(report.to_string())?)
+    })
+    .resolve::<Throw>()
+}
+
+/// `void walk(String path, String storeOrNull, String request, long outStream)`: the rows of a walk over links as an Arrow C stream;
+/// `request` is the JSON of a [`links::WalkRequest`].
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_walk<'l>(
+    mut env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    path: JString<'l>,
+    store: JString<'l>,
+    request: JString<'l>,
+    out_stream: jlong,
+) {
+    env.with_env(|env| -> Result<()> {
+        let table = newest(env, &path, &store)?;
+        let request: links::WalkRequest = serde_json::from_str(&request.try_to_string(env)?)?;
+        let rows = block_on(async move {
+            let table = table.open().await?;
+            links::answer(&table, request).await
+        })??;
+        export(Once::new(Some(rows)), out_stream)
     })
     .resolve::<Throw>()
 }

@@ -11,6 +11,7 @@ mod exact;
 mod filter;
 mod filter_result;
 mod handle;
+mod links;
 mod maintain;
 mod nested;
 mod plan;

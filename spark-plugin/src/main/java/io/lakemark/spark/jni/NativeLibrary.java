@@ -157,6 +157,12 @@ public final class NativeLibrary {
   public static native String maintain(String path, String storeOrNull, String request);
 
   /**
+   * Fills an Arrow C stream with the rows of a walk over the links of a table, which a request in
+   * JSON says. Procedures of the catalog call this on the driver.
+   */
+  public static native void walk(String path, String storeOrNull, String request, long outStream);
+
+  /**
    * Builds indexes by tasks that a {@link TaskRunner} runs, and gives the report in JSON. {@code
    * BuildJob} calls this on the driver.
    */

@@ -16,8 +16,8 @@ import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /**
- * Rows that are there before anything runs: counts and other aggregates that the indexes gave, and
- * reports.
+ * Rows that are there before anything runs: counts and other aggregates that the indexes gave, rows
+ * of walks, and reports.
  *
  * @param schema their columns
  * @param rows the rows
@@ -37,7 +37,7 @@ public record LakemarkLocalRows(StructType schema, InternalRow[] rows) {
   }
 
   /** All rows of a stream, copied out of it. */
-  static LakemarkLocalRows of(NativeStream stream) {
+  public static LakemarkLocalRows of(NativeStream stream) {
     StructType schema = ArrowUtils.fromArrowSchema(stream.root().getSchema());
     List<InternalRow> rows = new ArrayList<>();
     while (stream.next()) {

@@ -19,8 +19,8 @@ import java.util.Set;
  * @param scan what all tasks share, opaque here
  * @param splits one per task
  * @param rowsBuffered rows of the splits that are in no data file yet
- * @param rowsIndexOnly rows of the splits that an index gave with their values, so that no data file
- *     is read for them
+ * @param rowsIndexOnly rows of the splits that an index gave with their values, so that no data
+ *     file is read for them
  * @param coveringIndex the index that gave them, or null
  * @param indexedColumns those of the columns of which the indexes know something
  * @param unknown what the table has that Spark does not know, if the rows are to be changed
