@@ -226,7 +226,7 @@ async fn appended_files_ride_in_segments_of_their_own_and_merges_keep_them() {
         table.build(BuildOptions { merging: lakemark_table::Merging::Never, ..BuildOptions::default() }).await.unwrap();
     }
     let rows: Vec<usize> = (0..4 * ROWS).step_by(13).collect();
-    assert_eq!(check(&*table.snapshot().await.unwrap(), &rows).await, riding(&rows));
+    assert_eq!(check(&table.snapshot().await.unwrap(), &rows).await, riding(&rows));
     let all = BuildOptions { merging: lakemark_table::Merging::All, ..BuildOptions::default() };
     let merged = table.compact(all).await.unwrap();
     assert_eq!((merged.segments_merged, merged.segments_written), (4, 1));
@@ -249,17 +249,17 @@ async fn appended_files_ride_in_segments_of_their_own_and_merges_keep_them() {
 async fn law_1_a_file_that_changed_a_damaged_leaf_and_other_bytes_give_no_values() {
     let folder = folder(2);
     let table = indexed(folder.path()).await;
-    assert_eq!(check(&*table.snapshot().await.unwrap(), &[1, 301]).await, 2);
+    assert_eq!(check(&table.snapshot().await.unwrap(), &[1, 301]).await, 2);
     // The same rows at another time: their bytes prove them, those of the columns that ride along as well.
     let bytes = fs::read(path(folder.path(), 0)).unwrap();
     fs::write(path(folder.path(), 0), &bytes).unwrap();
-    assert_eq!(check(&*table.snapshot().await.unwrap(), &[1, 301]).await, 2);
+    assert_eq!(check(&table.snapshot().await.unwrap(), &[1, 301]).await, 2);
     // Other cities with the same ids.
     let changed = batch(0);
     let mut columns = changed.columns().to_vec();
     columns[1] = Arc::new((0..ROWS).map(|row| Some(format!("town {row}"))).collect::<StringArray>());
     write(&path(folder.path(), 0), &RecordBatch::try_new(changed.schema(), columns).unwrap());
-    assert_eq!(check(&*table.snapshot().await.unwrap(), &[1, 301]).await, 1);
+    assert_eq!(check(&table.snapshot().await.unwrap(), &[1, 301]).await, 1);
     // Leaves that the process has read stay true, and nobody has read these.
     let other = self::folder(2);
     let table = indexed(other.path()).await;
@@ -269,7 +269,7 @@ async fn law_1_a_file_that_changed_a_damaged_leaf_and_other_bytes_give_no_values
     fs::write(&segment, damaged).unwrap();
     // The key of the first leaf.
     let least = (0..2 * ROWS).filter(|row| id(*row).is_some()).min_by_key(|row| id(*row)).unwrap();
-    assert_eq!(check(&*table.snapshot().await.unwrap(), &[least]).await, 0);
+    assert_eq!(check(&table.snapshot().await.unwrap(), &[least]).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -381,7 +381,7 @@ async fn what_rides_counts_in_the_memory_of_a_build() {
     let report = table.build(options).await.unwrap();
     assert!(report.spilled > 0, "{report:?}");
     let rows: Vec<usize> = (0..3 * ROWS).collect();
-    assert_eq!(check(&*table.snapshot().await.unwrap(), &rows).await, riding(&rows));
+    assert_eq!(check(&table.snapshot().await.unwrap(), &rows).await, riding(&rows));
 }
 
 #[tokio::test(flavor = "multi_thread")]

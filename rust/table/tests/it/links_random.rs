@@ -171,7 +171,7 @@ impl Graph {
     /// The links of all rows, as a way has them.
     fn linked(&self, way: &Way) -> Linked {
         let mut linked = Linked::new();
-        let mut add = |near, predicate, far| drop(linked.entry(near).or_default().insert((predicate, far)));
+        let mut add = |near, predicate, far| _ = linked.entry(near).or_default().insert((predicate, far));
         for [subject, predicate, object] in self.files.values().flatten() {
             let (Some(subject), Some(object)) = (*subject, *object) else { continue };
             let predicate = predicate.filter(|_| self.predicates.is_some());

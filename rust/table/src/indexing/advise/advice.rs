@@ -79,7 +79,7 @@ pub(crate) async fn advise(table: &BaseTable, snapshot: &Snapshot, queries: Opti
     let parquet: BTreeMap<String, u64> =
         all.iter().map(|name| (name.clone(), sampler.parquet_bytes(&snapshot.physical_name(name)))).collect();
     let from_queries = queries.is_some();
-    let weighed = match queries {
+    let weighed: Vec<_> = match queries {
         Some(queries) => queries.into_iter().map(|query| weigh(query, &columns)).collect(),
         None => {
             let of = |(name, column): (&String, &ColumnProfile)| standard(name, &column.sampled.sample, &all);
