@@ -28,6 +28,7 @@ mod isolating;
 mod layer;
 mod links;
 mod links_random;
+mod links_reads;
 mod listed;
 mod lists;
 mod locations;
