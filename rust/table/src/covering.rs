@@ -180,7 +180,7 @@ fn are_few(keys: &KeyRanges) -> bool {
 }
 
 /// The conditions that each selected row meets.
-fn conjuncts(predicate: &Predicate) -> Vec<&Leaf> {
+pub(crate) fn conjuncts(predicate: &Predicate) -> Vec<&Leaf> {
     match predicate {
         Predicate::Leaf(leaf) => vec![leaf],
         Predicate::And(parts) => parts.iter().flat_map(conjuncts).collect(),

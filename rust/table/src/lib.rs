@@ -37,7 +37,9 @@ pub use indexing::advise;
 pub use indexing::build::{BuildPart, BuildPlan, BuildTask, RunningBuild};
 pub use lakemark_format::Operation;
 pub use lakemark_index::{Predicate, Reason, RowSet};
-pub use links::{LinkDirection, LinkMemory, LinkMemoryLimit, Links, WalkOptions};
+pub use links::{
+    IndexedLinks, LinkDirection, LinkMemory, LinkMemoryLimit, LinkedRequest, LinkedRows, Links, WalkOptions,
+};
 pub use options::{
     BuildOptions, CancelFlag, ColumnReadCost, IndexOnlyCost, IndexSpec, Merging, MigrateOptions, ProbeOptions,
     Progress, ReadCost, TableOptions, VacuumOptions,

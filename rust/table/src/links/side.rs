@@ -30,9 +30,9 @@ pub(super) struct Side {
 
 /// A leaf that has to be looked at for a node of the frontier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Look {
-    leaf: usize,
-    node: usize,
+pub(super) struct Look {
+    pub leaf: usize,
+    pub node: usize,
 }
 
 impl Side {
@@ -64,7 +64,7 @@ impl Side {
     }
 
     /// What a round looks for in each segment that may have something.
-    fn plans(&self, frontier: &[Key], via: Option<&HashSet<Option<Key>>>) -> Vec<SegmentLooks<'_>> {
+    pub(super) fn plans(&self, frontier: &[Key], via: Option<&HashSet<Option<Key>>>) -> Vec<SegmentLooks<'_>> {
         let mut plans = Vec::with_capacity(self.segments.len());
         for segment in &self.segments {
             let wanted = segment.places_of(via);
@@ -98,15 +98,15 @@ impl Side {
 }
 
 /// What a round looks for in a segment.
-struct SegmentLooks<'a> {
-    segment: &'a LinkSegment,
-    wanted: WantedPredicates,
+pub(super) struct SegmentLooks<'a> {
+    pub segment: &'a LinkSegment,
+    pub wanted: WantedPredicates,
     /// Ascending.
-    looks: Vec<Look>,
+    pub looks: Vec<Look>,
 }
 
 /// The leaves of looks, each once.
-fn leaves_of(looks: &[Look]) -> Vec<usize> {
+pub(super) fn leaves_of(looks: &[Look]) -> Vec<usize> {
     let mut leaves: Vec<usize> = looks.iter().map(|look| look.leaf).collect();
     leaves.dedup();
     leaves
@@ -138,7 +138,7 @@ async fn read_together(plans: &[SegmentLooks<'_>]) -> std::result::Result<Vec<Kn
 }
 
 /// Parts of the looks that need no more leaves than are held at a time.
-fn chunks(looks: &[Look]) -> Vec<&[Look]> {
+pub(super) fn chunks(looks: &[Look]) -> Vec<&[Look]> {
     let (mut parts, mut start, mut leaves) = (Vec::new(), 0, 0);
     for (place, look) in looks.iter().enumerate() {
         let is_new =

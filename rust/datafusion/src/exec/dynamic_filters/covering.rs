@@ -81,7 +81,8 @@ impl<'a> SelectedRows<'a> {
     }
 }
 
-fn given(found: CoveredValues, wanted: Vec<FieldRef>, scan: &ScanColumns<'_>) -> Result<GivenRows> {
+/// The rows of these values that pass the filter of the scan, as it gives them.
+pub(super) fn given(found: CoveredValues, wanted: Vec<FieldRef>, scan: &ScanColumns<'_>) -> Result<GivenRows> {
     let CoveredValues { columns, mut files, rows, index_reads, index_bytes_read, .. } = found;
     let columns = columns.iter().zip(&wanted).map(|(values, field)| cast(values, field.data_type()));
     let columns = columns.collect::<Result<Vec<_>, _>>()?;
