@@ -14,7 +14,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
 
-use crate::fixture::{Ran, both, metric, open, ran, rows, session, write};
+use crate::fixture::{Ran, both, metric, open, ran, rows, session, text, write};
 
 /// Nodes of a random graph.
 const NODES: i64 = 60;

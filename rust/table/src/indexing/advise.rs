@@ -11,6 +11,7 @@
 pub(crate) mod advice;
 mod gain;
 mod kinds;
+mod predicates;
 mod queries;
 mod report;
 mod riding;
@@ -29,6 +30,7 @@ use crate::store::recorded::{record_prediction, record_reason};
 use kinds::{KindChoice, KindReason, SegmentRows};
 use sample::Sampler;
 
+pub(crate) use predicates::check_predicates;
 pub use queries::{ConditionUse, JoinedKeys, QueryUse};
 pub use report::{Advice, LayoutHint, Proposal, QueryGain, QueryProblem};
 

@@ -11,6 +11,7 @@ use lakemark_table::{
     BuildOptions, Change, ErrorKind, IndexKind, IndexSpec, LinkDirection, LinkMemoryLimit, Links, Merging, Operation,
     Table, WalkOptions, WriteOptions,
 };
+use parquet::arrow::ArrowWriter;
 
 use crate::fixture::{open, segments, write};
 
@@ -379,6 +380,38 @@ async fn columns_that_are_no_links_are_refused() {
     let snapshot = open(folder.path()).await.snapshot().await.unwrap();
     let error = Links::of(snapshot, &["a", "b"].map(String::from), MEMORY).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Unsupported && error.message().contains("whole numbers"), "{error}");
+}
+
+/// A file of links with these predicates, in one row group.
+fn write_predicates(path: &Path, predicates: std::ops::Range<i64>) {
+    let column =
+        |of: fn(i64) -> i64| -> ArrayRef { Arc::new(Int64Array::from_iter_values(predicates.clone().map(of))) };
+    let columns = [("s", column(|_| 1)), ("p", column(|row| row)), ("o", column(|row| row % 7))];
+    let rows = RecordBatch::try_from_iter(columns).unwrap();
+    let mut writer = ArrowWriter::try_new(fs::File::create(path).unwrap(), rows.schema(), None).unwrap();
+    writer.write(&rows).unwrap();
+    writer.close().unwrap();
+}
+
+#[tokio::test]
+async fn more_predicates_than_a_segment_has_places_for_are_refused_when_they_are_declared() {
+    let folder = tempfile::tempdir().unwrap();
+    write_predicates(&folder.path().join("a.parquet"), 0..40_000);
+    write_predicates(&folder.path().join("b.parquet"), 40_000..65_536);
+    let table = open(folder.path()).await;
+    let error = table.create_index(spec(&["s", "p", "o"]), false).await.unwrap_err();
+    let said = "the links over s, p, o have more than 65535 different predicates";
+    assert!(error.kind() == ErrorKind::Unsupported && error.message().contains(said), "{error}");
+    assert!(error.message().contains("smaller files_per_segment"), "{error}");
+    assert!(!table.snapshot().await.unwrap().has_indexes());
+    // Both ends alone, and fewer files of a segment, have places enough.
+    assert!(table.create_index(spec(&["s", "o"]), false).await.unwrap());
+    let options = BTreeMap::from([("files_per_segment".to_owned(), "1".to_owned())]);
+    assert!(table.create_index(IndexSpec { options, ..spec(&["s", "p", "o"]) }, false).await.unwrap());
+    // As many as there are places are no error.
+    let folder = tempfile::tempdir().unwrap();
+    write_predicates(&folder.path().join("a.parquet"), 0..65_535);
+    assert!(open(folder.path()).await.create_index(spec(&["s", "p", "o"]), false).await.unwrap());
 }
 
 #[tokio::test]
