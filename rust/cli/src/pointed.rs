@@ -44,7 +44,7 @@ fn pointing(place: TextPlace, statement: &str, source: SourceText<'_>) -> Option
     let column = usize::try_from(place.column).ok()?.checked_sub(1)? + if line == 0 { beside } else { 0 };
     let line = before.matches('\n').count() + line;
     let shown: Vec<char> = source.text.lines().nth(line)?.chars().collect();
-    let from = if column < BEFORE { 0 } else { column - BEFORE };
+    let from = column.saturating_sub(BEFORE);
     let visible = |count: usize| shown.iter().skip(from).take(count);
     let part: String = visible(SHOWN).collect();
     // Tabs are as wide below a line as in it.

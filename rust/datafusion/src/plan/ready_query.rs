@@ -13,9 +13,9 @@ use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::LogicalPlan;
 use futures::FutureExt;
 
+use crate::opaque::Opaque;
 use crate::plan::begun_once::{rows_of, rows_of_planned};
 use crate::plan::slow_queries::AskedQuery;
-use crate::share::opaque::Opaque;
 use crate::share::statements::QueryInFlight;
 
 /// A query that was planned, and runs as soon as its rows are asked for. It may be run several times.

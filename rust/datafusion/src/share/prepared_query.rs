@@ -13,7 +13,7 @@ use datafusion::logical_expr::LogicalPlan;
 
 use super::alike::plan_alike;
 use super::bound_query::FoundTable;
-use super::opaque::Opaque;
+use crate::opaque::Opaque;
 
 /// The plan of a query, which each run has to bind.
 #[derive(Debug)]

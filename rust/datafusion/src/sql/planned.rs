@@ -10,9 +10,9 @@ use datafusion::logical_expr::{LogicalPlan, Statement as EngineStatement};
 use lakemark_table::{Result, Stopwatch, index_rows};
 
 use crate::error::from_engine;
+use crate::opaque::Opaque;
 use crate::plan::ready_query::PlannedQuery;
 use crate::plan::slow_queries::AskedQuery;
-use crate::share::opaque::Opaque;
 use crate::share::statements::QueryInFlight;
 use crate::sql::statement::Statement;
 

@@ -21,6 +21,7 @@ use lakemark_table::{
 
 use crate::config::LakemarkOptions;
 use crate::error::from_engine;
+use crate::opaque::Opaque;
 use crate::plan::provider::LakemarkTable;
 use crate::plan::ready_query::{PlannedQuery, ReadyQuery};
 use crate::plan::rules;
@@ -110,7 +111,7 @@ fn transaction(state: &SessionState) -> Result<Option<Transaction>> {
 
 /// Runs SQL, Lakemark's own statements included.
 pub struct LakemarkSession {
-    context: SessionContext,
+    context: Opaque<SessionContext>,
     prepared: PreparedQueries,
 }
 
@@ -145,7 +146,7 @@ impl LakemarkSession {
     /// A session over a context of [`session_context`].
     #[must_use]
     pub fn from_context(context: SessionContext) -> Self {
-        Self { context, prepared: PreparedQueries::default() }
+        Self { context: Opaque::new(context), prepared: PreparedQueries::default() }
     }
 
     /// This session for somebody: it has the same catalogs, runtime and functions, and the settings that this one has now. Its queries
@@ -220,7 +221,7 @@ impl LakemarkSession {
     pub async fn plan(&self, text: &str, parameters: Option<ParamValues>) -> Result<PlannedStatement> {
         let planning = Stopwatch::start();
         let (asked, prepared) = (Asked::new(text, parameters.as_ref()), self.prepared.known(text));
-        let (context, owned) = (self.context.clone(), text.to_owned());
+        let (context, owned) = (SessionContext::clone(&self.context), text.to_owned());
         let planned = plan_once(&self.context, asked, prepared, move |state| {
             let (session, text, parameters) = (Self::from_context(context.clone()), owned.clone(), parameters.clone());
             async move { session.plan_text(state, &text, parameters).await }.boxed()
@@ -291,7 +292,7 @@ impl LakemarkSession {
         }
         let kind = StatementKind::of(&plan);
         if let LogicalPlan::Statement(Prepared::Execute(_)) = plan {
-            let frame = self.context.execute_logical_plan(plan).await.map_err(from_engine)?;
+            let frame = self.context.execute_logical_plan(plan).boxed().await.map_err(from_engine)?;
             let done = "prepared; prepare the statement";
             let anew = of_one_statement(pinned_anew(frame.into_parts().1, done)).await;
             plan = anew.planned.map_err(from_engine)?;
@@ -314,10 +315,10 @@ impl LakemarkSession {
             // The table has as many partitions as the query, while queries that share have one.
             plan @ LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(_)) => {
                 let context = SessionContext::new_with_state(unshared(Arc::unwrap_or_clone(state)));
-                context.execute_logical_plan(plan).await.map_err(from_engine)?
+                context.execute_logical_plan(plan).boxed().await.map_err(from_engine)?
             }
             plan @ (LogicalPlan::Ddl(_) | LogicalPlan::Statement(_)) => {
-                self.context.execute_logical_plan(plan).await.map_err(from_engine)?
+                self.context.execute_logical_plan(plan).boxed().await.map_err(from_engine)?
             }
             // At once, as definitions are: rows that are requested twice must not be changed twice.
             LogicalPlan::Dml(change) if dml::target(&change).is_some() => {

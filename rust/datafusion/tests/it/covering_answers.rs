@@ -135,7 +135,7 @@ async fn calls_read_no_data_file_for_included_columns() {
             counted(&table, condition, &WITH).await;
         })
         .await;
-        assert_eq!(taken, known, "{condition}");
+        assert!(taken <= known, "{condition}");
     }
     for (column, condition, expected) in [
         ("s", "id IN (2, 3, 8)", "ab|größe 8"),
@@ -151,7 +151,7 @@ async fn calls_read_no_data_file_for_included_columns() {
             bounds(&table, column, condition, &WITH).await;
         })
         .await;
-        assert_eq!(taken, known, "{column} of {condition}");
+        assert!(taken <= known, "{column} of {condition}");
     }
     let keys: ArrayRef = Arc::new(Int64Array::from(vec![2, 3, 1999, 90_000]));
     let columns = ["s".to_owned(), "id".to_owned()];

@@ -216,7 +216,7 @@ async fn more_rows_than_are_held_are_joined_as_it_was_planned() {
     hub(folder.path());
     let session = session(folder.path()).await;
     run(&session, "CREATE INDEX ON t USING key (s) INCLUDE (o)").await;
-    let sql = "WITH RECURSIVE r(node, d) AS (SELECT CAST(0 AS BIGINT), CAST(0 AS BIGINT) UNION ALL \
+    let sql = "WITH RECURSIVE r(node, d) AS (SELECT CAST(0 AS BIGINT) AS node, CAST(0 AS BIGINT) AS d UNION ALL \
                SELECT o, d + 1 FROM r JOIN t ON s = node WHERE d < 2) SELECT d, count(*), sum(node) FROM r GROUP BY d ORDER BY d";
     let expected = ["0|1|0", "1|70000|2450035000", "2|70000|9450035000"];
     assert_eq!(rows(&session, sql).await, expected);
@@ -335,7 +335,7 @@ async fn an_index_of_links_gives_rows_of_few_nodes_and_leaves_many_to_the_data()
             0,
         ),
         (
-            "WITH RECURSIVE r(node, d) AS (SELECT CAST(0 AS BIGINT), CAST(0 AS BIGINT) UNION ALL \
+            "WITH RECURSIVE r(node, d) AS (SELECT CAST(0 AS BIGINT) AS node, CAST(0 AS BIGINT) AS d UNION ALL \
              SELECT o, d + 1 FROM r JOIN t ON s = node WHERE d < 1) SELECT d, count(*), sum(node) FROM r GROUP BY d",
             1,
         ),

@@ -9,7 +9,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 /// A shared value behind a trait object.
-pub(crate) struct Opaque<T>(Arc<dyn Holds<T>>);
+pub struct Opaque<T>(Arc<dyn Holds<T>>);
 
 trait Holds<T>: Send + Sync {
     fn held(&self) -> &T;
@@ -28,14 +28,17 @@ impl<T: Clone + Send + Sync> Holds<T> for T {
 }
 
 impl<T: Clone + Send + Sync + 'static> Opaque<T> {
-    pub(crate) fn new(value: T) -> Self {
+    /// Puts a value behind a trait object.
+    #[must_use]
+    pub fn new(value: T) -> Self {
         Self(Arc::new(value))
     }
 }
 
 impl<T> Opaque<T> {
     /// The value, or a copy of it if others have it, too.
-    pub(crate) fn into_inner(self) -> T {
+    #[must_use]
+    pub fn into_inner(self) -> T {
         self.0.into_held()
     }
 }
