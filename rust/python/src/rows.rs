@@ -62,7 +62,7 @@ impl Rows {
 
     fn preview(&self, py: Python<'_>, rows: usize) -> PyResult<Preview> {
         let query = DataFrame::clone(&self.query);
-        let batches = wait(py, move || async move {
+        let batches: Vec<RecordBatch> = wait(py, move || async move {
             let first = query.limit(0, Some(rows.saturating_add(1))).map_err(from_engine)?;
             let rows = rows_of(&first).await.map_err(from_engine)?;
             rows.try_collect().await.map_err(from_engine)
