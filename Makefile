@@ -21,6 +21,7 @@ SPARK_VERSION ?= 4.1.4
 SPARK_VERSIONS ?= 4.1.4 4.2.1 4.3.0
 # Spark sessions that share the Spark tests: one of them keeps little more than half a core busy.
 SPARK_SESSIONS ?= 2
+PYTHON_PROCESSES ?= 2
 N ?= 10000
 JOINS ?= 500
 JUDGED ?= 250
@@ -115,7 +116,7 @@ test-core: ## the three crates below the query engine; compiles no DataFusion
 	$(CARGO) test -p lakemark-format -p lakemark-index -p lakemark-table
 
 test-python: native $(TPC)/.done $(JDBC)/.done ## Python tests, doctests and the README's Python and shell blocks
-	$(PY) -m pytest
+	$(PY) -m pytest --numprocesses=$(PYTHON_PROCESSES) --dist=loadfile
 	$(PY) tests/readme/run.py shell python updates start-shell start-python start-operators indexes recipes
 
 test-spark: native jar ## Java unit tests and the Spark tests on the PySpark of SPARK_VERSION

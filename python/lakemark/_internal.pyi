@@ -1,6 +1,7 @@
 from collections.abc import Callable, Sequence
-from typing import Literal, TypeAlias, TypedDict
+from typing import Literal, TypeAlias
 
+from lakemark.links import WalkArguments
 from lakemark.reports import IndexKind
 
 # A report: its values and its description as JSON, and its text.
@@ -104,13 +105,6 @@ class Table:
     def count_distinct(self, column: str, filter: str | None, use_index: bool) -> int: ...
     def explain(self, filter: str | None, count: bool, use_index: bool, selection_cache: bool) -> tuple[str, str]: ...
     def __datafusion_table_provider__(self, session: object) -> object: ...
-
-class WalkArguments(TypedDict):
-    via: object | None
-    direction: str
-    min_depth: int
-    max_depth: int | None
-    limit: int | None
 
 class Links:
     def neighbours(self, nodes: object, given: WalkArguments) -> ArrowTable: ...

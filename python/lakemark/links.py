@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from lakemark import _arrow, _graphs
 from lakemark.exceptions import InvalidInputError
@@ -18,6 +18,16 @@ __all__ = ["Direction", "LinkRows", "Links"]
 
 #: Which way links are followed: from subjects to objects, back, or either way.
 Direction: TypeAlias = Literal["out", "in", "both"]
+
+
+class WalkArguments(TypedDict):
+    """What a walk goes by, as the native library takes it."""
+
+    via: object | None
+    direction: str
+    min_depth: int
+    max_depth: int | None
+    limit: int | None
 
 
 class LinkRows(Rows):
@@ -225,7 +235,7 @@ class Links:
 
         return LinkRows(self._inner.path(_arrow.key_array([a]), _arrow.key_array([b]), given), graph)
 
-    def _neighbours(self, x: object, given: _internal.WalkArguments) -> Rows:
+    def _neighbours(self, x: object, given: WalkArguments) -> Rows:
         def graph(rows: LinkRows) -> _graphs.Graph:
             found = rows.to_arrow().to_pylist()
             places = {row["node"]: 1 for row in found} | {row["from"]: 0 for row in found}
@@ -237,7 +247,7 @@ class Links:
 
 def _walk(
     via: object, direction: str, min_depth: int = 1, max_depth: int | None = None, limit: int | None = None
-) -> _internal.WalkArguments:
+) -> WalkArguments:
     if limit is not None and limit < 0:
         raise InvalidInputError(f"limit is {limit}; give a number of rows, 0 or more")
     return {

@@ -67,6 +67,8 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 def test_a_session_at_a_terminal(terminal: Terminal, tmp_path: Path) -> None:
     terminal.shows("\\q to leave")
     terminal.types("CREATE TABLE t AS SELECT 7 AS carrier, 'never typed' AS note;")
+    # The end of a paste is no longer looked for: the line was taken, and what is typed now waits for the next prompt.
+    terminal.shows("[?2004l")
     terminal.types("SELECT note FROM t WHERE carrier = 7;")
     terminal.shows("| never typed |")
     # Over two lines, with a column that Tab ends.
