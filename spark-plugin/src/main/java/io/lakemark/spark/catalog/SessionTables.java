@@ -38,6 +38,7 @@ public final class SessionTables {
   private static final String SESSION_CATALOG = "spark_catalog";
   private static final String PARQUET = ".parquet";
   private static final String DELTA_LOG = "_delta_log";
+  private static final Set<String> INTEGERS = Set.of("tinyint", "smallint", "int", "bigint");
 
   private final SparkSession session;
 
@@ -179,13 +180,25 @@ public final class SessionTables {
           table, "the catalog has " + known.length + " columns and its files " + stored.length);
     }
     for (int at = 0; at < known.length; at++) {
-      String inCatalog = text(known[at]);
-      String inFiles = text(stored[at]);
-      if (!inCatalog.equals(inFiles)) {
+      if (!isSame(table, known[at], stored[at])) {
         throw refused(
-            table, "the catalog has a column " + inCatalog + " where its files have " + inFiles);
+            table,
+            String.format(
+                "the catalog has a column %s where its files have %s",
+                text(known[at]), text(stored[at])));
       }
     }
+  }
+
+  /** The names of folders say no more of a number than that it is one. */
+  private static boolean isSame(CatalogTable table, StructField known, StructField stored) {
+    boolean isNumber =
+        table.partitionColumnNames().contains(known.name())
+            && INTEGERS.contains(known.dataType().catalogString())
+            && INTEGERS.contains(stored.dataType().catalogString());
+    return isNumber
+        ? known.name().equalsIgnoreCase(stored.name())
+        : text(known).equals(text(stored));
   }
 
   private static StructField[] columns(LakemarkOptions read) {
