@@ -18,7 +18,7 @@ CARGO_TARGET_DIR ?= $(LAKEMARK_CACHE)/target
 VENV ?= $(LAKEMARK_CACHE)/venv
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 SPARK_VERSION ?= 4.1.4
-SPARK_VERSIONS ?= 4.1.4 4.3.0
+SPARK_VERSIONS ?= 4.1.4 4.2.1 4.3.0
 # Spark sessions that share the Spark tests: one of them keeps little more than half a core busy.
 SPARK_SESSIONS ?= 2
 N ?= 10000
@@ -63,13 +63,15 @@ JDBC := $(LAKEMARK_CACHE)/serve-jdbc
 AIRFLOW := $(LAKEMARK_CACHE)/venv-airflow
 # The tools that build the site, which go together with nothing else.
 SITE := $(LAKEMARK_CACHE)/venv-site
+# Delta for the line of Spark that tests run on.
+DELTA := $(LAKEMARK_CACHE)/delta/$(basename $(SPARK_VERSION))
 # The browser that shows the page of the server.
 CHROMIUM := $(LAKEMARK_CACHE)/chromium
 # Tools in Rust that only some verbs need.
 TOOLS := $(LAKEMARK_CACHE)/tools
 export LAKEMARK_TPC_PYTHON := $(TPC)/bin/python
 
-.PHONY: help setup fmt lint audit test test-core test-python test-spark test-sqllogic test-jobs test-browser bench stress fuzz site release try-release demo ci
+.PHONY: help setup fmt lint audit test test-core test-python test-spark test-delta test-sqllogic test-jobs test-browser bench stress fuzz site release try-release demo ci
 .PHONY: style benches-built test-rust rust native native-release jar jar-release wheel
 
 help: ## list the verbs
@@ -120,6 +122,9 @@ test-spark: native jar ## Java unit tests and the Spark tests on the PySpark of 
 	$(MVN) --quiet test
 	LAKEMARK_SPARK_VERSION=$(SPARK_VERSION) $(PY) -m pytest --numprocesses=$(SPARK_SESSIONS) --dist=loadgroup --no-loadscope-reorder tests/spark
 	$(PY) tests/readme/run.py spark start-spark
+
+test-delta: native jar $(DELTA)/.done ## Delta tables under their own names, on the PySpark of SPARK_VERSION (4.1 or 4.2); no part of ci, as it takes minutes
+	LAKEMARK_SPARK_VERSION=$(SPARK_VERSION) LAKEMARK_DELTA_JARS=$(DELTA) $(PY) -m pytest tests/delta
 
 # Its artefacts are apart, as the suite turns on features that nothing of ours has. What the tables are written to syncs all the time.
 test-sqllogic: export TMPDIR := $(TEST_FOLDER)
@@ -333,9 +338,10 @@ stress-mutants: ### SHARD=1/16: changes postings, leaves, keys, row sets and zon
 	cd $(MUTANTS)/source/rust && PATH=$(TOOLS)/bin:$$PATH CARGO_TARGET_DIR=$(MUTANTS)/target CARGO_INCREMENTAL=1 \
 	  cargo mutants --in-place --no-shuffle --shard $(SHARD) --output $(MUTANTS)
 
-stress-spark-versions: setup ### the Spark tests on every supported PySpark, each in an environment of its own
+stress-spark-versions: setup ### the Spark tests on every supported PySpark, each in an environment of its own, and those of Delta where it has a release
 	for version in $(SPARK_VERSIONS); do \
-	  $(MAKE) --no-print-directory VENV=$(LAKEMARK_CACHE)/venv-spark-$$version SPARK_VERSION=$$version test-spark; \
+	  delta=$$(case $$version in (4.[12].*) echo test-delta;; esac); \
+	  $(MAKE) --no-print-directory VENV=$(LAKEMARK_CACHE)/venv-spark-$$version SPARK_VERSION=$$version test-spark $$delta; \
 	done
 
 fuzz: ## NAME=…: random queries and random bytes; without NAME a list of them
@@ -460,6 +466,11 @@ $(SITE)/.done: site/requirements.txt
 
 $(JDBC)/.done: tests/serve/jdbc/pom.xml
 	mvn --batch-mode --quiet --file $< dependency:copy-dependencies -DoutputDirectory=$(JDBC)
+	touch $@
+
+$(DELTA)/.done: tests/delta/pom.xml
+	mvn --batch-mode --quiet --file $< -Dspark.line=$(basename $(SPARK_VERSION)) dependency:copy-dependencies \
+	  -DincludeGroupIds=io.delta,io.unitycatalog -DoutputDirectory=$(DELTA)
 	touch $@
 
 $(AIRFLOW)/.done: examples/jobs/airflow/requirements.txt
