@@ -136,7 +136,7 @@ test-sqllogic: ## [FILES="joins window.slt"]: DataFusion's own suite over tables
 test-jobs: native $(AIRFLOW)/.done ## the DAGs of examples/jobs in the real Airflow; no part of ci, as its environment takes 1 GB
 	LAKEMARK_AIRFLOW_PYTHON=$(AIRFLOW)/bin/python $(PY) -m pytest tests/jobs
 
-test-browser: native $(CHROMIUM)/.done ## the page of `lakemark serve` in the real Chromium; no part of ci, as the browser takes 500 MB
+test-browser: native $(CHROMIUM)/.done ## the pages of `lakemark serve` and of the demo in the real Chromium; no part of ci, as the browser takes 500 MB
 	LAKEMARK_CHROMIUM=$(CHROMIUM)/chromium $(PY) -m pytest tests/browser
 
 # The pages of the crates and of the connector are on it if `cargo doc` and `make release` made them before.
@@ -151,8 +151,8 @@ release: ## [ARCH=amd64]: what a release publishes, in dist/: wheels, jar, crate
 try-release: ## [SPARK=4.1.4]: installs dist/ into an empty environment, and runs the quick starts there
 	release/try $(PYTHON) $(if $(SPARK),--spark $(SPARK))
 
-demo: native jar ## a real data set, indexed, then queried with and without indexes from the shell and from Spark
-	PYTHONPATH=$(CURDIR)/python $(PY) examples/demo.py
+demo: $(if $(filter release,$(PROFILE)),native-release jar-release,native jar) ## [PROFILE=release] [SMALL=1]: real flights, indexed, asked beside other engines, changed while another process reads; ends with a page
+	LAKEMARK_PROFILE=$(PROFILE) $(PY) examples/demo $(if $(SMALL),--small)
 
 bench: ## NAME=… [ROWS=…] [SCALE=1]: a benchmark beside its peers, of a release build; without NAME a list of them
 ifeq ($(origin NAME),command line)
