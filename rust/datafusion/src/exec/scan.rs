@@ -10,6 +10,7 @@
 mod inside;
 mod keyed;
 mod operator;
+pub(crate) mod pages;
 mod stars;
 mod traced;
 

@@ -43,6 +43,7 @@ mod sharing;
 mod sharing_aggregates;
 mod sharing_apart;
 mod sharing_failures;
+mod slow_queries;
 mod sort_limits;
 mod spans;
 mod sql;
