@@ -86,5 +86,5 @@ impl RowTracking {
 
 fn greatest_of(configuration: &str) -> Option<i64> {
     let domain: serde_json::Value = serde_json::from_str(configuration).ok()?;
-    domain["rowIdHighWaterMark"].as_i64()
+    domain.get("rowIdHighWaterMark")?.as_i64()
 }
