@@ -189,7 +189,7 @@ pub(crate) async fn answer(table: &Arc<Table>, request: MaintenanceRequest) -> R
         MaintenanceRequest::VersionAt { micros } => json!(table.version_at(micros).await?),
         MaintenanceRequest::Key => serde_json::to_value(table.key().await?)?,
         MaintenanceRequest::DeclareKey { columns, options } => {
-            let columns = as_named(&table.snapshot().await?, columns);
+            let columns = as_named(table.snapshot().await?.as_ref(), columns);
             let declared = table.declare_key(&columns, &options, BuildOptions::default()).await?;
             json!({ "key": columns, "declared": declared })
         }
