@@ -234,3 +234,68 @@ async fn a_limit_is_met_by_rows_that_were_tested() {
     let sql = "SELECT count(*) FROM (SELECT 1 FROM t WHERE id BETWEEN 100 AND 130 AND s LIKE 'gr%' LIMIT 4)";
     assert_eq!(rows(&session, sql).await, ["4"]);
 }
+
+#[tokio::test]
+async fn law_1_extremes_of_a_range_are_at_its_ends() {
+    let folder = folder(2);
+    let session = session(folder.path()).await;
+    for column in ["id", "s", "f"] {
+        run(&session, &format!("CREATE INDEX ON t USING key ({column})")).await;
+    }
+    for (condition, expected) in [
+        ("id > 100 AND id < 1900", "101|1899"),
+        ("id BETWEEN -5 AND 1998", "0|1998"),
+        ("id >= 3", "3|1999"),
+        ("NOT id >= 1500", "0|1499"),
+    ] {
+        let sql = format!("SELECT min(id), max(id) FROM t WHERE {condition}");
+        let (with, without) = both(&session, &sql).await;
+        assert_eq!((with, without), (vec![expected.to_owned()], vec![expected.to_owned()]), "{sql}");
+        let Ran { plan, .. } = ran(&session, &sql).await;
+        assert_eq!(metric(&plan, "bytes_scanned"), 0, "{sql}");
+        assert!(answering_metric(&plan, "index_reads") <= 2, "{sql}");
+    }
+    // Texts too. Whether NaN is greater the index does not know, and several ranges are read.
+    for sql in [
+        "SELECT max(s), min(s) FROM t WHERE s > 'ab1'",
+        "SELECT min(s) FROM t WHERE s < 'größe 2' AND s > 'ab'",
+        "SELECT min(f) FROM t WHERE f > 1.0",
+        "SELECT min(id), max(id) FROM t WHERE id < 900 OR id > 1800",
+        "SELECT min(id), max(id), count(*) FROM t WHERE id > 100 AND id < 1900",
+        "SELECT min(id), max(id + 1) FROM t WHERE id > 100 AND id < 1900",
+        "SELECT min(id) FROM t WHERE id > 100 AND id < 1900 AND k = 3",
+        "SELECT k, min(id) FROM t WHERE id > 100 AND id < 1900 GROUP BY k",
+    ] {
+        let (with, without) = both(&session, sql).await;
+        assert_eq!(with, without, "{sql}");
+    }
+    // A file that no index knows is read.
+    write(&folder.path().join("part-9.parquet"), &batch(2 * FILE_ROWS));
+    let (with, without) = both(&session, "SELECT min(id), max(id) FROM t WHERE id > 100 AND id < 2500").await;
+    assert_eq!((with, without), (vec!["101|2499".to_owned()], vec!["101|2499".to_owned()]));
+}
+
+#[tokio::test]
+async fn law_3_extremes_of_a_range_are_those_of_pending_changes() {
+    let folder = folder(2);
+    let table = open(folder.path()).await;
+    table.declare_key(&["id".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
+    let extremes = async || {
+        let condition = "id > 100 AND id < 3000";
+        let with = bounds(&table, "id", condition, &QueryOptions::default()).await;
+        assert_eq!(with, bounds(&table, "id", condition, &WITHOUT).await);
+        with
+    };
+    assert_eq!(extremes().await, ["101|1999"]);
+    let change = async |operation, id: i64| {
+        let id: ArrayRef = Arc::new(Int64Array::from(vec![id]));
+        let rows = RecordBatch::try_from_iter([("id", id)]).unwrap();
+        table.write(vec![Change { operation, rows }], WriteOptions::default()).await.unwrap();
+    };
+    change(Operation::Upsert, 2500).await;
+    assert_eq!(extremes().await, ["101|2500"]);
+    change(Operation::Delete, 101).await;
+    assert_eq!(extremes().await, ["102|2500"]);
+    table.migrate(MigrateOptions::default()).await.unwrap();
+    assert_eq!(extremes().await, ["102|2500"]);
+}

@@ -58,9 +58,9 @@ pub struct IndexedLinks {
 /// Rows that a join wants of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkedRequest<'a> {
-    /// Which keys the rows have. Parts that are no condition on an end or on the predicate may be true of none of the rows that are given.
+    /// Which keys the rows have. Of conditions that are joined by AND those on an end and on the predicate count, and rows may fail the others.
     pub keys: &'a Predicate,
-    /// What else the rows have to meet. It need not be true of all that are given.
+    /// What else the rows have to meet. A condition on the predicate counts, and rows may fail the others.
     pub condition: &'a Predicate,
     /// The columns that are wanted, by the names that the table shows.
     pub columns: &'a [String],
@@ -103,8 +103,9 @@ impl IndexedLinks {
     /// cheaper, or if an index file is damaged.
     pub fn rows<'a>(&'a self, request: &'a LinkedRequest<'a>) -> BoxFuture<'a, Option<LinkedRows>> {
         Box::pin(async move {
-            for side in self.sides.iter().filter(|side| side.has(request.columns)) {
-                let Some(nodes) = points_of(request.keys, side.near().name()) else { continue };
+            for side in &self.sides {
+                let nodes = points_of(request.keys, side.near().name());
+                let Some(nodes) = nodes.filter(|_| side.has(request.columns)) else { continue };
                 if let Some(found) = side.rows(&self.snapshot, &nodes, request).await {
                     return Some(found);
                 }

@@ -21,6 +21,14 @@ pub(super) enum AnsweredRows {
     Files,
 }
 
+/// Whether a plan reads rows of data files. Those that an index gave are in memory.
+pub(super) fn reads_files(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    match plan.downcast_ref::<LakemarkScanExec>() {
+        Some(scan) => scan.parts.exact.is_some() || scan.parts.recheck.is_some(),
+        None => plan.children().into_iter().any(reads_files),
+    }
+}
+
 /// The plan without the rows that the index gave of the answered files; none if nothing is left to be read.
 ///
 /// The partitions stay, and some may have nothing to do.

@@ -20,6 +20,9 @@ use super::Planner;
 use super::work::{RecheckedFile, ScanWork};
 use crate::exec::covered_rows::{CoveredRows, ScanFilter};
 
+/// Of more rows that are to be rechecked under a limit the first ones are read: these may be enough.
+const MOST_LIMITED_ROWS: u64 = 1 << 10;
+
 /// What an index gave for a scan.
 pub(super) struct CoveredScan {
     /// The rows; none if only their number is wanted, or if none of them passes.
@@ -127,7 +130,8 @@ impl Planner<'_> {
     ) -> Result<u64> {
         let chosen = work.recheck.iter().filter_map(|part| Some((part.file.place, part.rows()?)));
         let rows: Vec<RowsOfFile<'_>> = chosen.map(|(file, rows)| RowsOfFile { file, rows }).collect();
-        if rows.is_empty() {
+        let count: u64 = rows.iter().map(|of_file| u64::from(of_file.rows.len())).sum();
+        if count == 0 || self.request.limit.is_some() && count > MOST_LIMITED_ROWS {
             return Ok(0);
         }
         let Some(filter) = self.filter()? else { return Ok(0) };
