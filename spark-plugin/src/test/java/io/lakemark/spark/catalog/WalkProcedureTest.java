@@ -8,7 +8,6 @@ import io.lakemark.spark.LakemarkException;
 import io.lakemark.spark.LakemarkOptions;
 import java.util.Arrays;
 import java.util.List;
-import java.util.function.Function;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
@@ -28,10 +27,9 @@ class WalkProcedureTest {
       new MetadataBuilder().putBoolean(ProcedureParameter.BY_NAME_METADATA_KEY, true).build();
 
   /** No table is opened: whoever asks for one got past the arguments. */
-  private static final Function<String, LakemarkOptions> TABLES =
-      table -> {
-        throw new IllegalStateException("opened " + table);
-      };
+  private static LakemarkOptions opened(String table) {
+    throw new IllegalStateException("opened " + table);
+  }
 
   private static StructField named(String name, DataType type) {
     return new StructField(name, type, true, BY_NAME);
@@ -42,7 +40,7 @@ class WalkProcedureTest {
   }
 
   private static BoundProcedure bound(String walk, StructField... arguments) {
-    return WalkProcedure.of(TABLES, walk).bind(new StructType(arguments));
+    return WalkProcedure.of(WalkProcedureTest::opened, walk).bind(new StructType(arguments));
   }
 
   private static List<DataType> types(BoundProcedure procedure) {
