@@ -18,7 +18,7 @@ CARGO_TARGET_DIR ?= $(LAKEMARK_CACHE)/target
 VENV ?= $(LAKEMARK_CACHE)/venv
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 SPARK_VERSION ?= 4.1.4
-SPARK_VERSIONS ?= 4.1.4 4.3.0
+SPARK_VERSIONS ?= 4.1.4 4.2.1 4.3.0
 # Spark sessions that share the Spark tests: one of them keeps little more than half a core busy.
 SPARK_SESSIONS ?= 2
 N ?= 10000
@@ -35,6 +35,7 @@ POWER_STATES ?= 2
 DISK_STRIDE ?= 13
 WATCHES ?= 12
 OPERATIONS ?= 20000
+GRAPHS ?= 2000
 STATEMENTS ?= 1000
 CASES ?= 20000
 QUERIES ?= 100000
@@ -62,13 +63,15 @@ JDBC := $(LAKEMARK_CACHE)/serve-jdbc
 AIRFLOW := $(LAKEMARK_CACHE)/venv-airflow
 # The tools that build the site, which go together with nothing else.
 SITE := $(LAKEMARK_CACHE)/venv-site
+# Delta for the line of Spark that tests run on.
+DELTA := $(LAKEMARK_CACHE)/delta/$(basename $(SPARK_VERSION))
 # The browser that shows the page of the server.
 CHROMIUM := $(LAKEMARK_CACHE)/chromium
 # Tools in Rust that only some verbs need.
 TOOLS := $(LAKEMARK_CACHE)/tools
 export LAKEMARK_TPC_PYTHON := $(TPC)/bin/python
 
-.PHONY: help setup fmt lint audit test test-core test-python test-spark test-sqllogic test-jobs test-browser bench stress fuzz site release try-release demo ci
+.PHONY: help setup fmt lint audit test test-core test-python test-spark test-delta test-sqllogic test-jobs test-browser bench stress fuzz site release try-release demo ci
 .PHONY: style benches-built test-rust rust native native-release jar jar-release wheel
 
 help: ## list the verbs
@@ -120,6 +123,9 @@ test-spark: native jar ## Java unit tests and the Spark tests on the PySpark of 
 	LAKEMARK_SPARK_VERSION=$(SPARK_VERSION) $(PY) -m pytest --numprocesses=$(SPARK_SESSIONS) --dist=loadgroup --no-loadscope-reorder tests/spark
 	$(PY) tests/readme/run.py spark start-spark
 
+test-delta: native jar $(DELTA)/.done ## Delta tables under their own names, on the PySpark of SPARK_VERSION (4.1 or 4.2); no part of ci, as it takes minutes
+	LAKEMARK_SPARK_VERSION=$(SPARK_VERSION) LAKEMARK_DELTA_JARS=$(DELTA) $(PY) -m pytest tests/delta
+
 # Its artefacts are apart, as the suite turns on features that nothing of ours has. What the tables are written to syncs all the time.
 test-sqllogic: export TMPDIR := $(TEST_FOLDER)
 test-sqllogic: export CARGO_TARGET_DIR := $(LAKEMARK_CACHE)/target-sqllogic
@@ -130,7 +136,7 @@ test-sqllogic: ## [FILES="joins window.slt"]: DataFusion's own suite over tables
 test-jobs: native $(AIRFLOW)/.done ## the DAGs of examples/jobs in the real Airflow; no part of ci, as its environment takes 1 GB
 	LAKEMARK_AIRFLOW_PYTHON=$(AIRFLOW)/bin/python $(PY) -m pytest tests/jobs
 
-test-browser: native $(CHROMIUM)/.done ## the page of `lakemark serve` in the real Chromium; no part of ci, as the browser takes 500 MB
+test-browser: native $(CHROMIUM)/.done ## the pages of `lakemark serve` and of the demo in the real Chromium; no part of ci, as the browser takes 500 MB
 	LAKEMARK_CHROMIUM=$(CHROMIUM)/chromium $(PY) -m pytest tests/browser
 
 # The pages of the crates and of the connector are on it if `cargo doc` and `make release` made them before.
@@ -145,8 +151,8 @@ release: ## [ARCH=amd64]: what a release publishes, in dist/: wheels, jar, crate
 try-release: ## [SPARK=4.1.4]: installs dist/ into an empty environment, and runs the quick starts there
 	release/try $(PYTHON) $(if $(SPARK),--spark $(SPARK))
 
-demo: native jar ## a real data set, indexed, then queried with and without indexes from the shell and from Spark
-	PYTHONPATH=$(CURDIR)/python $(PY) examples/demo.py
+demo: $(if $(filter release,$(PROFILE)),native-release jar-release,native jar) ## [PROFILE=release] [SMALL=1]: real flights, indexed, asked beside other engines, changed while another process reads; ends with a page
+	LAKEMARK_PROFILE=$(PROFILE) $(PY) examples/demo $(if $(SMALL),--small)
 
 bench: ## NAME=… [ROWS=…] [SCALE=1]: a benchmark beside its peers, of a release build; without NAME a list of them
 ifeq ($(origin NAME),command line)
@@ -282,6 +288,7 @@ stress-schedules: export LAKEMARK_SCHEDULE_ACTORS = $(ACTORS)
 stress-schedules: export LAKEMARK_SCHEDULE_WALK = $(WALK)
 stress-model: export LAKEMARK_MODEL_OPERATIONS = $(OPERATIONS)
 stress-model: export LAKEMARK_MODEL_STATEMENTS = $(STATEMENTS)
+stress-model: export LAKEMARK_LINK_GRAPHS = $(GRAPHS)
 stress-model: export LAKEMARK_MODEL_SEED = $(or $(SEED),7)
 ifdef NEIGHBOURS
 stress-model: export LAKEMARK_MODEL_NEIGHBOURS = $(NEIGHBOURS)
@@ -304,8 +311,9 @@ stress-schedules: setup ### SCHEDULES=250 SEED=1 ACTORS=2..4 WALK=12 PROFILE=dev
 stress-processes: setup ### two and four processes move money between accounts of one table for SECONDS=240 in all
 	$(CARGO) test -p lakemark-table --test processes -- --nocapture
 
-stress-model: setup ### OPERATIONS=20000 STATEMENTS=1000 SEED=7 NEIGHBOURS=all: random changes, migrations, others of these classes, and SQL, against a map
+stress-model: setup ### OPERATIONS=20000 STATEMENTS=1000 GRAPHS=2000 SEED=7 NEIGHBOURS=all: random changes, migrations, others of these classes, SQL, and walks over links, against a map
 	$(CARGO) test -p lakemark-table --release --test it updates::model -- --nocapture
+	$(CARGO) test -p lakemark-table --release --test it links_random -- --nocapture
 	$(CARGO) test --workspace --test it statements -- --nocapture
 
 stress-neighbours: native ### OPERATIONS=20000 SEED=7: delta-rs changes, compacts and restores a table in turn with Lakemark, against a map
@@ -330,9 +338,10 @@ stress-mutants: ### SHARD=1/16: changes postings, leaves, keys, row sets and zon
 	cd $(MUTANTS)/source/rust && PATH=$(TOOLS)/bin:$$PATH CARGO_TARGET_DIR=$(MUTANTS)/target CARGO_INCREMENTAL=1 \
 	  cargo mutants --in-place --no-shuffle --shard $(SHARD) --output $(MUTANTS)
 
-stress-spark-versions: setup ### the Spark tests on every supported PySpark, each in an environment of its own
+stress-spark-versions: setup ### the Spark tests on every supported PySpark, each in an environment of its own, and those of Delta where it has a release
 	for version in $(SPARK_VERSIONS); do \
-	  $(MAKE) --no-print-directory VENV=$(LAKEMARK_CACHE)/venv-spark-$$version SPARK_VERSION=$$version test-spark; \
+	  delta=$$(case $$version in (4.[12].*) echo test-delta;; esac); \
+	  $(MAKE) --no-print-directory VENV=$(LAKEMARK_CACHE)/venv-spark-$$version SPARK_VERSION=$$version test-spark $$delta; \
 	done
 
 fuzz: ## NAME=…: random queries and random bytes; without NAME a list of them
@@ -349,7 +358,7 @@ JUDGED_FOLDER = $(LAKEMARK_CACHE)/judged
 fuzz-queries-built:
 	$(CARGO) build --workspace $(if $(filter release,$(PROFILE)),--release) --example fuzz-queries
 
-fuzz-queries: fuzz-queries-built ### N=10000 JOINS=500 SEED=1 PROFILE=dev: random predicates and joins; indexes on must equal indexes off, and tables in memory
+fuzz-queries: fuzz-queries-built ### N=10000 JOINS=500 SEED=1 PROFILE=dev: random predicates, walks over links and joins; indexes on must equal indexes off, and tables in memory
 	$(if $(JOIN),,$(FUZZ_QUERIES) $(N) $(SEED) $(TRIAL))
 	$(if $(TRIAL),,$(FUZZ_QUERIES) joins $(JOINS) $(SEED) $(JOIN))
 
@@ -457,6 +466,11 @@ $(SITE)/.done: site/requirements.txt
 
 $(JDBC)/.done: tests/serve/jdbc/pom.xml
 	mvn --batch-mode --quiet --file $< dependency:copy-dependencies -DoutputDirectory=$(JDBC)
+	touch $@
+
+$(DELTA)/.done: tests/delta/pom.xml
+	mvn --batch-mode --quiet --file $< -Dspark.line=$(basename $(SPARK_VERSION)) dependency:copy-dependencies \
+	  -DincludeGroupIds=io.delta,io.unitycatalog -DoutputDirectory=$(DELTA)
 	touch $@
 
 $(AIRFLOW)/.done: examples/jobs/airflow/requirements.txt

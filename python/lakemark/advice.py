@@ -35,6 +35,7 @@ class Proposal:
         predicted_bytes: Bytes that it will take.
         saved_bytes: Bytes that a query need not read with it, on average over all queries.
         queries: Queries that read less with it.
+        include: Columns to include, so that lookups of these read no data.
     """
 
     column: str
@@ -45,6 +46,7 @@ class Proposal:
     predicted_bytes: int
     saved_bytes: int
     queries: int
+    include: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,7 @@ class Advice(Described):
         ]
         rows = [
             [
-                index.column,
+                f"{index.column} INCLUDE ({', '.join(index.include)})" if index.include else index.column,
                 index.kind,
                 index.encoding,
                 f"{index.values:,}",

@@ -103,7 +103,8 @@ def configure(
             where `CREATE TABLE` remembers names.
         tables: Names in the catalog for paths elsewhere.
         accelerate: Whether Spark's own scans of Parquet files, by `spark.read.parquet` or as tables of Spark's catalog,
-            use the indexes beside the files. They see the files alone: no buffered changes.
+            use the indexes beside the files. They see the files alone: no buffered changes. Queries of Delta tables by
+            their own names use indexes, too, and see buffered changes or are refused.
 
     Returns:
         The same builder.

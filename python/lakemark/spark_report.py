@@ -37,6 +37,8 @@ class SparkScan:
         rows: Rows that they give, where the indexes know.
         bytes: Bytes of the columns that they read, roughly.
         rows_buffered: Buffered rows among them.
+        rows_index_only: Rows among them that an index gave with their values, so that no data file is read for them.
+        covering_index: The index that gave them; none without such rows.
         indexes: What the indexes said, with their numbers; none if they answered themselves.
     """
 
@@ -52,6 +54,8 @@ class SparkScan:
     rows: int | None
     bytes: int
     rows_buffered: int
+    rows_index_only: int
+    covering_index: str | None
     index_report: ExplainReport | None = field(default=None)
 
     @classmethod
@@ -77,6 +81,7 @@ class SparkScan:
             ("keys expected from a join", ", ".join(self.runtime_columns)),
             ("keys from a join", ", ".join(self.runtime_filters)),
             ("index-only", ", ".join(self.aggregates)),
+            ("index-only rows", f"{self.rows_index_only:,} by {self.covering_index}" if self.rows_index_only else ""),
             ("limit", "" if self.limit is None else f"{self.limit:,}"),
             ("the first", self.top),
             ("rows read", "none: the answer has " + rows if self.aggregates else read),

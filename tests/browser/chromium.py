@@ -148,6 +148,13 @@ class Tab:
         elif method == "Network.requestWillBeSent":
             self.requests.append(event["request"]["url"])
 
+    def emulate(self, *, scheme: str, width: int) -> None:
+        """Shows pages in a window of this width, to somebody who prefers `light` or `dark` ones."""
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self._browser.call("Emulation.setEmulatedMedia", self._session, features=features)
+        size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+        self._browser.call("Emulation.setDeviceMetricsOverride", self._session, **size)
+
     def go(self, url: str) -> None:
         """Goes to an address, and waits until the page is there."""
         answer = self._browser.call("Page.navigate", self._session, url=url)

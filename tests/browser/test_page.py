@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -13,7 +12,6 @@ import adbc_driver_flightsql.dbapi
 import pytest
 
 import lakemark
-from chromium import Chromium
 from serving import PATIENCE, ROWS, Server, serve, write_flights
 
 if TYPE_CHECKING:
@@ -29,18 +27,6 @@ METER = (
     "[...document.querySelectorAll('#tables div')].find(div => div.textContent.startsWith('by_carrier')).children[0]"
 )
 CELLS = "[...document.querySelectorAll('#tables tbody tr')].map(row => [...row.cells].map(cell => cell.textContent))"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    browser = Chromium(os.environ["LAKEMARK_CHROMIUM"], tmp_path_factory.mktemp("browser"))
-    yield browser
-    browser.close()
-
-
-@pytest.fixture
-def tab(browser: Chromium) -> Tab:
-    return browser.tab()
 
 
 @pytest.fixture

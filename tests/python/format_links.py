@@ -13,6 +13,7 @@ PARAMETERS = {13: 3, 16: 1, 17: 1, 18: 2, 21: 1}
 BITS = {1: 1, 2: 8, 3: 16, 4: 32, 5: 64, 6: 8, 7: 16, 8: 32, 9: 64, 14: 32, 15: 64, 16: 32, 17: 64, 18: 64}
 SIGNED = (2, 3, 4, 5, 14, 15, 16, 17, 18)
 NUMBERS = tuple(BITS)
+STRING = 19
 
 End = int | bytes | None
 
@@ -48,6 +49,12 @@ def part_of(end: End, kind: tuple[int, ...]) -> bytes:
     return b"\1" + (end if kind[0] == 21 else end.replace(b"\0", b"\0\xff") + b"\0\0")
 
 
+def check_text(end: End, kind: tuple[int, ...]) -> None:
+    """Fails if a string is not UTF-8."""
+    if isinstance(end, bytes) and kind[0] == STRING:
+        end.decode("utf-8")
+
+
 class Links:
     """The leaves of a segment of links."""
 
@@ -66,6 +73,7 @@ class Links:
             assert kind in (0, 1)
             is_number = self.columns[1][0] in NUMBERS
             self.predicates.append(None if kind == 0 else cursor.varint() if is_number else cursor.blob())
+            check_text(self.predicates[-1], self.columns[1])
         assert len(set(self.predicates)) == len(self.predicates) <= 65535
 
     def read(self, block: Any) -> list[tuple[int | bytes, list[int]]]:
@@ -124,6 +132,7 @@ class Links:
             assert common <= len(before)
             before = before[:common] + cursor.take(rest)
             texts.append(before)
+            check_text(before, self.columns[0])
         left = iter(texts)
         found: list[list[Any]] = [list(itertools.islice(left, count)) for count in counts]
         assert all(ends == sorted(set(ends)) for ends in found)

@@ -130,6 +130,27 @@ class Neighbours:
         expected = {key: {name: rows[key].get(name) for name in names} for key in sorted(rows)[::5]}
         found = table.lookup(list(expected), names, on="id", use_index=use_index).to_arrow()
         differ(keyed(found), expected, f"lookup, use_index={use_index}: {self.told()}")
+        self.check_links(table, rows)
+
+    def check_links(self, table: lakemark.Table, rows: dict[int, Row]) -> None:
+        """Links from keys to `v`: those that the rows are, whichever of these are buffered, deleted or indexed."""
+        walks = table.links("id", "v")
+        links = {(key, row["v"]) for key, row in rows.items() if row.get("v") is not None}
+        for near, far, walk in ((0, 1, walks.out), (1, 0, walks.into)):
+            nodes = sorted({link[near] for link in links})[::7]
+            expected = {(link[near], link[far]) for link in links if link[near] in nodes}
+            found = walk(pa.array(nodes, pa.int64())).to_arrow()
+            have = list(zip(found["from"].to_pylist(), found["node"].to_pylist(), strict=True))
+            assert sorted(have) == sorted(expected), f"links {walk.__name__}: {self.told()}"
+        start = min(rows, default=0)
+        after = dict(links)
+        way: list[int] = []
+        node = after.get(start)
+        while node is not None and node not in way:
+            way.append(node)
+            node = after.get(node)
+        reached = walks.reach(start).to_arrow()["node"].to_pylist()
+        assert reached == way, f"what {start} reaches: {self.told()}"
 
     def check_delta(self) -> None:
         differ(self.in_delta(), self.base, f"in Delta: {self.told()}")
@@ -338,6 +359,8 @@ class Neighbours:
         if not any(index.name == "rides" for index in self.table.indexes):
             include = [name for name in INCLUDED if name in self.types]
             self.table.create_index("id", using="key", include=include, name="rides", progress=False)
+        if not any(index.name == "walks" for index in self.table.indexes):
+            self.table.create_index(["id", "v"], using="links", name="walks", progress=False)
 
     def reopen(self) -> None:
         self.table = lakemark.Table(self.folder)

@@ -70,6 +70,34 @@ def test_queries_say_which_indexes_to_build(sales: Path, tmp_path: Path) -> None
     assert "shop_id_key" not in unused
 
 
+def test_columns_that_lookups_read_are_proposed_to_ride_along(sales: Path, tmp_path: Path) -> None:
+    folder, draw, rows = tmp_path / "tokens", np.random.default_rng(5), 200_000
+    folder.mkdir()
+    columns = {"price": draw.random(rows), "kind": draw.choice(["a", "b", "c"], rows), "weight": draw.random(rows)}
+    pq.write_table(pa.table({"token": draw.permutation(rows), **columns}), folder / "part-0.parquet")
+    table = lakemark.Table(folder)
+    lookups = [
+        "SELECT price, kind FROM t WHERE token = 77",
+        "SELECT count(*) FROM t WHERE token IN (1, 2) AND price > 0.5",
+    ]
+    advice = table.advise(lookups)
+    (proposal,) = (index for index in advice.indexes if index.column == "token")
+    assert (proposal.kind, proposal.include) == ("key", ["kind", "price"])
+    assert "kind, price lookups read no data" in proposal.reason
+    assert "token INCLUDE (kind, price)" in str(advice)
+    assert "token INCLUDE (kind, price)" in advice._repr_html_()
+    built = table.create_index("token", using="key", include=proposal.include, progress=False)
+    assert proposal.predicted_bytes == pytest.approx(built.bytes, rel=0.15)
+    # What rides along counts from now on.
+    after = table.advise(lookups)
+    assert "token" not in [index.column for index in after.indexes]
+    then = {gain.line: gain.bytes_after for gain in advice.gains}
+    assert all(gain.bytes_now == pytest.approx(then[gain.line], rel=0.1) for gain in after.gains)
+    # Whoever reads nearly all columns, or has no key, is served by the data.
+    everything = lakemark.Table(sales, store=tmp_path / "store").advise("SELECT * FROM sales WHERE shop = 7")
+    assert all(index.include == [] for index in everything.indexes)
+
+
 def test_the_tables_of_a_session_are_advised_by_their_joins(sales: Path, tmp_path: Path) -> None:
     customers = tmp_path / "customers"
     customers.mkdir()

@@ -67,14 +67,31 @@ def test_notebooks_are_committed_without_outputs(name: str) -> None:
     assert [cell for cell in notebook["cells"] if cell.get("outputs")] == []
 
 
-def test_demo_gives_the_same_rows_with_and_without_indexes(tmp_path: Path) -> None:
-    done = run([sys.executable, ROOT / "examples" / "demo.py", "--no-spark", "--folder", tmp_path / "flights"])
+def test_demo_asks_all_engines_and_changes_a_table_while_another_process_counts_it(tmp_path: Path) -> None:
+    folder, page = tmp_path / "flights", tmp_path / "demo.html"
+    done = run(
+        [
+            *[sys.executable, ROOT / "examples" / "demo", "--small", "--no-spark", "--rounds", "1", "--changes", "3"],
+            *["--folder", folder, "--page", page],
+        ],
+        LAKEMARK_CACHE=str(tmp_path / "cache"),
+    )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert sum(" off " in line for line in lines) == sum(" on " in line for line in lines) == 5
-    table = lakemark.Table(tmp_path / "flights")
-    assert table.count() == 336_776
-    assert table.count("dest = 'HNL'") == 707
+    for engine in ("Lakemark", "Lakemark, index off", "DataFusion", "DuckDB"):
+        assert sum(line.startswith(f"  {engine}  ") for line in lines) == 5, done.stdout
+    # Counts of exact rows need no page at all.
+    (ours, *_) = [line for line in lines if line.startswith("  Lakemark  ")]
+    assert ours.endswith("  0 of 339")
+    assert "DuckDB counts 707 rows" in done.stdout
+    assert "and 1,007 after" in done.stdout
+    table = lakemark.Table(folder)
+    assert table.count() == 336_776 + 300
+    assert table.count("dest = 'HNL'") == 707 + 300
+    drawn = page.read_text("utf-8")
+    assert drawn.count("<h3>") == drawn.count('class="pages"') == 5
+    again = run([sys.executable, ROOT / "examples" / "demo", "--small", "--folder", folder])
+    assert (again.returncode, "is not empty" in again.stderr) == (1, True)
 
 
 def test_set_query_benchmark_answers_equal_those_of_the_peers(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Walks over links from Python, against a closure of the rows."""
+"""Walks over links from Python, against a closure of the rows and recursive queries in DuckDB."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 from collections import deque
 from typing import TYPE_CHECKING
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -127,3 +128,75 @@ def test_few_nodes_are_drawn(edges: tuple[Path, list[Link]]) -> None:
     assert "<table" in drawn
     assert "<circle" in walks.reach("node 003", max_depth=1)._repr_html_()
     assert "<circle" not in walks.out("nowhere")._repr_html_()
+
+
+Node = int | str
+
+
+def literal(value: Node | None) -> str:
+    return "NULL" if value is None else f"'{value}'" if isinstance(value, str) else str(value)
+
+
+def random_edges(seed: int) -> tuple[list[Node], pa.Table]:
+    """Circles, a hub, nodes that are linked with themselves, links that are there twice, and ends that are NULL."""
+    dice = random.Random(seed)  # noqa: S311
+    count = dice.choice([3, 12, 30])
+    kinds: list[list[Node]] = [
+        [(number - 4) * 7_919**3 for number in range(count)],
+        [f"n{number}" for number in range(count)],
+        ["long " * 160 + f"{number:03}" for number in range(count)],
+    ]
+    nodes = kinds[seed % 3]
+
+    def end() -> Node | None:
+        return None if dice.random() < 0.05 else dice.choice(nodes)
+
+    rows = [(end(), dice.choice(["a", "b", None]), end()) for _ in range(dice.choice([10, 40, 400]))]
+    rows += [(nodes[1], "a", node) for node in nodes] + [(node, "b", node) for node in nodes[::5]] + rows[::4]
+    dice.shuffle(rows)
+    columns = [[row[place] for row in rows] for place in range(3)]
+    return nodes, pa.table({"s": columns[0], "p": pa.array(columns[1], pa.string()), "o": columns[2]})
+
+
+def recursive(start: Node, via: str | None, direction: str, nodes: int) -> str:
+    """What is reached, with the fewest links to each node, as SQL of any engine."""
+    ends = {"out": "s AS near, p, o AS far", "in": "o AS near, p, s AS far"}
+    sides = ends.values() if direction == "both" else [ends[direction]]
+    rows = " UNION ALL ".join(f"SELECT {side} FROM t" for side in sides)
+    wanted = "far IS NOT NULL" + (f" AND p = '{via}'" if via else "")
+    begin = f"SELECT far, 1 FROM ({rows}) AS e WHERE near = {literal(start)} AND {wanted}"
+    step = f"SELECT far, depth + 1 FROM reached JOIN ({rows}) AS e ON near = node WHERE {wanted} AND depth < {nodes}"
+    least = "SELECT node, min(depth) AS depth FROM reached GROUP BY node ORDER BY depth, node"
+    return f"WITH RECURSIVE reached(node, depth) AS ({begin} UNION {step}) {least}"
+
+
+@pytest.mark.parametrize("seed", range(9))
+def test_walks_over_random_graphs_are_recursive_queries_in_duckdb(tmp_path: Path, seed: int) -> None:
+    nodes, rows = random_edges(seed)
+    folder = tmp_path / "edges"
+    folder.mkdir()
+    half = rows.num_rows // 2
+    pq.write_table(rows.slice(0, half), folder / "a.parquet")
+    table = lakemark.Table(folder)
+    table.create_index(["s", "p", "o"], using="links", progress=False)
+    table.create_index("s", using="key", include=["p", "o"], progress=False)
+    pq.write_table(rows.slice(half), folder / "b.parquet")
+    if seed % 2:
+        table.build(progress=False)
+    judge = duckdb.connect()
+    judge.execute(f"CREATE VIEW t AS SELECT * FROM '{folder}/*.parquet'")
+    session = lakemark.connect()
+    session.register("t", table)
+    walks = table.links()
+    for start in (nodes[0], nodes[1], nodes[-1]):
+        for via in (None, "a"):
+            for direction in ("out", "in", "both"):
+                query = recursive(start, via, direction, len(nodes))
+                expected = judge.execute(query).fetchall()
+                found = walks.reach(start, via=via, direction=direction).to_arrow().to_pylist()
+                assert [(row["node"], row["depth"]) for row in found] == expected
+                call = f"reach('t', {literal(start)}, {literal(via)}, '{direction}')"
+                asked = f"SELECT node, depth FROM {call} ORDER BY depth, node"
+                for sql in (asked, query):
+                    answer = session.sql(sql).to_arrow().to_pylist()
+                    assert [(row["node"], row["depth"]) for row in answer] == expected, sql

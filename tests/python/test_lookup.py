@@ -92,6 +92,27 @@ def test_hashes_of_texts_give_the_rows_of_the_texts(plain: Judged, include: list
     assert looked_up(plain, ["Rom", "Nowhere"], "city") == plain.rows(COLUMNS, "city = 'Rom'")
 
 
+def test_included_columns_are_counted_and_tested_without_the_data(plain: Judged) -> None:
+    plain.table.create_index("id", using="key", include=["city", "amount"], progress=False)
+    session = lakemark.connect()
+    session.table(plain.folder, name="t")
+    for condition in (
+        "id IN (5, 6, 7, 777, 3001) AND city = 'Rom'",
+        "id BETWEEN 100 AND 140 AND amount > 50 AND city IS NOT NULL",
+        "id IN (1, 2) AND city = 'Nowhere'",
+    ):
+        assert plain.table.count(condition) == plain.table.count(condition, use_index=False) == plain.count(condition)
+        for column in ("id", "city", "amount"):
+            expected = plain.judge.execute(f"SELECT min({column}), max({column}) FROM t WHERE {condition}").fetchone()
+            found = plain.table.min_max(column, condition).to_arrow().to_pylist()
+            assert [tuple(row.values()) for row in found] == [expected]
+        rows = session.sql(f"SELECT id, amount FROM t WHERE {condition}").to_arrow().to_pylist()
+        assert sorted((tuple(row.values()) for row in rows), key=repr) == plain.rows(["id", "amount"], condition)
+        explained = session.sql(f"EXPLAIN SELECT id, amount FROM t WHERE {condition}").to_arrow().to_pylist()
+        assert "covering_index=id_key" in str(explained)
+        assert "rows_rechecked=0" in str(explained)
+
+
 def test_what_cannot_be_included_is_an_error(plain: Judged) -> None:
     with pytest.raises(lakemark.NotFoundError, match="no column town"):
         plain.table.create_index("id", using="key", include="town", progress=False)

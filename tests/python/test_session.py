@@ -95,6 +95,26 @@ def test_indexes_can_be_switched_off(indexed: Judged) -> None:
     assert values(session.sql("SELECT count(*) FROM t WHERE city = 'Oslo'")) == [(indexed.count("city = 'Oslo'"),)]
 
 
+def test_slow_queries_are_logged_without_their_values(indexed: Judged, caplog: pytest.LogCaptureFixture) -> None:
+    session = lakemark.connect()
+    session.register("t", indexed.table)
+    session.sql("SET lakemark.slow_query_ms = 0")
+    found = values(session.sql("SELECT id FROM t WHERE city = 'Oslo' AND amount > 3"))
+    shown = repr(session.sql("SELECT id FROM t WHERE city = 'Rom'"))
+    first, second = [record.getMessage() for record in caplog.records if record.name == "lakemark.slow_queries"]
+    assert "query=SELECT id FROM t WHERE city = ? AND amount > ?," in first
+    assert f"rows={len(found)}," in first
+    assert "no_index(amount)" in first
+    assert "Oslo" not in first
+    # So are queries that a notebook shows.
+    assert "more rows" in shown
+    assert "query=SELECT id FROM t WHERE city = ?," in second
+    caplog.clear()
+    session.sql("SET lakemark.slow_query_ms = off")
+    values(session.sql("SELECT id FROM t WHERE city = 'Oslo' AND amount > 3"))
+    assert caplog.records == []
+
+
 def test_explain_analyze_shows_once_and_as_often_as_asked(indexed: Judged) -> None:
     session = lakemark.connect()
     session.register("t", indexed.table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import signal
 import time
 import urllib.error
@@ -115,6 +116,25 @@ def test_a_text_that_the_driver_prepares_and_runs_is_planned_once_and_sees_the_n
                     assert cursor.fetchall() == [(last,)]
                     lakemark.Table(folder).insert(pa.table({"number": [last]}))
             assert texts_planned(page) == before + 1
+
+
+def test_slow_queries_are_lines_of_the_log_without_their_values(folder: Path) -> None:
+    with serve(f"flights={folder}", "--slow-query-ms", "0", "--log-format", "json") as server:
+        with (
+            adbc_driver_flightsql.dbapi.connect(server.url, autocommit=True) as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute("SELECT number FROM flights WHERE carrier = 'B6' AND number < ?", (100,))
+            rows = len(cursor.fetchall())
+        assert server.end() == 0
+        lines = [json.loads(line) for line in server.rest()]
+    (line,) = [line for line in lines if line.get("message") == "a slow query"]
+    assert (line["level"], line["event"]) == ("warn", "log")
+    assert line["query"].startswith("SELECT number FROM flights WHERE carrier = ? AND number <")
+    assert (line["rows"], line["ended"]) == (rows, "done")
+    assert rows > 0
+    assert "no_index(carrier)" in line["reasons"]
+    assert "B6" not in json.dumps(lines)
 
 
 def test_a_token_is_needed_and_is_nowhere_to_be_seen(folder: Path, tmp_path: Path) -> None:

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import warnings
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.types import LongType, StructField, StructType
 
 import lakemark
 import test_corpus
 from corpus import cases
+from file_scans import collected, logged, read_of, settings, skipped, without_numbers
 from spark_tables import add_file, create_indexes, delete_by_vector, plan_of, rows, write_delta, write_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from py4j.java_gateway import JavaObject
     from pyspark.sql import DataFrame, SparkSession
 
 FILES = 3
@@ -31,7 +29,6 @@ GROUPS = 10
 GROUP_ROWS = 100
 FILE_ROWS = GROUPS * GROUP_ROWS
 ALL_ROWS = FILES * FILE_ROWS
-SKIPPED = re.compile(r"(\d+) of (\d+) row groups skipped by the index")
 
 
 @pytest.fixture(scope="module")
@@ -40,19 +37,6 @@ def fast(spark: SparkSession) -> SparkSession:
     session = spark.newSession()
     session.conf.set("spark.lakemark.use_index", "true")
     return session
-
-
-@contextmanager
-def settings(sessions: tuple[SparkSession, ...], values: dict[str, str]) -> Iterator[None]:
-    for session in sessions:
-        for key, value in values.items():
-            session.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for session in sessions:
-            for key in values:
-                session.conf.unset(key)
 
 
 def scattered(part: int) -> pa.Table:
@@ -83,59 +67,6 @@ def typed_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = write_folder(tmp_path_factory.mktemp("typed") / "t")
     create_indexes(folder, *(name for name in rows(0, 1).column_names if name not in ("tags", "place")))
     return folder
-
-
-def collected(frame: DataFrame) -> list[str]:
-    return sorted(map(str, frame.collect()))
-
-
-def scans(frame: DataFrame) -> list[JavaObject]:
-    """The scans of Parquet files in the plan as it ran."""
-    return list(_scans(frame._jdf.queryExecution().executedPlan()))  # noqa: SLF001 - PySpark gives plans no other way
-
-
-def _scans(node: JavaObject) -> Iterator[JavaObject]:
-    name = node.getClass().getSimpleName()
-    if name == "FileSourceScanExec":
-        yield node
-    elif name == "AdaptiveSparkPlanExec":
-        yield from _scans(node.executedPlan())
-    elif name.endswith("QueryStageExec"):
-        yield from _scans(node.plan())
-    else:
-        children = node.children()
-        for place in range(children.size()):
-            yield from _scans(children.apply(place))
-
-
-def read_of(frame: DataFrame) -> tuple[int, int]:
-    """Rows that Spark's reader gave to its filters, and files that it was told of."""
-    metrics = [scan.metrics() for scan in scans(frame)]
-    return tuple(sum(of.apply(name).value() for of in metrics) for name in ("numOutputRows", "numFiles"))  # type: ignore[return-value]
-
-
-def skipped(frame: DataFrame) -> tuple[int, int] | None:
-    found = SKIPPED.search(plan_of(frame))
-    return (int(found[1]), int(found[2])) if found else None
-
-
-@contextmanager
-def logged(spark: SparkSession) -> Iterator[Callable[[], list[str]]]:
-    """What the extension logs meanwhile."""
-    jvm = spark._jvm  # noqa: SLF001 - there is no other way to the JVM
-    log4j = jvm.org.apache.logging.log4j
-    text = jvm.java.io.StringWriter()
-    appender = log4j.core.appender.WriterAppender.createAppender(None, None, text, "captured", False, True)
-    appender.start()
-    name = "io.lakemark"
-    log4j.core.config.Configurator.setLevel(name, log4j.Level.INFO)
-    logger = log4j.LogManager.getContext(False).getLogger(name)
-    logger.addAppender(appender)
-    try:
-        yield lambda: str(text.toString()).splitlines()
-    finally:
-        logger.removeAppender(appender)
-        log4j.core.config.Configurator.setLevel(name, log4j.Level.ERROR)
 
 
 def test_a_lookup_reads_one_row_group_of_one_file(
@@ -664,10 +595,6 @@ def test_a_folder_that_was_migrated_and_not_published(spark: SparkSession, fast:
     assert fast.read.parquet(str(folder)).where("id = 18").count() == 0
 
 
-def without_numbers(frame: DataFrame) -> str:
-    return re.sub(r"#\d+L?|plan_id=\d+", "", plan_of(frame))
-
-
 def test_a_delta_table_is_left_alone(spark: SparkSession, fast: SparkSession, tmp_path: Path) -> None:
     write_delta(tmp_path / "t")
     create_indexes(tmp_path / "t", "id")
@@ -743,5 +670,10 @@ def test_the_extension_is_off_unless_asked_for(spark: SparkSession, scattered_fo
         session = spark.newSession()
         session.conf.set("spark.lakemark.use_index", "true")
     assert skipped(session.read.parquet(str(scattered_folder)).where("k = 1237")) == (29, 30)
+    # Spark then finds columns by their numbers, if they have any.
+    by_number = StructType([StructField("k", LongType(), metadata={"parquet.field.id": 2})])
     with settings((session,), {"spark.sql.parquet.fieldId.read.enabled": "true"}):
-        assert skipped(session.read.parquet(str(scattered_folder)).where("k = 1237")) is None
+        assert skipped(session.read.schema(by_number).parquet(str(scattered_folder)).where("k = 1237")) is None
+        lookup = session.read.parquet(str(scattered_folder)).where("k = 1237")
+        assert skipped(lookup) == (29, 30)
+        assert [row.id for row in lookup.collect()] == [1]

@@ -84,6 +84,18 @@ def test_an_index_over_several_columns(spark: SparkSession, folder: Path) -> Non
     assert is_counted(spark.sql(f"SELECT * FROM lm.`{folder}` WHERE city = '{city}' AND k = 7"))
 
 
+def test_columns_ride_along_under_the_names_of_the_table(spark: SparkSession, folder: Path) -> None:
+    create = f"CREATE INDEX by_id ON lm.`{folder}` (id) OPTIONS (include = 'City, \"k\"')"
+    spark.sql(create)
+    (index,) = lakemark.Table(folder).indexes
+    assert (index.kind, index.options["include"], index.files_covered) == ("key", "city,k", 2)
+    spark.sql(f"DROP INDEX by_id ON lm.`{folder}`")
+    assert "there is no column absent" in refusal(spark, create.replace("City", "absent"))
+    assert "it must be names of columns with commas between" in refusal(spark, create.replace("City", ""))
+    assert "is a column of the key" in refusal(spark, create.replace("City", "ID"))
+    assert lakemark.Table(folder).indexes == []
+
+
 def test_an_index_that_is_declared_only(spark: SparkSession, folder: Path) -> None:
     spark.sql(f"CREATE INDEX by_k ON lm.`{folder}` USING bitmap (k) OPTIONS (build = 'false')")
     (index,) = lakemark.Table(folder).indexes

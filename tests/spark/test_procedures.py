@@ -36,8 +36,11 @@ def test_procedures_are_listed(spark: SparkSession) -> None:
         "compact",
         "declare_key",
         "history",
+        "links",
         "migrate",
+        "path",
         "publish",
+        "reach",
         "repair",
         "vacuum",
         "verify",
@@ -94,7 +97,7 @@ def test_verify_finds_damage(spark: SparkSession, folder: Path) -> None:
 
 def test_advise_proposes_indexes(spark: SparkSession, folder: Path) -> None:
     proposed = spark.sql(f"CALL lm.system.advise(table => '{folder}')")
-    columns = ["column", "kind", "encoding", "reason", "values", "predicted_bytes", "saved_bytes", "queries"]
+    columns = ["column", "kind", "encoding", "reason", "values", "predicted_bytes", "saved_bytes", "queries", "include"]
     assert proposed.columns == columns
     indexes = lakemark.Table(folder).advise().indexes
     assert [row["column"] for row in proposed.collect()] == [each.column for each in indexes]

@@ -21,8 +21,9 @@ FOLDERS = {
     "rust/cli/tests/it": "The command (`rust/cli`)",
     "tests/python": "Python",
     "tests/serve": "The server and its clients",
-    "tests/browser": "The page of the server in a browser (`make test-browser`)",
+    "tests/browser": "Pages in a browser (`make test-browser`)",
     "tests/spark": "Spark",
+    "tests/delta": "Delta in Spark (`make test-delta`)",
     "tests/jobs": "Scheduled jobs in Airflow (`make test-jobs`)",
     "tests/structure": "The code itself",
 }

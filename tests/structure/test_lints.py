@@ -25,6 +25,16 @@ def test_fuzzing_has_the_lints_of_the_workspace_but_for_panics() -> None:
     assert manifest("fuzz/Cargo.toml")["lints"] == lints
 
 
+def test_fuzzing_begins_with_files_that_there_are() -> None:
+    smoke = (RUST / "fuzz" / "smoke").read_text(encoding="utf-8")
+    seeds = re.findall(r'"\$tests(?:"|/)(/?[\w/.*]+)', smoke)
+    assert len(seeds) > 1
+    tests = RUST.parent / "tests"
+    files = [path.name for seed in seeds for path in tests.glob(f"{seed.strip('/')}/*")]
+    # A leaf of each kind among them.
+    assert {"packed.lmx", "covering.lmx", "links.lmx"} <= set(files), seeds
+
+
 def test_the_runner_of_the_suite_of_datafusion_has_the_lints_of_the_workspace() -> None:
     assert manifest("sqllogic/Cargo.toml")["lints"] == manifest("Cargo.toml")["workspace"]["lints"]
 

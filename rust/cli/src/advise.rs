@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lakemark_table::advise::{Advice, Proposal};
-use lakemark_table::{BuildReport, CancelFlag, IndexKind, IndexOption, IndexSpec, Report, Table};
+use lakemark_table::{BuildReport, CancelFlag, IndexKind, IndexOption, IndexSpec, Report, Table, column_list};
 
 use crate::args::{AdviseArgs, TextFormat};
 use crate::failure::Failure;
@@ -49,15 +49,25 @@ fn next_step(args: &AdviseArgs, advice: &Advice) -> String {
     let table = &args.at.table;
     let queries = args.queries.as_ref().map(|path| format!(" --queries {}", path.display())).unwrap_or_default();
     match (advice.indexes.first(), &args.queries) {
-        (Some(first), _) => format!(
-            "\nnext: `lakemark index advise {table}{queries} --apply` builds them all, `lakemark index create {table} --on {}` the first",
-            first.column
-        ),
+        (Some(first), _) => {
+            let include = included(first).map(|names| format!(" --include {names}")).unwrap_or_default();
+            format!(
+                "\nnext: `lakemark index advise {table}{queries} --apply` builds them all, `lakemark index create {table} --on {}{include}` \
+                 the first",
+                first.column
+            )
+        }
         (None, None) => format!("\nnext: `lakemark index advise {table} --queries FILE.sql` looks at your own queries"),
         (None, Some(_)) => {
             format!("\nnext: nothing to do; `lakemark index list {table}` shows the indexes that there are")
         }
     }
+}
+
+/// The columns to include, as a list; none if there are none.
+fn included(proposal: &Proposal) -> Option<String> {
+    let names = proposal.include.iter().map(String::as_str);
+    (!proposal.include.is_empty()).then(|| column_list(names))
 }
 
 /// What was made of an advice.
@@ -82,10 +92,11 @@ async fn apply(
         let is_bitmap = proposal.kind == IndexKind::Bitmap;
         let encoding =
             is_bitmap.then(|| (IndexOption::Encoding.name().to_owned(), proposal.encoding.name().to_owned()));
+        let include = included(proposal).map(|names| (IndexOption::Include.name().to_owned(), names));
         let spec = IndexSpec {
             columns: vec![proposal.column.clone()],
             kind: Some(proposal.kind),
-            options: encoding.into_iter().collect(),
+            options: encoding.into_iter().chain(include).collect(),
             ..IndexSpec::default()
         };
         table.create_index(spec, false).await?;

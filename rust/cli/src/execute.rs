@@ -9,7 +9,7 @@ use datafusion::sql::parser::Statement as EngineStatement;
 use datafusion_cli::exec::exec_from_commands;
 use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::{MaxRows, PrintOptions};
-use lakemark_datafusion::{LakemarkSession, Statement, from_engine, may_read_version};
+use lakemark_datafusion::{LakemarkSession, Statement, from_engine, may_read_version, rows_of};
 use lakemark_table::Error;
 
 use crate::args::Format;
@@ -44,8 +44,11 @@ pub(crate) async fn run_one(
             let ran = run_by_engine(session, statement, printing.format).await;
             ran.map_err(|error| pointed(from_engine(error)))?;
         } else {
-            let rows = session.run(parsed).await.map_err(pointed)?.execute_stream().await;
-            output::rows(rows.map_err(from_engine).map_err(pointed)?, printing.format, printing.max_rows).await?;
+            let query = session.run(parsed).await.map_err(pointed)?;
+            let rows = rows_of(&query).await.map_err(from_engine).map_err(pointed)?;
+            // It may keep tables that the next statement drops.
+            drop(query);
+            output::rows(rows, printing.format, printing.max_rows).await?;
         }
     }
     Ok(())

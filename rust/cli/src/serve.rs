@@ -48,6 +48,7 @@ fn typed(args: ServeArgs) -> Result<ServeConfig, Failure> {
         tls_cert: args.tls_cert,
         tls_key: args.tls_key,
         read_only: args.read_only.then_some(true),
+        slow_query_ms: args.slow_query_ms,
         ..ServeConfig::default()
     };
     if let Some(bytes) = args.memory {

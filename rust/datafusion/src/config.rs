@@ -66,6 +66,39 @@ impl ConfigField for Share {
     }
 }
 
+/// From how many milliseconds on a query is slow; none is without a number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlowQueryLimit(pub Option<u64>);
+
+impl ConfigField for SlowQueryLimit {
+    fn visit<V: Visit>(&self, v: &mut V, key: &str, description: &'static str) {
+        match self.0 {
+            Some(milliseconds) => v.some(key, milliseconds, description),
+            None => v.none(key, description),
+        }
+    }
+
+    fn set(&mut self, _key: &str, value: &str) -> datafusion::error::Result<()> {
+        let value = value.trim();
+        self.0 = match value.parse() {
+            Ok(milliseconds) => Some(milliseconds),
+            Err(_) if value.eq_ignore_ascii_case("off") => None,
+            Err(_) => {
+                let text = format!(
+                    "lakemark.slow_query_ms is a whole number of milliseconds or off, not {value:?}; set it to one"
+                );
+                return Err(to_engine(Error::new(ErrorKind::InvalidInput, text)));
+            }
+        };
+        Ok(())
+    }
+
+    fn reset(&mut self, _key: &str) -> datafusion::error::Result<()> {
+        *self = Self::default();
+        Ok(())
+    }
+}
+
 extensions_options! {
     /// Settings of a session: `SET lakemark.use_index = false`.
     pub struct LakemarkOptions {
@@ -81,6 +114,8 @@ extensions_options! {
         pub use_first_rows: bool, default = true
         /// What queries share that run at the same time: `off`, `plans`, `pages` or `stars`.
         pub share: Share, default = Share::default()
+        /// From how many milliseconds on a query is logged by one line; `off` for none.
+        pub slow_query_ms: SlowQueryLimit, default = SlowQueryLimit::default()
         /// The application that makes the next statement which changes a table, so that it is made once; with `txn_version`.
         pub txn_app_id: Option<String>, default = None
         /// The number that the application gives to the next statement which changes a table. Both are unset when it was made.

@@ -378,6 +378,11 @@ impl Chunk {
         values.map(|(key, rows)| ValueList { key, rows })
     }
 
+    /// What rides along with the rows of a key; nothing if no column does.
+    pub(crate) fn riding_of(&self, rows: &[u32]) -> RidingRows {
+        self.riding.as_ref().map(|riding| riding.of_rows(rows)).unwrap_or_default()
+    }
+
     /// Rows that are NULL.
     pub(crate) fn nulls(&self) -> &[u32] {
         &self.nulls

@@ -31,7 +31,7 @@ pub struct FoundLink<'a> {
     pub place: usize,
     /// The place of its predicate in the dictionary of the segment.
     pub predicate: u32,
-    /// Its other end, never NULL.
+    /// Its other end.
     pub far: LinkEnd<'a>,
 }
 
@@ -71,15 +71,27 @@ pub fn visit_links<'a>(
     wanted: &WantedPredicates,
     mut visit: impl FnMut(FoundLink<'a>) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
+    visit_rows(leaf, node, wanted, |link| match link.far {
+        LinkEnd::Null => ControlFlow::Continue(()),
+        _ => visit(link),
+    })
+}
+
+/// The same with links to NULL, which are rows as all others are.
+pub fn visit_rows<'a>(
+    leaf: &'a LinkLeaf,
+    node: LinkEnd<'_>,
+    wanted: &WantedPredicates,
+    mut visit: impl FnMut(FoundLink<'a>) -> ControlFlow<()>,
+) -> ControlFlow<()> {
     let Some(place) = leaf.find(node) else { return ControlFlow::Continue(()) };
     for group in leaf.groups(place) {
         if wanted.as_ref().is_some_and(|wanted| !wanted.contains(&group.predicate)) {
             continue;
         }
         for link in group.links.clone() {
-            match leaf.far(link) {
-                Some(LinkEnd::Null) | None => {}
-                Some(far) => visit(FoundLink { place: link, predicate: group.predicate, far })?,
+            if let Some(far) = leaf.far(link) {
+                visit(FoundLink { place: link, predicate: group.predicate, far })?;
             }
         }
     }

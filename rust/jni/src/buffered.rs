@@ -96,7 +96,7 @@ impl SelectedBuffer {
 
     /// Adds the rows in memory; `schema` has the scan's columns with Spark's types, of which those that are `exact` may not be cut.
     pub(crate) fn add_memory(&self, schema: &SchemaRef, exact: &[String], packer: &mut SplitPacker) -> Result<()> {
-        let batches = self.batches.iter().map(|batch| in_spark_types(batch, schema, exact));
+        let batches = self.batches.iter().map(|batch| in_spark_types(batch, schema, exact, IN_MEMORY));
         let batches = batches.collect::<Result<Vec<_>>>()?;
         match batches.as_slice() {
             [] => Ok(()),
@@ -164,19 +164,23 @@ fn in_one(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<RecordBatch> {
     Ok(concat_batches(schema, batches)?)
 }
 
-fn in_spark_types(batch: &RecordBatch, schema: &SchemaRef, exact: &[String]) -> Result<RecordBatch> {
+/// The columns of a scan of rows that are at `place`, with Spark's types.
+pub(crate) fn in_spark_types(
+    batch: &RecordBatch,
+    schema: &SchemaRef,
+    exact: &[String],
+    place: &str,
+) -> Result<RecordBatch> {
     let column = |name: &String| {
-        batch
-            .column_by_name(name)
-            .ok_or_else(|| NativeError::internal(format!("buffered rows have no column '{name}'")))
+        batch.column_by_name(name).ok_or_else(|| NativeError::internal(format!("{place} have no column '{name}'")))
     };
-    let columns = schema.fields().iter().map(|field| in_spark_type(column(field.name())?, field, exact, IN_MEMORY));
+    let columns = schema.fields().iter().map(|field| in_spark_type(column(field.name())?, field, exact, place));
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     Ok(RecordBatch::try_new_with_options(schema.clone(), columns.collect::<Result<_>>()?, &options)?)
 }
 
 /// Adds the rows, in equal parts if they are too many for a split.
-fn add_rows(batch: &RecordBatch, packer: &mut SplitPacker) -> Result<()> {
+pub(crate) fn add_rows(batch: &RecordBatch, packer: &mut SplitPacker) -> Result<()> {
     let rows = batch.num_rows();
     if rows == 0 {
         return Ok(());
@@ -193,4 +197,4 @@ fn add_rows(batch: &RecordBatch, packer: &mut SplitPacker) -> Result<()> {
 
 #[cfg(test)]
 #[path = "buffered_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -21,7 +21,7 @@ use crate::split::{ScanSpec, of_ipc};
 use crate::split_packing::SplitSizes;
 use crate::table_cache::TableRef;
 
-const ALL_ROWS: &str = r#"{"op":"true"}"#;
+pub(crate) const ALL_ROWS: &str = r#"{"op":"true"}"#;
 /// Three runs are merged into one as soon as they are there.
 const SMALL_CACHE: [(&str, &str); 2] = [("cache_bytes", "1048576"), ("page_bytes", "65536")];
 
@@ -60,13 +60,13 @@ fn write_file(path: &Path, rows: &[(i64, i32, &str)]) {
 }
 
 /// Two partitions of 100 rows each, the store in a folder of its own, `a` indexed, `k` the key.
-struct Fixture {
+pub(crate) struct Fixture {
     folder: tempfile::TempDir,
-    table: Arc<Table>,
+    pub(crate) table: Arc<Table>,
 }
 
 impl Fixture {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         for p in 1..=2_i64 {
             let rows: Vec<_> = (0..100).map(|row| (p * 1000 + row, (row % 10) as i32, "base")).collect();
@@ -89,7 +89,7 @@ impl Fixture {
     }
 
     /// A new row of the first partition, one of a partition without a file, one that moves, one that changes, one that goes.
-    async fn change(&self) {
+    pub(crate) async fn change(&self) {
         self.make(Operation::Insert, in_partition(1, &[(1, 5, "new")])).await;
         self.make(Operation::Upsert, in_partition(3, &[(2, 6, "other"), (1000, 5, "moved")])).await;
         let k: ArrayRef = Arc::new(Int64Array::from(vec![2005]));
@@ -105,7 +105,7 @@ impl Fixture {
         TableRef { location: text("table"), store: Some(text("store")), version, max_staleness }
     }
 
-    async fn pin(&self) -> Pinned {
+    pub(crate) async fn pin(&self) -> Pinned {
         let TableRef { location, store, .. } = self.named(None);
         let snapshot = self.table.snapshot().await.expect("a snapshot");
         Pinned { location, store, snapshot, use_index: true, probed: Arc::default() }
@@ -128,21 +128,21 @@ fn expected() -> Vec<Row> {
 }
 
 /// A plan as Java gets it, taken apart as Java does.
-struct Planned {
-    json: Value,
+pub(crate) struct Planned {
+    pub(crate) json: Value,
     attachments: Vec<Vec<u8>>,
 }
 
 /// Columns as Spark's schemas have them.
-fn whole(columns: &[&str]) -> Value {
+pub(crate) fn whole(columns: &[&str]) -> Value {
     columns.iter().map(|name| json!({"name": name, "type": "of the table"})).collect()
 }
 
-async fn plan(pinned: &Pinned, filter: &str, columns: &[&str]) -> Planned {
+pub(crate) async fn plan(pinned: &Pinned, filter: &str, columns: &[&str]) -> Planned {
     planned(pinned, filter, json!({"columns": whole(columns)})).await
 }
 
-async fn planned(pinned: &Pinned, filter: &str, mut request: Value) -> Planned {
+pub(crate) async fn planned(pinned: &Pinned, filter: &str, mut request: Value) -> Planned {
     request["sizes"] = json!({"maxBytes": 1 << 27, "openBytes": 1 << 22, "minSplits": 4});
     let request = serde_json::from_value(request).expect("a request");
     let plan = plan::plan(pinned, filter, request).await.expect("a plan").encode().expect("bytes");
@@ -163,13 +163,13 @@ fn inputs(split: &Value) -> &[Value] {
     split["inputs"].as_array().expect("inputs")
 }
 
-fn bodies(plan: &Planned) -> Vec<&str> {
+pub(crate) fn bodies(plan: &Planned) -> Vec<&str> {
     let splits = plan.json["splits"].as_array().expect("splits");
     splits.iter().flat_map(inputs).map(|input| input["body"].as_str().expect("a body")).collect()
 }
 
 /// The batches of all splits, as tasks read them; each split gives as many rows as it was planned to.
-async fn run(plan: &Planned) -> Vec<RecordBatch> {
+pub(crate) async fn run(plan: &Planned) -> Vec<RecordBatch> {
     let scan: ScanSpec = serde_json::from_str(plan.json["scan"].as_str().expect("a scan")).expect("a scan");
     let mut batches = Vec::new();
     let mut attachments = plan.attachments.iter();
@@ -204,7 +204,7 @@ async fn rows_of(plan: &Planned) -> Vec<Row> {
 
 const COLUMNS: [&str; 4] = ["p", "k", "a", "s"];
 
-fn test<F: Future<Output = ()>>(future: F) {
+pub(crate) fn test<F: Future<Output = ()>>(future: F) {
     block_on(future).expect("threads");
 }
 

@@ -20,6 +20,7 @@ use crate::build;
 use crate::collations;
 use crate::error::{NativeError, Result, Throw};
 use crate::handle::{self, Pinned};
+use crate::links;
 use crate::maintain;
 use crate::plan;
 use crate::read::InputReader;
@@ -221,27 +222,45 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_openInput<'l>(
     .resolve::<Throw>()
 }
 
-/// `String rowGroups(String path, String storeOrNull, String filterOrNull, String columns)`: what a reader of the table's own files may
-/// leave out, as the JSON of a [`row_groups::RowGroupSelection`]; `columns` is a JSON object of the columns that the filter may name and
-/// their types in Spark.
+/// `String rowGroups(String path, String storeOrNull, long version, String filterOrNull, String columns)`: what a reader of the table's own
+/// files may leave out, as the JSON of a [`row_groups::RowGroupSelection`]. `version` is the one that a reader of Delta reads, and negative
+/// for any other reader; `columns` is a JSON object of the columns that the filter may name and their types in Spark.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_rowGroups<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     path: JString<'l>,
     store: JString<'l>,
+    version: jlong,
     filter: JString<'l>,
     columns: JString<'l>,
 ) -> JString<'l> {
     env.with_env(|env| -> Result<JString<'l>> {
         let table = newest(env, &path, &store)?;
-        let filter = optional(env, &filter)?;
+        let (version, filter) = (u64::try_from(version).ok(), optional(env, &filter)?);
         let columns: BTreeMap<String, String> = serde_json::from_str(&columns.try_to_string(env)?)?;
         let selection = block_on(async move {
             let table = table.open().await?;
-            row_groups::answer(&table, filter.as_deref(), &columns).await
+            row_groups::answer(&table, version, filter.as_deref(), &columns).await
         })??;
         Ok(env.new_string(serde_json::to_string(&selection)?)?)
+    })
+    .resolve::<Throw>()
+}
+
+/// `String changesBesideFiles(String path, String storeOrNull)`: what a reader of the table's own files does not see, as the JSON of a
+/// [`lakemark_table::ChangesBesideFiles`].
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_changesBesideFiles<'l>(
+    mut env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    path: JString<'l>,
+    store: JString<'l>,
+) -> JString<'l> {
+    env.with_env(|env| -> Result<JString<'l>> {
+        let table = newest(env, &path, &store)?;
+        let missed = block_on(row_groups::missed(&table))??;
+        Ok(env.new_string(serde_json::to_string(&missed)?)?)
     })
     .resolve::<Throw>()
 }
@@ -264,6 +283,29 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_maintain<'l>(
             maintain::answer(&table, request).await
         })??;
         Ok(env.new_string(report.to_string())?)
+    })
+    .resolve::<Throw>()
+}
+
+/// `void walk(String path, String storeOrNull, String request, long outStream)`: the rows of a walk over links as an Arrow C stream;
+/// `request` is the JSON of a [`links::WalkRequest`].
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_walk<'l>(
+    mut env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    path: JString<'l>,
+    store: JString<'l>,
+    request: JString<'l>,
+    out_stream: jlong,
+) {
+    env.with_env(|env| -> Result<()> {
+        let table = newest(env, &path, &store)?;
+        let request: links::WalkRequest = serde_json::from_str(&request.try_to_string(env)?)?;
+        let rows = block_on(async move {
+            let table = table.open().await?;
+            links::answer(&table, request).await
+        })??;
+        export(Once::new(Some(rows)), out_stream)
     })
     .resolve::<Throw>()
 }

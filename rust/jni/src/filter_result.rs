@@ -1,7 +1,7 @@
 //! What is known of a filter: rows of data files, and buffered rows.
 
 use arrow::array::RecordBatch;
-use lakemark_table::{BufferedRun, Probe};
+use lakemark_table::{BufferedRun, Probe, RowSet};
 
 /// What is known of a filter.
 #[derive(Debug)]
@@ -41,4 +41,15 @@ impl SelectedBuffer {
     pub(crate) fn exact_row_count(&self) -> Option<u64> {
         self.is_exact.then(|| self.row_count())
     }
+}
+
+/// How many row groups of a file have a row that is read; `row_groups` has the rows of each of them.
+pub(crate) fn row_groups_read(row_groups: &[u32], exact: &RowSet, recheck: &RowSet) -> usize {
+    let mut start = 0;
+    let is_read = |length: &&u32| {
+        let from = start;
+        start += **length;
+        exact.count_in(from, start) + recheck.count_in(from, start) > 0
+    };
+    row_groups.iter().filter(is_read).count()
 }

@@ -8,14 +8,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lakemark_table::{
-    BuildOptions, ErrorKind, IndexInfo, IndexSpec, Merging, MigrateOptions, RepairAction, StagedRows, Table,
-    TableFormat, Transaction, VacuumOptions, WriteOptions, kind_or_auto,
+    BuildOptions, ErrorKind, IndexInfo, IndexSpec, Merging, MigrateOptions, RepairAction, Snapshot, StagedRows, Table,
+    TableFormat, Transaction, VacuumOptions, WriteOptions, column_list, kind_or_auto, names_of,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::error::{NativeError, Result};
 use crate::read_points;
+
+/// The option of an index that names columns.
+const INCLUDE: &str = "include";
 
 /// What is to be done.
 #[derive(Debug, Deserialize)]
@@ -186,7 +189,7 @@ pub(crate) async fn answer(table: &Arc<Table>, request: MaintenanceRequest) -> R
         MaintenanceRequest::VersionAt { micros } => json!(table.version_at(micros).await?),
         MaintenanceRequest::Key => serde_json::to_value(table.key().await?)?,
         MaintenanceRequest::DeclareKey { columns, options } => {
-            let columns = as_named(table, columns).await?;
+            let columns = as_named(table.snapshot().await?.as_ref(), columns);
             let declared = table.declare_key(&columns, &options, BuildOptions::default()).await?;
             json!({ "key": columns, "declared": declared })
         }
@@ -196,8 +199,8 @@ pub(crate) async fn answer(table: &Arc<Table>, request: MaintenanceRequest) -> R
 }
 
 /// The columns as the table calls them: to Spark names that differ in case are the same, unless the table has both.
-async fn as_named(table: &Arc<Table>, columns: Vec<String>) -> Result<Vec<String>> {
-    let schema = table.snapshot().await?.schema();
+pub(crate) fn as_named(snapshot: &Snapshot, columns: Vec<String>) -> Vec<String> {
+    let schema = snapshot.schema();
     let names: Vec<&String> = schema.fields().iter().map(|field| field.name()).collect();
     let as_named = |column: String| {
         let mut alike = names.iter().filter(|name| name.eq_ignore_ascii_case(&column));
@@ -206,7 +209,7 @@ async fn as_named(table: &Arc<Table>, columns: Vec<String>) -> Result<Vec<String
             _ => column,
         }
     };
-    Ok(columns.into_iter().map(as_named).collect())
+    columns.into_iter().map(as_named).collect()
 }
 
 async fn describe(table: &Arc<Table>) -> Result<Value> {
@@ -220,15 +223,22 @@ async fn describe(table: &Arc<Table>) -> Result<Value> {
     Ok(serde_json::to_value(description)?)
 }
 
-/// The index as it is now.
+/// The index as it is now; of links the one that walks from subjects to objects.
 async fn create(table: &Arc<Table>, declaration: Declaration) -> Result<IndexInfo> {
-    let Declaration { name, columns, kind, options } = declaration;
-    let before: Vec<String> = names(&table.snapshot().await?.indexes());
+    let Declaration { name, columns, kind, mut options } = declaration;
+    let snapshot = table.snapshot().await?;
+    let before: Vec<String> = names(&snapshot.indexes());
     let kind = kind_or_auto(&kind)?;
+    if let Some(included) = options.get_mut(INCLUDE)
+        && let Some(given) = names_of(included)
+    {
+        *included = column_list(as_named(&snapshot, given).iter().map(String::as_str));
+    }
     table.create_index(IndexSpec { name, columns, kind, options }, false).await?;
     let indexes = table.snapshot().await?.indexes();
-    let created = indexes.into_iter().find(|index| !before.contains(&index.name));
-    created.ok_or_else(|| {
+    let created = indexes.into_iter().filter(|index| !before.contains(&index.name));
+    // The index that walks links back has the name of the other one, and more behind it.
+    created.min_by_key(|index| index.name.len()).ok_or_else(|| {
         NativeError::new(ErrorKind::Conflict, "the index was dropped by someone else just now; create it again")
     })
 }

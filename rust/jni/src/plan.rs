@@ -9,6 +9,7 @@ use lakemark_index::{Predicate, Truth};
 use lakemark_table::{DataFile, FileProbe, ProbeOptions, ProbeReport, RowSet, Snapshot, TopKRequest, field_of};
 use serde::{Deserialize, Serialize};
 
+use crate::covered::{CoveredRows, FoundBy};
 use crate::error::{NativeError, Result};
 use crate::exact::may_be_cut;
 use crate::filter;
@@ -81,6 +82,10 @@ pub(crate) struct SparkPlan {
     pub(crate) splits: Vec<PlannedSplit>,
     /// Buffered rows of the splits, which are in no data file yet.
     buffered_rows: u64,
+    /// Index-only rows of the splits: an index gave their values, so that no data file is read for them.
+    rows_index_only: u64,
+    /// The index that gave them.
+    covering_index: Option<String>,
     /// Those of the columns of which the indexes know something.
     indexed_columns: Vec<String>,
     /// What the table has and Spark does not know, if the rows are to be changed.
@@ -144,37 +149,41 @@ pub(crate) async fn plan(pinned: &Pinned, filter: &str, request: PlanRequest) ->
     let snapshot = &pinned.snapshot;
     let requested = Schema::new(requested_fields(snapshot.schema().fields(), &request.columns)?);
     let schema = Arc::new(spark_schema(&requested, &[])?);
+    let table = snapshot.schema();
     let mut result = probe(pinned, filter).await?;
+    let mut found_by = FoundBy { predicate: filter::parse(filter, &table)?, keyed: None };
     if let Some(runtime) = request.runtime {
-        let table = snapshot.schema();
-        let (filter, keys) = (filter::parse(filter, &table)?, filter::predicate(runtime, &table));
-        result = Arc::new(runtime_filters::narrowed(pinned, &result, filter, keys, &schema).await?);
+        let keys = filter::predicate(runtime, &table);
+        let narrowed = runtime_filters::narrowed(pinned, &result, found_by.predicate, keys, &schema).await?;
+        (result, found_by) = (Arc::new(narrowed.result), narrowed.found_by);
     }
-    if let Some(top) = request.top.filter(|_| pinned.use_index).and_then(|top| top.request(&snapshot.schema()))
+    if let Some(top) = request.top.filter(|_| pinned.use_index).and_then(|top| top.request(&table))
         && let Some(files) = snapshot.top_k(&result.files, &top, &ProbeOptions::default()).await?
     {
         result = Arc::new(FilterResult { files, buffered: result.buffered.clone() });
     }
-    let mut files = Vec::new();
-    // Of files that are not listed no row is read.
-    for (place, found) in result.files.files.listed() {
-        let Some(file) = snapshot.files().get(place) else { continue };
-        let constants = partition_constants(snapshot, file, &schema)?;
-        let rows = rows_of(file, found)?;
-        files.push(FileInput { home: StoreHome::Table, meta: &file.meta, constants, rows });
+    let covered = CoveredRows::of(pinned, &result.files.files, &found_by, &requested).await;
+    if let Some(covered) = &covered {
+        let files = covered.left_of(&result.files);
+        result = Arc::new(FilterResult { files, buffered: result.buffered.clone() });
     }
-    files.extend(result.buffered.files());
+    let files = inputs(snapshot, &result, &schema)?;
     let mut packer = SplitPacker::new(request.sizes, &files);
     files.iter().try_for_each(|file| packer.add_file(file))?;
     let change = request.change.as_ref();
-    let exact = change.map(|change| change.exact(&snapshot.schema())).unwrap_or_default();
+    let exact = change.map(|change| change.exact(&table)).unwrap_or_default();
+    if let Some(covered) = &covered {
+        covered.add(&schema, &exact, &mut packer)?;
+    }
     result.buffered.add_memory(&schema, &exact, &mut packer)?;
     let scan = pinned.scan_of(&schema)?.with_exact(exact);
     Ok(SparkPlan {
         scan: serde_json::to_string(&scan)?,
         splits: packer.finish(),
         buffered_rows: result.buffered.row_count(),
-        unknown: change.map(|change| UnknownColumns::of(snapshot.schema().fields(), &change.known)).unwrap_or_default(),
+        rows_index_only: covered.as_ref().map_or(0, CoveredRows::count),
+        covering_index: covered.map(|covered| covered.index),
+        unknown: change.map(|change| UnknownColumns::of(table.fields(), &change.known)).unwrap_or_default(),
         indexed_columns: request
             .columns
             .into_iter()
@@ -184,6 +193,20 @@ pub(crate) async fn plan(pinned: &Pinned, filter: &str, request: PlanRequest) ->
         report: result.files.report.clone(),
         report_text: result.files.report.to_string(),
     })
+}
+
+/// The files that are read, and the rows of each of them.
+fn inputs<'a>(snapshot: &'a Snapshot, result: &'a FilterResult, schema: &Schema) -> Result<Vec<FileInput<'a>>> {
+    let mut files = Vec::new();
+    // Of files that are not listed no row is read.
+    for (place, found) in result.files.files.listed() {
+        let Some(file) = snapshot.files().get(place) else { continue };
+        let constants = partition_constants(snapshot, file, schema)?;
+        let rows = rows_of(file, found)?;
+        files.push(FileInput { home: StoreHome::Table, meta: &file.meta, constants, rows });
+    }
+    files.extend(result.buffered.files());
+    Ok(files)
 }
 
 /// The rows of a file that are read.

@@ -1,8 +1,11 @@
-//! Which row groups of a table's own files a scan of Spark's Parquet reader may leave out.
+//! Which row groups of a table's own files a scan of Spark's or Delta's Parquet reader may leave out.
 //!
 //! Spark lists the files and reads them itself, so that it sees neither buffered changes nor what migrations have not published. The
 //! indexes are probed for the files alone, and a file is named with its size and time. A file that Spark has listed otherwise is another
-//! one, and read whole. Delta tables are left to Delta, whose log says which files count.
+//! one, and read whole.
+//!
+//! The log of a Delta table says which files count. So its folder is no folder of Parquet files, and Delta's reader names the version that
+//! it reads. The answer is about the files and deletion vectors of that version.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,6 +17,7 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::filter;
+use crate::table_cache::TableRef;
 use crate::types::spark_type;
 
 /// The answer to Java.
@@ -51,18 +55,24 @@ impl File {
 }
 
 /// Probes the indexes; without a filter the answer has only what the scan misses. `columns` are those that the filter may name, with their
-/// types in Spark.
+/// types in Spark. `version` is the one that a reader of Delta reads: what it misses is [`missed`], which is requested before the version is
+/// known. The answer is empty for a Delta table that is read otherwise, and for any other table that is read as one.
 pub(crate) async fn answer(
     table: &Arc<Table>,
+    version: Option<u64>,
     filter: Option<&str>,
     columns: &BTreeMap<String, String>,
 ) -> Result<RowGroupSelection> {
-    if table.format() != TableFormat::Parquet {
-        return Ok(RowGroupSelection::default());
-    }
-    let missed = table.changes_beside_files().await?;
+    let missed = match (table.format(), version) {
+        (TableFormat::Parquet, None) => table.changes_beside_files().await?,
+        (TableFormat::Delta, Some(_)) => ChangesBesideFiles::default(),
+        (TableFormat::Parquet, Some(_)) | (TableFormat::Delta, None) => return Ok(RowGroupSelection::default()),
+    };
     let Some(filter) = filter else { return Ok(RowGroupSelection { missed, ..RowGroupSelection::default() }) };
-    let snapshot = table.snapshot_of_files().await?;
+    let snapshot = match version {
+        Some(version) => at_version(table, version).await?,
+        None => table.snapshot_of_files().await?,
+    };
     let predicate = filter::parse(filter, &usable(&snapshot, columns))?;
     let probe = snapshot.probe(&predicate, &ProbeOptions::default()).await?;
     let files: Vec<File> =
@@ -70,6 +80,24 @@ pub(crate) async fn answer(
     let row_groups_total = snapshot.files().iter().filter_map(|file| file.row_groups.as_ref()).map(Vec::len).sum();
     let row_groups_skipped = files.iter().map(File::skipped).sum();
     Ok(RowGroupSelection { missed, row_groups_total, row_groups_skipped, files })
+}
+
+/// What a reader of a table's own files does not see.
+pub(crate) async fn missed(table: &TableRef) -> Result<ChangesBesideFiles> {
+    let table = table.open().await?;
+    let missed = table.changes_beside_files().await?;
+    Ok(missed)
+}
+
+/// A version of a Delta table without what is buffered. Mostly it is the newest one, which an open table remembers.
+async fn at_version(table: &Arc<Table>, version: u64) -> Result<Arc<Snapshot>> {
+    let newest = table.snapshot_of_files().await?;
+    if newest.delta_version() == Some(version) {
+        return Ok(newest);
+    }
+    let older = table.at_version(version);
+    let snapshot = older.snapshot().await?;
+    Ok(snapshot)
 }
 
 /// The stored columns that Spark reads by these names, with the types that the files have. Spark finds columns whatever their case, so that
@@ -176,6 +204,7 @@ fn ranges(row_groups: &[u32], rows: &RowSet) -> Vec<(usize, usize)> {
 mod tests {
     use std::fs;
     use std::path::Path;
+    use std::time::Duration;
 
     use arrow::array::{ArrayRef, Int64Array, RecordBatch};
     use arrow::datatypes::Field;
@@ -183,11 +212,12 @@ mod tests {
     use lakemark_index::{KeyRanges, Leaf, Predicate, Test};
     use lakemark_table::{BuildOptions, IndexKind, IndexSpec, TableOptions};
     use parquet::arrow::ArrowWriter;
+    use serde_json::json;
 
     use super::*;
 
-    /// A table of forty files of one row, which have the numbers from 0 to 39, with an index.
-    async fn numbered_files(root: &Path) -> Arc<Table> {
+    /// Writes forty files of one row, which have the numbers from 0 to 39.
+    fn write_files(root: &Path) {
         for file in 0..40 {
             let column: ArrayRef = Arc::new(Int64Array::from(vec![file]));
             let rows = RecordBatch::try_from_iter([("k", column)]).expect("a batch");
@@ -196,6 +226,10 @@ mod tests {
             writer.write(&rows).expect("rows");
             writer.close().expect("a footer");
         }
+    }
+
+    /// The table of a folder with such files, with an index.
+    async fn indexed(root: &Path) -> Arc<Table> {
         let location = root.to_str().expect("a path");
         let table = Table::open(location, TableOptions::default()).await.expect("a table");
         let columns = vec!["k".to_owned()];
@@ -208,8 +242,9 @@ mod tests {
     #[test]
     fn a_file_that_the_index_rules_out_is_left_out_with_all_of_its_row_groups() {
         let root = tempfile::tempdir().expect("a folder");
+        write_files(root.path());
         let left_out = crate::runtime::block_on(async {
-            let table = numbered_files(root.path()).await;
+            let table = indexed(root.path()).await;
             let snapshot = table.snapshot_of_files().await.expect("a snapshot");
             let test = Test::Ranges(KeyRanges::point(Key::Fixed(key_of_i64(7))));
             let predicate = Predicate::Leaf(Leaf { column: "k".to_owned(), test, text: "k = 7".to_owned() });
@@ -223,6 +258,64 @@ mod tests {
         assert_eq!(left_out.len(), 39);
         let is_whole = |file: &File| file.kept.is_empty() && (file.row_groups, file.rows) == (1, 1);
         assert!(left_out.iter().all(|file| is_whole(file) && file.path != "07.parquet"), "{left_out:?}");
+    }
+
+    /// Makes a Delta table of the files of a folder: version 0 has all of them, version 1 lacks the last.
+    fn write_log(root: &Path) {
+        let column = json!({"name": "k", "type": "long", "nullable": true, "metadata": {}});
+        let schema = json!({"type": "struct", "fields": [column]}).to_string();
+        let metadata = json!({
+            "id": "7c0c36c5-7a8e-4a59-9d5b-6a2f0b8e9d11",
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": schema,
+            "partitionColumns": [],
+            "configuration": {},
+            "createdTime": 0,
+        });
+        let protocol = json!({"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}});
+        let mut first = vec![protocol.to_string(), json!({"metaData": metadata}).to_string()];
+        for file in 0..40 {
+            let path = format!("{file:02}.parquet");
+            let size = fs::metadata(root.join(&path)).expect("a file").len();
+            let time = 1_700_000_000_000_u64;
+            let add = json!({"path": path, "partitionValues": {}, "size": size, "modificationTime": time, "dataChange": true});
+            first.push(json!({"add": add}).to_string());
+        }
+        let second = json!({"remove": {"path": "39.parquet", "deletionTimestamp": 0, "dataChange": true}});
+        let log = root.join("_delta_log");
+        fs::create_dir(&log).expect("a folder");
+        fs::write(log.join("00000000000000000000.json"), first.join("\n")).expect("a commit");
+        fs::write(log.join("00000000000000000001.json"), second.to_string()).expect("a commit");
+    }
+
+    #[test]
+    fn a_version_of_a_delta_table_is_probed_for_a_reader_of_delta_alone() {
+        let root = tempfile::tempdir().expect("a folder");
+        write_files(root.path());
+        write_log(root.path());
+        crate::runtime::block_on(async {
+            let table = indexed(root.path()).await;
+            let columns = BTreeMap::from([("k".to_owned(), "bigint".to_owned())]);
+            let filter = r#"{"op":"ge","column":"k","value":{"long":38}}"#;
+            let newest = answer(&table, Some(1), Some(filter), &columns).await.expect("an answer");
+            assert_eq!((newest.row_groups_total, newest.row_groups_skipped), (39, 38));
+            // Of the file that was removed before the build nothing is known: it is read whole.
+            let older = answer(&table, Some(0), Some(filter), &columns).await.expect("an answer");
+            assert_eq!((older.row_groups_total, older.row_groups_skipped), (39, 38));
+            assert!(older.files.iter().all(|file| file.path != "38.parquet" && file.path != "39.parquet"));
+            assert!(older.files.iter().all(|file| file.modified_ms == 1_700_000_000_000 && file.kept.is_empty()));
+            let as_folder = answer(&table, None, Some(filter), &columns).await.expect("an answer");
+            assert_eq!((as_folder.row_groups_total, as_folder.files.len()), (0, 0));
+            assert!(answer(&table, Some(2), Some(filter), &columns).await.is_err(), "there is no version 2");
+            let named = TableRef {
+                location: root.path().to_str().expect("a path").to_owned(),
+                store: None,
+                version: None,
+                max_staleness: Duration::ZERO,
+            };
+            assert_eq!(missed(&named).await.expect("what is missed"), ChangesBesideFiles::default());
+        })
+        .expect("threads");
     }
 
     #[test]

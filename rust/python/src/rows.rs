@@ -64,7 +64,8 @@ impl Rows {
         let query = DataFrame::clone(&self.query);
         let batches = wait(py, move || async move {
             let first = query.limit(0, Some(rows.saturating_add(1))).map_err(from_engine)?;
-            first.collect().await.map_err(from_engine)
+            let rows = rows_of(&first).await.map_err(from_engine)?;
+            rows.try_collect().await.map_err(from_engine)
         })?;
         preview(py, &self.arrow_schema(), &batches, rows)
     }

@@ -1,13 +1,14 @@
-//! Warnings of the library become Python warnings.
+//! Warnings of the library become Python warnings, and lines about slow queries become records of Python's `logging`.
 //!
-//! They arise on the runtime's threads, which must never wait for the GIL: they are queued there, and raised by the
-//! next call that comes back to Python.
+//! They arise on the runtime's threads, which must never wait for the GIL: they are queued there, and raised or logged by
+//! the next call that comes back to Python.
 
 use std::collections::VecDeque;
 use std::ffi::CString;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
+use lakemark_datafusion::SLOW_QUERIES;
 use pyo3::prelude::*;
 use tracing::field::{Field, Visit};
 use tracing::subscriber::Interest;
@@ -21,7 +22,16 @@ use crate::error;
 /// More than this many wait only if no call raises them; the oldest are dropped then.
 const LIMIT: usize = 100;
 
-static WAITING: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
+/// The logger that is told of slow queries.
+const LOGGER: &str = "lakemark.slow_queries";
+
+static WAITING: Mutex<VecDeque<Waiting>> = Mutex::new(VecDeque::new());
+
+/// What waits for a call to come back to Python.
+enum Waiting {
+    Warning(String),
+    SlowQuery(String),
+}
 
 struct Queue;
 
@@ -49,7 +59,9 @@ impl<S: Subscriber> Layer<S> for Queue {
         if waiting.len() == LIMIT {
             waiting.pop_front();
         }
-        waiting.push_back(text.finish());
+        let is_slow_query = event.metadata().target() == SLOW_QUERIES;
+        let text = text.finish();
+        waiting.push_back(if is_slow_query { Waiting::SlowQuery(text) } else { Waiting::Warning(text) });
     }
 }
 
@@ -93,17 +105,25 @@ pub(crate) fn listen() {
     let _ = tracing::subscriber::set_global_default(registry().with(Queue));
 }
 
-/// Raises what is waiting as `LakemarkWarning`; an error if the user turned warnings into errors.
+/// Raises what is waiting as `LakemarkWarning`, or logs it; an error if the user turned warnings into errors.
 pub(crate) fn raise(py: Python<'_>) -> PyResult<()> {
     let waiting = std::mem::take(&mut *WAITING.lock().unwrap_or_else(PoisonError::into_inner));
     if waiting.is_empty() {
         return Ok(());
     }
     let category = error::class(py, "LakemarkWarning")?;
-    for text in waiting {
-        let text = CString::new(text.replace('\0', "\u{fffd}"))?;
-        // Level 2 is the caller of the Python layer's method.
-        PyErr::warn(py, &category, &text, 2)?;
+    for waiting in waiting {
+        match waiting {
+            Waiting::Warning(text) => {
+                let text = CString::new(text.replace('\0', "\u{fffd}"))?;
+                // Level 2 is the caller of the Python layer's method.
+                PyErr::warn(py, &category, &text, 2)?;
+            }
+            Waiting::SlowQuery(text) => {
+                let logger = py.import("logging")?.call_method1("getLogger", (LOGGER,))?;
+                logger.call_method1("warning", ("%s", text))?;
+            }
+        }
     }
     Ok(())
 }

@@ -48,6 +48,8 @@ pub struct ServeConfig {
     pub tls_key: Option<PathBuf>,
     /// See [`ServeOptions`].
     pub read_only: Option<bool>,
+    /// See [`ServeOptions`].
+    pub slow_query_ms: Option<u64>,
     /// See [`Limits`].
     pub limits: LimitsConfig,
 }
@@ -112,6 +114,7 @@ impl ServeConfig {
             tls_cert: section.text("tls_cert")?.map(PathBuf::from),
             tls_key: section.text("tls_key")?.map(PathBuf::from),
             read_only: section.flag("read_only")?,
+            slow_query_ms: section.number_if_given("slow_query_ms")?.map(|number| number as u64),
             limits: section.table("limits")?.map(limits).transpose()?.unwrap_or_default(),
             tables: section.table("tables")?.map(tables).transpose()?.unwrap_or_default(),
         };
@@ -138,6 +141,7 @@ impl ServeConfig {
             tls_cert: self.tls_cert.or(other.tls_cert),
             tls_key: self.tls_key.or(other.tls_key),
             read_only: self.read_only.or(other.read_only),
+            slow_query_ms: self.slow_query_ms.or(other.slow_query_ms),
             limits: LimitsConfig { numbers, spill: self.limits.spill.or(other.limits.spill) },
         }
     }
@@ -166,6 +170,7 @@ impl ServeConfig {
             token_file: self.token_file,
             tls,
             read_only: self.read_only.unwrap_or(false),
+            slow_query_ms: self.slow_query_ms,
             limits,
             ..ServeOptions::on(listen)
         })
@@ -267,6 +272,10 @@ impl<'a> Section<'a> {
         }
     }
 
+    fn number_if_given(&mut self, key: &str) -> Result<Option<usize>> {
+        if self.left.contains_key(key) { self.number(key).map(Some) } else { Ok(None) }
+    }
+
     fn number(&mut self, key: &str) -> Result<usize> {
         let number = match self.left.remove(key) {
             Some(DeValue::Integer(number)) => usize::from_str_radix(number.as_str(), number.radix()).ok(),
@@ -307,14 +316,14 @@ mod tests {
     #[test]
     fn a_file_says_what_the_command_line_says_and_more() {
         let config = ServeConfig::parse(
-            "listen = '127.0.0.1:1'\nread_only = true\n[tables]\nflights = '/lake/flights'\n\
+            "listen = '127.0.0.1:1'\nread_only = true\nslow_query_ms = 250\n[tables]\nflights = '/lake/flights'\n\
              [tables.orders]\npath = 's3://lake/orders'\nstorage = { aws_region = 'eu-north-1' }\n\
              [limits]\nrunning = 3\nwait_seconds = 7\nspill = '/scratch'\n",
         )
         .unwrap();
         let options = config.options().unwrap();
         assert_eq!(options.listen, SocketAddr::from(([127, 0, 0, 1], 1)));
-        assert!(options.read_only);
+        assert_eq!((options.read_only, options.slow_query_ms), (true, Some(250)));
         assert_eq!((options.limits.running, options.limits.wait), (3, Duration::from_secs(7)));
         assert_eq!(options.limits.spill, Some(PathBuf::from("/scratch")));
         let [flights, orders] = options.tables.as_slice() else { panic!("{:?}", options.tables) };
@@ -337,14 +346,15 @@ mod tests {
     #[test]
     fn what_the_command_line_says_counts_over_the_file() {
         let file = ServeConfig::parse(
-            "listen = '127.0.0.1:1'\nhttp = '127.0.0.1:2'\n[tables]\na = 'x'\nb = 'y'\n[limits]\nrunning = 3\nwaiting = 4",
+            "listen = '127.0.0.1:1'\nhttp = '127.0.0.1:2'\nslow_query_ms = 9\n[tables]\na = 'x'\nb = 'y'\n[limits]\nrunning = 3\nwaiting = 4",
         )
         .unwrap();
-        let mut line = ServeConfig { listen: "127.0.0.1:9".parse().ok(), ..ServeConfig::default() };
+        let listen = "127.0.0.1:9".parse().ok();
+        let mut line = ServeConfig { listen, slow_query_ms: Some(0), ..ServeConfig::default() };
         line.tables.push(TableSource { name: "a".to_owned(), path: "z".to_owned(), ..TableSource::default() });
         line.limits.set("running", 5).unwrap();
         let options = line.over(file).options().unwrap();
-        assert_eq!((options.listen.port(), options.http.unwrap().port()), (9, 2));
+        assert_eq!((options.listen.port(), options.http.unwrap().port(), options.slow_query_ms), (9, 2, Some(0)));
         assert_eq!((options.limits.running, options.limits.waiting), (5, 4));
         let tables: Vec<(&str, &str)> = options.tables.iter().map(|t| (t.name.as_str(), t.path.as_str())).collect();
         assert_eq!(tables, [("b", "y"), ("a", "z")]);
@@ -358,6 +368,7 @@ mod tests {
             ("listen = 'here'", "listen takes an address"),
             ("lissten = '127.0.0.1:1'", "no key lissten"),
             ("read_only = 'yes'", "read_only takes true or false"),
+            ("slow_query_ms = '1 s'", "slow_query_ms takes a whole number"),
             ("tables = 3", "tables takes a table"),
             ("[tables.a]\nstore = 'x'", "tables.a lacks its path"),
             ("[tables.a]\npath = 'x'\nkind = 'y'", "no key tables.a.kind"),

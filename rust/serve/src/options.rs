@@ -24,6 +24,8 @@ pub struct ServeOptions {
     pub tls: Option<TlsFiles>,
     /// Whether statements that change something are refused.
     pub read_only: bool,
+    /// From how many milliseconds on a query is logged as a slow one; none is without it.
+    pub slow_query_ms: Option<u64>,
     /// How much at a time.
     pub limits: Limits,
 }
@@ -123,6 +125,7 @@ impl ServeOptions {
             token_file: None,
             tls: None,
             read_only: false,
+            slow_query_ms: None,
             limits: Limits::default(),
         }
     }

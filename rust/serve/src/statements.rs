@@ -13,8 +13,8 @@ use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::SessionConfig;
 use lakemark_datafusion::{
-    LakemarkSession, PlanSharing, PlannedStatement, PlanningCounts, PreparedQuery, Principal, ReadyQuery,
-    SharingCounts, StatementKind,
+    LakemarkOptions, LakemarkSession, PlanSharing, PlannedStatement, PlanningCounts, PreparedQuery, Principal,
+    ReadyQuery, SharingCounts, StatementKind, from_engine,
 };
 use lakemark_table::{Error, ErrorKind, Result};
 use tonic::Status;
@@ -61,7 +61,7 @@ impl Statements {
     /// Opens the tables.
     pub(crate) async fn open(options: &ServeOptions, planning: Planning) -> Result<Self> {
         let sharing = Arc::new(PlanSharing::new());
-        let session = session(&options.limits, Arc::clone(&sharing), &planning)?;
+        let session = session(options, Arc::clone(&sharing), &planning)?;
         let tables = Tables::open(&session, options.tables.clone(), options.warehouse.clone()).await?;
         let Limits { statement_bytes, .. } = options.limits;
         Ok(Self {
@@ -227,9 +227,14 @@ impl Statements {
 }
 
 /// The session of all clients: one pool of memory, beyond which queries spill.
-fn session(limits: &Limits, sharing: Arc<PlanSharing>, planning: &Planning) -> Result<LakemarkSession> {
+fn session(options: &ServeOptions, sharing: Arc<PlanSharing>, planning: &Planning) -> Result<LakemarkSession> {
     let config = SessionConfig::new().with_information_schema(true).with_default_catalog_and_schema(CATALOG, SCHEMA);
     let config = config.with_extension(sharing).with_extension(Arc::new(planning.place_for_changes()));
+    let mut config = config.with_option_extension(LakemarkOptions::default());
+    if let Some(slow) = options.slow_query_ms {
+        config.options_mut().set("lakemark.slow_query_ms", &slow.to_string()).map_err(from_engine)?;
+    }
+    let limits = &options.limits;
     let pool = TrackConsumersPool::new(FairSpillPool::new(limits.memory_bytes), NAMED_CONSUMERS);
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool));
     let runtime = match &limits.spill {

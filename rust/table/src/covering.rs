@@ -1,11 +1,12 @@
 //! Rows with their values from the index alone: a `key` index whose option `include` names the columns that are wanted beside its own.
 //!
 //! ```text
-//! rows that a probe found exact, file by file ─┬─ their keys ride: key and included columns, from the leaf that was searched
-//!                                              └─ all others: left to be read in the data files
+//! rows that a probe selected, file by file ─┬─ their keys ride: key and included columns, from the leaf that was searched
+//!                                           └─ all others: left to be read in the data files
 //! ```
 //!
-//! Uses `snapshot` and the rooms below it. Engines call it as [`Snapshot::covered_rows`] once a probe has said which rows are exact.
+//! Uses `snapshot` and the rooms below it. Engines call it as [`Snapshot::covered_rows`] once a probe has said which rows are exact, and which
+//! are to be rechecked: these an engine tests by their values.
 //!
 //! Invariant: which rows are selected is settled by the probe, deleted and replaced ones left out. Here a row only gets its values, or does
 //! not. Whatever goes wrong with an index leaves its rows to be read.
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::concat;
 use arrow::datatypes::DataType;
+use arrow::error::ArrowError;
 use futures::future::BoxFuture;
 use lakemark_format::{KeyType, ManifestIndex, ManifestSegment, RidingColumn, SegmentDirectory, column};
 use lakemark_index::bitmap::{CoveredColumn, CoveredRows, CoveredSearch, LeavesFor};
@@ -33,8 +35,8 @@ use crate::store::included::included;
 use crate::store::leaf_cache::read_remembered;
 use crate::store::segments::{Damage, FileOfSegment, ReadCounter, Segment, segment_key};
 
-/// Of more rows the data files are read: these are no lookup.
-const MOST_ROWS: u64 = 1 << 14;
+/// A request of more rows has no answer, as these are no lookup. A file with more rows is left out of a request.
+pub const MOST_COVERED_ROWS: u64 = 1 << 14;
 /// Leaves of more bytes are not read for values.
 const MOST_BYTES: u64 = 8 << 20;
 /// Bytes of leaves that are read for each row: a page, as in a lookup of single keys.
@@ -49,7 +51,7 @@ pub struct CoverRequest<'a> {
     pub predicate: &'a Predicate,
     /// The columns that are wanted, by the names that the table shows.
     pub columns: Vec<String>,
-    /// The rows: exact ones, of each file.
+    /// The rows, of each file at most once: exact ones, or such as are to be rechecked.
     pub rows: Vec<RowsOfFile<'a>>,
 }
 
@@ -103,8 +105,8 @@ impl Snapshot {
         self.has_covering_index() && covering_index(self, &request).is_some()
     }
 
-    /// The values of exact rows, from the index alone. None if no index has the columns and a condition of the predicate on its key, if the
-    /// rows are too many for that, or if nothing is gained. Rows that are not given are to be read.
+    /// The values of rows that a probe selected, from the index alone. None if no index has the columns and a condition of the predicate on
+    /// its key, if the rows are too many for that, or if nothing is gained. Rows that are not given are to be read.
     pub fn covered_rows<'a>(&'a self, request: &'a CoverRequest<'a>) -> BoxFuture<'a, Option<CoveredValues>> {
         Box::pin(covered_rows(self, request))
     }
@@ -115,8 +117,10 @@ fn covers_any(index: &ManifestIndex) -> bool {
 }
 
 async fn covered_rows(snapshot: &Snapshot, request: &CoverRequest<'_>) -> Option<CoveredValues> {
-    let count: u64 = request.rows.iter().map(|of_file| u64::from(of_file.rows.len())).sum();
-    if count == 0 || count > MOST_ROWS || request.columns.is_empty() || !snapshot.has_covering_index() {
+    let are_few = |of_file: &&RowsOfFile<'_>| u64::from(of_file.rows.len()) <= MOST_COVERED_ROWS;
+    let wanted: Vec<RowsOfFile<'_>> = request.rows.iter().filter(are_few).copied().collect();
+    let count: u64 = wanted.iter().map(|of_file| u64::from(of_file.rows.len())).sum();
+    if count == 0 || count > MOST_COVERED_ROWS || request.columns.is_empty() || !snapshot.has_covering_index() {
         return None;
     }
     let types = request.columns.iter().map(|name| Some(snapshot.field(name)?.data_type().clone()));
@@ -124,7 +128,7 @@ async fn covered_rows(snapshot: &Snapshot, request: &CoverRequest<'_>) -> Option
     let (index, keys) = covering_index(snapshot, request)?;
     let counter = ReadCounter::default();
     let mut found = Covered::default();
-    for (segment, files) in segments_of(snapshot, index, request) {
+    for (segment, files) in segments_of(snapshot, index, &wanted) {
         let cover = SegmentCover { snapshot, index, segment, request, types: &types };
         match cover.read(&keys, &files, &counter).await {
             Ok(Some(part)) => found.add(part),
@@ -177,7 +181,7 @@ fn are_few(keys: &KeyRanges) -> bool {
 }
 
 /// The conditions that each selected row meets.
-fn conjuncts(predicate: &Predicate) -> Vec<&Leaf> {
+pub(crate) fn conjuncts(predicate: &Predicate) -> Vec<&Leaf> {
     match predicate {
         Predicate::Leaf(leaf) => vec![leaf],
         Predicate::And(parts) => parts.iter().flat_map(conjuncts).collect(),
@@ -211,16 +215,15 @@ fn key_column(index: &ManifestIndex, stored: &str) -> Option<usize> {
 fn segments_of<'a>(
     snapshot: &'a Snapshot,
     index: &ManifestIndex,
-    request: &CoverRequest<'a>,
+    rows: &[RowsOfFile<'a>],
 ) -> Vec<(&'a ManifestSegment, Vec<RowsOfFile<'a>>)> {
-    let places: Vec<usize> = request.rows.iter().map(|of_file| of_file.file).collect();
+    let places: Vec<usize> = rows.iter().map(|of_file| of_file.file).collect();
     let mut open = NumberedFiles::at(snapshot, &places);
     let segments = snapshot.manifest.iter().flat_map(|manifest| manifest.segments().map(Arc::as_ref));
     let mut found = Vec::new();
     for segment in segments.filter(|segment| segment.index_id == index.id) {
         let taken: HashSet<usize> = open.take(&segment.files).into_iter().collect();
-        let files: Vec<RowsOfFile<'a>> =
-            request.rows.iter().filter(|of_file| taken.contains(&of_file.file)).copied().collect();
+        let files: Vec<RowsOfFile<'a>> = rows.iter().filter(|of_file| taken.contains(&of_file.file)).copied().collect();
         if !files.is_empty() {
             found.push((segment, files));
         }
@@ -291,7 +294,7 @@ impl SegmentCover<'_> {
         let bytes = read_remembered(&opened, &key, &search.ranges(directory), counter).await?;
         let is_chosen = |row: u32| wanted_row(&held, row).is_some();
         let found = search.find(directory, &wanted, &bytes, is_chosen).map_err(Damage::corrupt)?;
-        self.part(found, &held).map(Some)
+        self.part(found, &held)
     }
 
     /// Where the segment has the columns, typed as they are now; none if it lacks one.
@@ -312,10 +315,15 @@ impl SegmentCover<'_> {
         self.request.columns.iter().zip(self.types).map(place).collect()
     }
 
-    fn part(&self, found: CoveredRows, held: &[WantedFile<'_>]) -> Result<CoveredPart, Damage> {
+    /// What was found, as arrays. None if it is no array of its type: keys of a dictionary may be too few for the values of all rows.
+    fn part(&self, found: CoveredRows, held: &[WantedFile<'_>]) -> Result<Option<CoveredPart>, Damage> {
         let CoveredRows { rows, columns } = found;
         let decoded = columns.into_iter().zip(self.types).map(|(values, of)| decode_riding(values, of));
-        let columns = decoded.collect::<Result<Vec<_>, _>>().map_err(Damage::corrupt)?;
+        let columns = match decoded.collect::<Result<Vec<_>, _>>() {
+            Ok(columns) => columns,
+            Err(ArrowError::DictionaryKeyOverflowError) => return Ok(None),
+            Err(problem) => return Err(Damage::corrupt(problem)),
+        };
         let mut files = Vec::with_capacity(rows.len());
         let mut by_file: Vec<Vec<u32>> = held.iter().map(|_| Vec::new()).collect();
         for row in rows {
@@ -334,7 +342,7 @@ impl SegmentCover<'_> {
                 covered.push(CoveredFile { file: wanted.file, rows: RowSet::from_rows(own, wanted.rows.universe()) });
             }
         }
-        Ok(CoveredPart { columns, files, rows: covered })
+        Ok(Some(CoveredPart { columns, files, rows: covered }))
     }
 }
 

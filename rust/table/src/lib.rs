@@ -26,7 +26,7 @@ mod values;
 pub mod watch;
 
 pub use aggregate::{AnsweredFiles, ColumnMinMax, GroupCountRequest, GroupCounts, MinMax, MinMaxRequest, ValueCounts};
-pub use covering::{CoverRequest, CoveredFile, CoveredValues, RowsOfFile};
+pub use covering::{CoverRequest, CoveredFile, CoveredValues, MOST_COVERED_ROWS, RowsOfFile};
 pub use error::{Error, ErrorKind, Result, TextPlace, kind_of_parquet, kind_of_storage};
 pub use files::amended_reader::AmendedReader;
 pub use files::column_mapping::ColumnMapping;
@@ -37,7 +37,9 @@ pub use indexing::advise;
 pub use indexing::build::{BuildPart, BuildPlan, BuildTask, RunningBuild};
 pub use lakemark_format::Operation;
 pub use lakemark_index::{Predicate, Reason, RowSet};
-pub use links::{LinkDirection, LinkMemory, LinkMemoryLimit, Links, WalkOptions};
+pub use links::{
+    IndexedLinks, LinkDirection, LinkMemory, LinkMemoryLimit, LinkedRequest, LinkedRows, Links, WalkOptions,
+};
 pub use options::{
     BuildOptions, CancelFlag, ColumnReadCost, IndexOnlyCost, IndexSpec, Merging, MigrateOptions, ProbeOptions,
     Progress, ReadCost, TableOptions, VacuumOptions,
@@ -59,7 +61,7 @@ pub use storage::ids::new_id;
 pub use storage::local::of_listed;
 pub use storage::location::StoreLayer;
 pub use storage::machine::memory as machine_memory;
-pub use store::included::column_list;
+pub use store::included::{column_list, names_of};
 pub use store::kind::IndexOption;
 pub use table::Table;
 pub use table_format::TableFormat;

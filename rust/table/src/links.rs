@@ -3,9 +3,10 @@
 //! ```text
 //! frontier ─ sorted ─▶ leaves that have these nodes ─ one round of reads, 32 in flight ─▶ links ─▶ next frontier
 //!                      links that no index has ─ read once, kept sorted ─────────────────┘
+//! keys of a join ─────▶ the same leaves, and how many rows each link is in ─────────────▶ rows with their values
 //! ```
 //!
-//! Uses `updates` for the rows of files, and the rooms below it. Engines call it as [`Links`].
+//! Uses `updates` for the rows of files, and the rooms below it. Engines call it as [`Links`], and for joins as [`IndexedLinks`].
 //!
 //! Invariant: the links are those of the rows that the snapshot has now, each of them once, with the index and without. Files that no index
 //! covers, files that changed, and buffered rows are read as they are now. Rows that are deleted or replaced make no link. An index file that
@@ -13,6 +14,7 @@
 
 mod answers;
 mod columns;
+mod indexed_links;
 mod loading;
 mod memory;
 mod nodes;
@@ -34,6 +36,7 @@ use crate::error::{Error, Result};
 use crate::snapshot::Snapshot;
 use crate::store::segments::Damage;
 
+pub use indexed_links::{IndexedLinks, LinkedRequest, LinkedRows};
 pub use memory::{LinkMemory, LinkMemoryLimit};
 
 use columns::LinkColumns;

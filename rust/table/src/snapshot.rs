@@ -9,6 +9,7 @@ mod base;
 mod buffered_rows;
 mod column_cache;
 mod coverage;
+mod data_file;
 mod deletion_vectors;
 pub(crate) mod digest;
 mod file_probes;
@@ -39,18 +40,16 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use lakemark_format::{Encoding, FileNumbers, Manifest, ManifestIndex, ManifestSegment, ManifestUpdates, column};
 use lakemark_index::{Leaf, RowSet, Test};
-use object_store::{ObjectMeta, ObjectStore};
+use object_store::ObjectStore;
 use url::Url;
 
 use crate::error::{Error, Result};
 use crate::files::column_mapping::ColumnMapping;
 use crate::files::parted_list::PartedList;
-use crate::files::trust::FalseStatistics;
 use crate::index_kind::IndexKind;
 use crate::report::{ChosenBy, IndexInfo, ProbeReport};
 use crate::store::Store;
@@ -63,6 +62,7 @@ pub(crate) use self::base::BaseTable;
 pub use self::buffered_rows::{BufferedRows, BufferedRun};
 pub(crate) use self::buffered_rows::{KeyPages, OpenedRun};
 use self::coverage::CoveredFiles;
+pub use self::data_file::DataFile;
 pub(crate) use self::file_probes::ProbedFile;
 pub use self::file_probes::{FileProbes, FileProbesIter};
 pub(crate) use self::laid_files::{DeletedByFile, DeletedPositions, LaidFiles};
@@ -75,35 +75,6 @@ pub(crate) use self::pin_base::{
 pub(crate) use self::pin_columns::PinnedColumns;
 use self::reader_cache::ReaderCache;
 pub(crate) use self::shapes::{ReadableShapes, SummaryOfFile, UnreadableFile, read_shapes, readable_shapes};
-
-/// One data file of a snapshot.
-#[derive(Clone, Debug)]
-pub struct DataFile {
-    /// Place within [`Snapshot::object_store`], size and time.
-    pub meta: ObjectMeta,
-    /// Path below the table's root, `/`-separated.
-    pub path: String,
-    /// One value (an array of length 1) per partition column.
-    pub partition_values: Vec<ArrayRef>,
-    /// Rows that a deletion vector deletes, and rows that buffered changes delete or replace.
-    pub deleted: Option<Arc<RowSet>>,
-    /// Rows per row group, where the manifest or a footer that was read has them.
-    pub row_groups: Option<Vec<u32>>,
-    /// Columns whose statistics in the footer are false, as the manifest knows.
-    pub false_statistics: FalseStatistics,
-}
-
-impl DataFile {
-    /// How many of its rows are deleted or replaced.
-    pub(crate) fn deleted_row_count(&self) -> u64 {
-        self.deleted.as_ref().map_or(0, |deleted| u64::from(deleted.len()))
-    }
-
-    /// Rows of the file, also deleted ones; none where nobody knows yet how many there are.
-    pub(crate) fn row_count(&self) -> Option<u64> {
-        Some(self.row_groups.as_ref()?.iter().copied().map(u64::from).sum())
-    }
-}
 
 /// What a probe found of every file of the snapshot, in the order of [`Snapshot::files`].
 #[derive(Clone, Debug)]

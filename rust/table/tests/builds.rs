@@ -17,13 +17,14 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
 use lakemark_format::Key;
 use lakemark_format::key::key_of_i64;
 use lakemark_index::{KeyRanges, Leaf, Predicate, Test};
 use lakemark_table::faults::{InjectedFailure, links, mend, seen, watch};
 use lakemark_table::{
-    BuildOptions, Error, FileProbe, IndexKind, IndexSpec, Merging, ProbeOptions, Snapshot, Table, TableOptions,
+    BuildOptions, CoverRequest, Error, FileProbe, IndexKind, IndexSpec, LinkDirection, LinkMemoryLimit, Links, Merging,
+    Probe, ProbeOptions, RowSet, RowsOfFile, Snapshot, Table, TableOptions, WalkOptions,
 };
 use parquet::arrow::ArrowWriter;
 
@@ -66,7 +67,13 @@ fn rows(file: usize) -> RecordBatch {
     let first = file as i64 * ROWS;
     let k: ArrayRef = Arc::new(Int64Array::from_iter_values((first..first + ROWS).map(|row| row % 17)));
     let s: ArrayRef = Arc::new(StringArray::from_iter_values((first..first + ROWS).map(|row| format!("s{row}"))));
-    RecordBatch::try_from_iter([("k", k), ("s", s)]).unwrap()
+    let t: ArrayRef = Arc::new(StringArray::from_iter_values((first..first + ROWS).map(linked)));
+    RecordBatch::try_from_iter([("k", k), ("s", s), ("t", t)]).unwrap()
+}
+
+/// What the text of a row is linked with: the text of another one, each of one row.
+fn linked(row: i64) -> String {
+    format!("s{}", row * 7 % (FILES as i64 * ROWS))
 }
 
 fn write_rows(path: &Path, rows: &RecordBatch) {
@@ -95,12 +102,25 @@ fn copy(from: &Path, to: &Path) {
 
 /// Two indexes over three files, each with a segment of its own, and a file that no index has.
 async fn create(folder: &Path) {
+    create_with(folder, vec![spec_of("k", "bitmap"), spec_of("s", "key")]).await;
+}
+
+/// Indexes that give values and links.
+fn specs_of_values() -> Vec<IndexSpec> {
+    let options = [("include".to_owned(), "s".to_owned())].into();
+    let columns = ["s", "t"].map(String::from).to_vec();
+    let links = IndexSpec { columns, kind: Some(IndexKind::Links), ..IndexSpec::default() };
+    vec![IndexSpec { options, ..spec_of("k", "key") }, links]
+}
+
+async fn create_with(folder: &Path, specs: Vec<IndexSpec>) {
     for file in 0..FILES {
         write(folder, file);
         let table = open(folder).await;
         if file == 0 {
-            table.create_index(spec_of("k", "bitmap"), false).await.unwrap();
-            table.create_index(spec_of("s", "key"), false).await.unwrap();
+            for spec in &specs {
+                table.create_index(spec.clone(), false).await.unwrap();
+            }
         }
         if file + 1 < FILES {
             table.build(options()).await.unwrap();
@@ -114,12 +134,53 @@ async fn work(table: &Table) -> Result<(), Error> {
     table.compact(options()).await.map(drop)
 }
 
+fn k_is_3() -> Predicate {
+    let test = Test::Ranges(KeyRanges::point(Key::Fixed(key_of_i64(3))));
+    Predicate::Leaf(Leaf { column: "k".to_owned(), test, text: "k = 3".to_owned() })
+}
+
+async fn probe(snapshot: &Snapshot, predicate: &Predicate) -> Probe {
+    snapshot.probe(predicate, &ProbeOptions { selection_cache: false, ..ProbeOptions::default() }).await.unwrap()
+}
+
+/// Values and links, where indexes give them: they are those of the rows, whichever files are covered.
+async fn check_given(snapshot: &Arc<Snapshot>, at: &str) {
+    if !snapshot.has_covering_index() {
+        return;
+    }
+    let predicate = k_is_3();
+    let found = probe(snapshot, &predicate).await;
+    let exact: Vec<(usize, RowSet)> = found
+        .files
+        .listed()
+        .filter_map(|(file, found)| match found {
+            FileProbe::Known { exact, .. } if !exact.is_empty() => Some((file, exact.clone())),
+            _ => None,
+        })
+        .collect();
+    assert!(!exact.is_empty(), "{at}: no file is covered");
+    let rows = exact.iter().map(|(file, rows)| RowsOfFile { file: *file, rows }).collect();
+    let request = CoverRequest { predicate: &predicate, columns: vec!["s".to_owned()], rows };
+    let values = snapshot.covered_rows(&request).await.unwrap_or_else(|| panic!("{at}: no values"));
+    let texts: Vec<&str> = values.columns[0].as_string::<i32>().iter().flatten().collect();
+    assert!(texts.iter().all(|text| text[1..].parse::<i64>().unwrap() % 17 == 3), "{at}: {texts:?}");
+    assert_eq!(texts.len(), exact.iter().map(|(_, rows)| rows.len() as usize).sum::<usize>(), "{at}");
+    let walks = Links::of(Arc::clone(snapshot), &["s", "t"].map(String::from), 64 << 20).await.unwrap();
+    for row in [3, ROWS + 4, 3 * ROWS + 5] {
+        let (near, far) = (format!("s{row}"), linked(row));
+        for (node, direction, expected) in [(&near, LinkDirection::Out, &far), (&far, LinkDirection::In, &near)] {
+            let nodes: ArrayRef = Arc::new(StringArray::from_iter_values([node]));
+            let options = WalkOptions { direction, ..WalkOptions::default() };
+            let found = walks.neighbours(&nodes, &options, &LinkMemoryLimit::new(64 << 20)).await.unwrap();
+            let found: Vec<&str> = found.column_by_name("node").unwrap().as_string::<i32>().iter().flatten().collect();
+            assert_eq!(found, [expected.as_str()], "{at}: {node} {direction:?}");
+        }
+    }
+}
+
 /// Rows with `k = 3`: what the indexes know is right, and what they do not is scanned.
 async fn check_answers(snapshot: &Snapshot, at: &str) {
-    let test = Test::Ranges(KeyRanges::point(Key::Fixed(key_of_i64(3))));
-    let leaf = Predicate::Leaf(Leaf { column: "k".to_owned(), test, text: "k = 3".to_owned() });
-    let found =
-        snapshot.probe(&leaf, &ProbeOptions { selection_cache: false, ..ProbeOptions::default() }).await.unwrap();
+    let found = probe(snapshot, &k_is_3()).await;
     for (file, found) in snapshot.files().iter().zip(&found.files) {
         let file: i64 = file.path.trim_start_matches('f').trim_end_matches(".parquet").parse().unwrap();
         let first = file * ROWS;
@@ -137,6 +198,7 @@ async fn check(folder: &Path, at: &str) {
     let table = open(folder).await;
     let snapshot = table.snapshot().await.unwrap();
     check_answers(&snapshot, at).await;
+    check_given(&snapshot, at).await;
     let report = table.verify().await.unwrap();
     assert!(report.is_ok(), "{at}: {report:?}");
     // Whatever the manifest says to be covered is.
@@ -147,6 +209,7 @@ async fn check(folder: &Path, at: &str) {
         assert_eq!((index.coverage, index.segments), (1.0, 1), "{at}: {index:?}");
     }
     check_answers(&snapshot, at).await;
+    check_given(&snapshot, at).await;
     assert!(table.verify().await.unwrap().is_ok(), "{at}");
 }
 
@@ -157,11 +220,15 @@ async fn killed_at_any_step_a_build_and_a_compaction_are_done_by_the_next_ones()
         return;
     }
     let mut deaths = 0;
-    for point in POINTS {
+    for (place, point) in POINTS.into_iter().enumerate() {
         let mut times = 1;
         loop {
             let folder = tempfile::tempdir().unwrap();
-            create(folder.path()).await;
+            // At every second death, and at each point, the indexes are those that give values and links.
+            match (place + times).is_multiple_of(2) {
+                true => create_with(folder.path(), specs_of_values()).await,
+                false => create(folder.path()).await,
+            }
             if point == "folder-made" {
                 std::fs::remove_dir_all(folder.path().join("_lakemark/indexes")).unwrap();
             }

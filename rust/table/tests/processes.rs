@@ -3,7 +3,8 @@
 //! ```text
 //! each process   2 writers    read two accounts from a snapshot, write both, unless somebody changed one of them meanwhile
 //!                1 reader     the sum of a snapshot is always the same; nothing that was seen or acknowledged is ever gone;
-//!                             what an index says of a file is what the file has
+//!                             what an index says of a file is what the file has; values that ride along with keys and links are
+//!                             those of the accounts
 //!                1 keeper     flushes and migrates (every other process)
 //!                1 builder    builds the indexes of what migrations wrote, and compacts them
 //!                1 committer  declares and drops an index, so that checkpoints are due all the time (the first process)
@@ -20,7 +21,7 @@
 mod counted;
 mod told;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -34,8 +35,9 @@ use lakemark_format::Key;
 use lakemark_format::key::key_of_i64;
 use lakemark_index::{KeyRanges, Leaf, Predicate, Test};
 use lakemark_table::{
-    BuildOptions, Change, Error, ErrorKind, FileProbe, IndexKind, IndexSpec, MigrateOptions, Operation, ProbeOptions,
-    Snapshot, Table, TableOptions, WriteOptions,
+    BuildOptions, Change, CoverRequest, Error, ErrorKind, FileProbe, IndexKind, IndexSpec, LinkDirection,
+    LinkMemoryLimit, Links, MigrateOptions, Operation, ProbeOptions, RowSet, RowsOfFile, Snapshot, Table, TableOptions,
+    WalkOptions, WriteOptions,
 };
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -58,6 +60,10 @@ const WRITERS: u64 = 2;
 /// Edits at first: the 64th is not far.
 const EDITS: u64 = 60;
 const EDITS_TO_CHECKPOINT: u64 = 64 - EDITS;
+/// Of so many snapshots one is asked for links.
+const SNAPSHOTS_PER_WALK: u64 = 8;
+/// More than any of these walks takes.
+const MEMORY: u64 = 64 << 20;
 /// Longer than any process needs for its part on a machine that is busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -81,7 +87,7 @@ struct Process {
 #[derive(Default)]
 struct Counts([AtomicU64; COUNTED.len()]);
 
-const COUNTED: [&str; 11] = [
+const COUNTED: [&str; 12] = [
     "transfers",
     "conflicts",
     "snapshots",
@@ -93,6 +99,7 @@ const COUNTED: [&str; 11] = [
     "files from an index",
     "declarations",
     "checkpoints",
+    "accounts from an index",
 ];
 const TRANSFERS: usize = 0;
 const CONFLICTS: usize = 1;
@@ -106,6 +113,7 @@ const FROM_INDEX: usize = 8;
 const DECLARATIONS: usize = 9;
 /// Counted at the end, by nobody of them.
 const CHECKPOINTS: usize = 10;
+const VALUES: usize = 11;
 
 impl Counts {
     fn count(&self, what: usize) {
@@ -139,7 +147,7 @@ impl Process {
     fn has_done_its_part(&self) -> bool {
         // The first process makes a checkpoint due.
         let declarations = if self.number == 0 { EDITS_TO_CHECKPOINT } else { 0 };
-        let least = [(TRANSFERS, 1), (SNAPSHOTS, 1), (FROM_INDEX, 1), (DECLARATIONS, declarations)];
+        let least = [(TRANSFERS, 1), (SNAPSHOTS, 1), (FROM_INDEX, 1), (VALUES, 1), (DECLARATIONS, declarations)];
         least.into_iter().all(|(what, least)| self.counts.get(what) >= least)
     }
 
@@ -159,6 +167,10 @@ impl Process {
         self.sequence.fetch_max(sequence, Ordering::SeqCst);
         self.counts.count(SNAPSHOTS);
         self.ask_index(&snapshot, sequence as i64 % 4).await;
+        self.ask_values(&snapshot, &accounts).await;
+        if self.counts.get(SNAPSHOTS).is_multiple_of(SNAPSHOTS_PER_WALK) {
+            ask_links(&snapshot, &accounts).await;
+        }
         (accounts, sequence)
     }
 
@@ -279,6 +291,30 @@ impl Process {
         }
     }
 
+    /// The accounts that the index on their keys gives with their values are those that there are.
+    async fn ask_values(&self, snapshot: &Snapshot, accounts: &Accounts) {
+        let keys = (0..ACCOUNTS).map(|key| Key::Fixed(key_of_i64(key))).collect();
+        let test = Test::Ranges(KeyRanges::points(keys));
+        let predicate = Predicate::Leaf(Leaf { column: "key".to_owned(), test, text: "key IN (…)".to_owned() });
+        let options = ProbeOptions { selection_cache: false, ..ProbeOptions::default() };
+        let found = snapshot.probe(&predicate, &options).await.unwrap();
+        let exact = found.files.listed().filter_map(|(file, found)| match found {
+            FileProbe::Known { exact, .. } if !exact.is_empty() => Some((file, exact.clone())),
+            _ => None,
+        });
+        let exact: Vec<(usize, RowSet)> = exact.collect();
+        let rows = exact.iter().map(|(file, rows)| RowsOfFile { file: *file, rows }).collect();
+        let columns = ["key", "amount", "counter", "owner"].map(String::from).to_vec();
+        let request = CoverRequest { predicate: &predicate, columns, rows };
+        let Some(values) = snapshot.covered_rows(&request).await else { return };
+        let value = |column: usize, row: usize| values.columns[column].as_primitive::<Int64Type>().value(row);
+        for row in 0..values.files.len() {
+            let (key, account) = (value(0, row), (value(1, row), value(2, row), value(3, row)));
+            assert_eq!(accounts.get(&key), Some(&account), "account {key}, at {:?}", snapshot.sequence());
+            self.counts.count(VALUES);
+        }
+    }
+
     /// A migration, unless somebody else is at it.
     async fn migrate(&self, fraction: f64) {
         match self.table.migrate(MigrateOptions { fraction, ..MigrateOptions::default() }).await {
@@ -288,6 +324,22 @@ impl Process {
             }
             Err(error) => panic!("{error:?}"),
         }
+    }
+}
+
+/// The links of accounts with their owners, both ways, are those that there are.
+async fn ask_links(snapshot: &Arc<Snapshot>, accounts: &Accounts) {
+    let walks = Links::of(Arc::clone(snapshot), &["key", "owner"].map(String::from), MEMORY).await.unwrap();
+    let links: BTreeSet<(i64, i64)> = accounts.iter().map(|(key, (_, _, owner))| (*key, *owner)).collect();
+    let turned: BTreeSet<(i64, i64)> = links.iter().map(|(key, owner)| (*owner, *key)).collect();
+    for (direction, expected) in [(LinkDirection::Out, links), (LinkDirection::In, turned)] {
+        let nodes: BTreeSet<i64> = expected.iter().map(|(near, _)| *near).collect();
+        let nodes: ArrayRef = Arc::new(Int64Array::from_iter_values(nodes));
+        let options = WalkOptions { direction, ..WalkOptions::default() };
+        let found = walks.neighbours(&nodes, &options, &LinkMemoryLimit::new(MEMORY)).await.unwrap();
+        let column = |name: &str| found.column_by_name(name).unwrap().as_primitive::<Int64Type>().values().to_vec();
+        let found: BTreeSet<(i64, i64)> = column("from").into_iter().zip(column("node")).collect();
+        assert_eq!(found, expected, "{direction:?}, at {:?}", snapshot.sequence());
     }
 }
 
@@ -374,6 +426,14 @@ async fn create(folder: &Path, is_delta: bool) {
     for (column, kind) in [("owner", "bitmap"), ("amount", "key")] {
         let columns = vec![column.to_owned()];
         let spec = IndexSpec { columns, kind: IndexKind::from_name(kind), ..IndexSpec::default() };
+        table.create_index(spec, false).await.unwrap();
+    }
+    let options = BTreeMap::from([("include".to_owned(), "amount,counter,owner".to_owned())]);
+    let (name, columns) = (Some("rides".to_owned()), vec!["key".to_owned()]);
+    let rides = IndexSpec { name, columns, kind: Some(IndexKind::Key), options };
+    let columns = ["key", "owner"].map(String::from).to_vec();
+    let walks = IndexSpec { columns, kind: Some(IndexKind::Links), ..IndexSpec::default() };
+    for spec in [rides, walks] {
         table.create_index(spec, false).await.unwrap();
     }
     while table.snapshot().await.unwrap().manifest_number() < Some(EDITS) {
@@ -470,7 +530,7 @@ async fn processes_that_write_at_once_lose_nothing_and_see_whole_changes_only() 
             rates.collect::<Vec<_>>().join(", ")
         );
         assert!(
-            [TRANSFERS, SNAPSHOTS, SEGMENTS, FROM_INDEX, CHECKPOINTS].iter().all(|&what| sums[what] > 0),
+            [TRANSFERS, SNAPSHOTS, SEGMENTS, FROM_INDEX, VALUES, CHECKPOINTS].iter().all(|&what| sums[what] > 0),
             "{sums:?}"
         );
     }

@@ -42,6 +42,9 @@ pub struct ServeArgs {
     /// Statements that run at a time, while others wait; four per core if it is left out
     #[arg(long, value_name = "N")]
     pub running: Option<std::num::NonZeroUsize>,
+    /// Log each query that takes at least so many milliseconds by one line, without the values that are written in it
+    #[arg(long, value_name = "MILLISECONDS")]
+    pub slow_query_ms: Option<u64>,
     /// A file with these options and more, as TOML; what is typed counts over it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

@@ -104,6 +104,12 @@ fn a_column_of_unique_values_is_proposed_and_built_as_a_key() {
         (&"token".into(), &"key".into(), &"packed".into())
     );
     assert!(proposal["reason"].as_str().unwrap().contains("nearly every row has its own"), "{said}");
+    // What the lookup reads rides along, so that it reads a page of the index and nothing else.
+    assert_eq!(proposal["include"], serde_json::json!(["price"]), "{said}");
+    // Two reads of the index, each of which counts as 16 KiB beside its bytes.
+    assert!(advice["gains"][0]["bytes_after"].as_u64().unwrap() < 50_000, "{said}");
+    let said = ok(with_path(&["index", "advise"], &path, &["--queries", file]));
+    assert!(said.contains("token INCLUDE (price)") && said.contains("--on token --include price` the first"), "{said}");
     let said = ok(with_path(&["index", "advise"], &path, &["--queries", file, "--apply", "--quiet"]));
     assert!(said.contains("created token_key\nbuilt token_key: rows 300,000"), "{said}");
     let listed = ok(with_path(&["index", "list"], &path, &["--format", "json"]));
@@ -111,9 +117,11 @@ fn a_column_of_unique_values_is_proposed_and_built_as_a_key() {
     assert_eq!((&index["kind"], &index["encoding"]), (&"key".into(), &"packed".into()), "{listed}");
     let ratio = proposal["predicted_bytes"].as_f64().unwrap() / index["bytes"].as_f64().unwrap();
     assert!((0.85..=1.15).contains(&ratio), "{ratio}");
-    // It counts as an index, which nothing needs beside it.
-    let said = ok(with_path(&["index", "advise"], &path, &["--queries", file]));
-    assert!(said.contains("no further index would save enough"), "{said}");
+    // It counts as an index, which nothing needs beside it, and what rides along counts for the query.
+    let said = ok(with_path(&["index", "advise"], &path, &["--queries", file, "--json"]));
+    let advice: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(advice["indexes"], serde_json::json!([]), "{said}");
+    assert!(advice["gains"][0]["bytes_now"].as_u64().unwrap() < 50_000, "{said}");
 }
 
 #[test]

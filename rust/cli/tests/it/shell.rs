@@ -50,6 +50,20 @@ fn rows_are_the_same_with_the_index_switched_off() {
 }
 
 #[test]
+fn slow_queries_are_one_line_each_without_their_values() {
+    let flights = Flights::new(1, 1000);
+    let (open, slow) = (open(&flights), "SET lakemark.slow_query_ms = 0");
+    let query = "SELECT max(number) AS n FROM flights WHERE carrier = 'B6'";
+    let ran = run(["sql", "--format", "csv", "-c", &open, "-c", slow, "-c", query]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let lines: Vec<&str> = ran.stderr.lines().filter(|line| line.contains("a slow query")).collect();
+    assert_eq!(lines.len(), 1, "{}", ran.stderr);
+    assert!(lines[0].contains("SELECT max(number) AS n FROM flights WHERE carrier = ?"), "{}", lines[0]);
+    assert!(lines[0].contains("no_index(carrier)") && !lines[0].contains("B6"), "{}", lines[0]);
+    assert_eq!(run(["sql", "--format", "csv", "-c", &open, "-c", query]).stderr, "");
+}
+
+#[test]
 fn the_bare_command_runs_a_pipe() {
     let ran = pipe(&["--format", "json"], "SELECT 1 AS a;\n-- two\nSELECT 'x;y' AS b WHERE true;\n");
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "[{\"a\":1}]\n[{\"b\":\"x;y\"}]\n"));

@@ -10,11 +10,12 @@
 
 pub(crate) mod covering;
 pub(crate) mod keyed_rows;
+mod linked;
 pub(crate) mod pruned_scan;
 mod superset;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::ArrayRef;
 use arrow::compute::{CastOptions, cast_with_options, sort};
@@ -27,7 +28,8 @@ use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use lakemark_format::column;
 use lakemark_index::{KeyRanges, Leaf, Predicate, Test, Truth, encode_literals};
 use lakemark_table::{
-    GroupCountRequest, GroupCounts, Probe, ProbeOptions, ProbeReport, ReadCost, SearchedColumn, Snapshot, TopKRequest,
+    GroupCountRequest, GroupCounts, IndexedLinks, Probe, ProbeOptions, ProbeReport, ReadCost, SearchedColumn, Snapshot,
+    TopKRequest,
 };
 
 use crate::error::to_engine;
@@ -61,6 +63,8 @@ pub(crate) struct DynamicProber {
     pub(crate) predicate: Predicate,
     /// Whether answers may be taken from memory, and are kept there.
     pub(crate) selection_cache: bool,
+    /// The indexes of links, once a join asks for them. They stay open from one round of a recursive query to the next.
+    pub(crate) links: Arc<OnceLock<Option<IndexedLinks>>>,
 }
 
 /// What a scan requests from the index for the keys of a join.
@@ -138,6 +142,11 @@ impl DynamicProber {
             return Ok(None);
         }
         if let Some(pruned) = self.index_only_alone(&predicate, output, most_bytes).await? {
+            return Ok(Some(pruned));
+        }
+        if enough.is_none()
+            && let Some(pruned) = self.linked(&predicate, scan).await
+        {
             return Ok(Some(pruned));
         }
         // No later query is likely to probe the same thousands of keys.

@@ -10,6 +10,7 @@
 mod inside;
 mod keyed;
 mod operator;
+pub(crate) mod pages;
 mod stars;
 mod traced;
 
@@ -159,6 +160,11 @@ impl LakemarkScanExec {
     #[must_use]
     pub fn report(&self) -> &ProbeReport {
         &self.parts.report
+    }
+
+    /// Whether it reads data files: not if its rows are counted, if an index gives them, or if they are buffered.
+    pub(crate) fn reads_data_files(&self) -> bool {
+        self.parts.exact.is_some() || self.parts.recheck.is_some()
     }
 
     /// What the probe found out about every file, if the scan gives all of its rows.

@@ -20,17 +20,18 @@ use datafusion::dataframe::DataFrame;
 use datafusion::error::Result;
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::physical_plan::ExecutionPlan;
 use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt};
 use tokio::runtime::{self, Handle};
 
 use crate::plan::late_plan::planned_later;
 use crate::plan::share_key::{is_copy, key_of};
+use crate::plan::slow_queries::{AskedQuery, Watch, watched};
 use crate::share::key::PlanKey;
 use crate::share::operator::{SharedExec, SharedParts};
 use crate::share::registry::PlanSharing;
-use crate::share::statements::{Begun, QueryInFlight};
+use crate::share::statements::{Begun, Execution, QueryInFlight};
 
 /// The rows of a query, as [`DataFrame::execute_stream`] gives them. Queries of equal statements at the same time are planned once, if they
 /// came from one [`LakemarkSession`](crate::LakemarkSession) by their texts and share plans.
@@ -39,40 +40,42 @@ use crate::share::statements::{Begun, QueryInFlight};
 /// Those of planning the query.
 pub async fn rows_of(query: &DataFrame) -> Result<SendableRecordBatchStream> {
     let context = Arc::new(query.task_ctx());
-    match asks(query.logical_plan(), &context) {
-        Some(asks) => rows_in_flight(asks, || context).await,
-        None => execute_stream(query.create_physical_plan().await?, context),
-    }
+    let watch = Watch::begin(context.session_config().get_extension::<AskedQuery>());
+    let execution = match asks(query.logical_plan(), &context) {
+        Some(asks) => in_flight(asks, || context).await?,
+        None => Execution::begin(query.create_physical_plan().await?, context)?,
+    };
+    Ok(watched(execution, watch))
 }
 
 /// The rows of a query that a session planned, and that runs in the state that it was planned in.
 pub(crate) async fn rows_of_planned(
     state: &SessionState,
     plan: &LogicalPlan,
-    in_flight: Option<&Arc<QueryInFlight>>,
+    known: Option<&Arc<QueryInFlight>>,
+    asked: Option<&Arc<AskedQuery>>,
 ) -> Result<SendableRecordBatchStream> {
+    let watch = Watch::begin(asked.map(Arc::clone));
     let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
-    let asks = in_flight.zip(runtime).map(|(known, runtime)| Asks { known: Arc::clone(known), runtime });
+    let asks = known.zip(runtime).map(|(known, runtime)| Asks { known: Arc::clone(known), runtime });
     // A plan that asks an index may stand in the place of the statement's own.
     let takes_part = |asks: &Asks| asks.known.flight.is_on(asks.runtime) && is_copy(plan, &asks.known.bound.plan);
-    match asks.filter(takes_part) {
-        Some(asks) => rows_in_flight(asks, || state.task_ctx()).await,
-        None => execute_stream(state.create_physical_plan(plan).await?, state.task_ctx()),
-    }
+    let execution = match asks.filter(takes_part) {
+        Some(asks) => in_flight(asks, || state.task_ctx()).await?,
+        None => Execution::begin(state.create_physical_plan(plan).await?, state.task_ctx())?,
+    };
+    Ok(watched(execution, watch))
 }
 
-/// The rows of a statement in flight, for one that runs in a context if it does not begin them.
-async fn rows_in_flight(
-    asks: Asks,
-    context: impl FnOnce() -> Arc<TaskContext> + Send,
-) -> Result<SendableRecordBatchStream> {
+/// The execution of a statement in flight, for one that runs in a context if it does not begin it.
+async fn in_flight(asks: Asks, context: impl FnOnce() -> Arc<TaskContext> + Send) -> Result<Execution> {
     let Asks { known, runtime } = asks;
     let sharing = PlanSharing::of(known.flight.session().config());
-    let rows = match guest_of(&known, &sharing, runtime) {
-        Some(guest) => execute_stream(guest, context())?,
+    let Execution { plan, rows } = match guest_of(&known, &sharing, runtime) {
+        Some(guest) => Execution::begin(guest, context())?,
         None => {
             let beginning = known.flight.beginning(|| begins(&known, &sharing));
-            let begun = beginning.rows().await;
+            let begun = beginning.execution().await;
             known.flight.has_begun(&beginning);
             match begun {
                 Some(first) => first?,
@@ -80,7 +83,7 @@ async fn rows_in_flight(
             }
         }
     };
-    Ok(Box::pin(RowsInFlight { rows, _known: known }))
+    Ok(Execution { plan, rows: Box::pin(RowsInFlight { rows, _known: known }) })
 }
 
 /// Who asks a statement in flight.
@@ -106,18 +109,18 @@ fn guest_of(known: &QueryInFlight, sharing: &Arc<PlanSharing>, runtime: runtime:
     Some(Arc::new(SharedExec::deferred(parts, properties)))
 }
 
-/// The rows of a query that others began, and whose rows went to one of them.
+/// The execution of a query that others began, and whose rows went to one of them.
 async fn taking_part(
     known: &QueryInFlight,
     sharing: &Arc<PlanSharing>,
     runtime: runtime::Id,
     context: Arc<TaskContext>,
-) -> Result<SendableRecordBatchStream> {
+) -> Result<Execution> {
     let plan = match guest_of(known, sharing, runtime) {
         Some(guest) => guest,
         None => operators(known.flight.session(), &known.bound.plan, known.flight.key(), sharing).await?,
     };
-    execute_stream(plan, context)
+    Execution::begin(plan, context)
 }
 
 /// Makes operators and begins them. It knows the statement by parts, which do not keep it in flight.
@@ -126,7 +129,7 @@ fn begins(known: &QueryInFlight, sharing: &Arc<PlanSharing>) -> BoxFuture<'stati
     let (key, sharing) = (Arc::clone(known.flight.key()), Arc::clone(sharing));
     async move {
         let made = operators(&session, &plan, &key, &sharing).await;
-        Begun::new(made.and_then(|plan| execute_stream(plan, session.task_ctx())))
+        Begun::new(made.and_then(|plan| Execution::begin(plan, session.task_ctx())))
     }
     .boxed()
 }

@@ -159,7 +159,7 @@ impl TableProvider for LakemarkTable {
             let reading = ReadCost { filter: ColumnReadCost::default(), limit: None, parent_cost: JOIN_ROW, ..reading };
             let (snapshot, schema, selection_cache) =
                 (Arc::clone(&snapshot), Arc::clone(&schema), options.selection_cache);
-            DynamicProber { snapshot, schema, reading, predicate, selection_cache }
+            DynamicProber { snapshot, schema, reading, predicate, selection_cache, links: Arc::default() }
         });
         let location = self.table.location();
         let request = ScanRequest {

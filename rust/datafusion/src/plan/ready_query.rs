@@ -3,6 +3,7 @@
 //! A [`DataFrame`] has a copy of the session of its own, with its hundreds of functions. A server has thousands of queries whose clients come
 //! for their rows in a moment, and none of them is changed before it runs.
 
+use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::DFSchema;
@@ -12,6 +13,7 @@ use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::LogicalPlan;
 
 use crate::plan::begun_once::{rows_of, rows_of_planned};
+use crate::plan::slow_queries::AskedQuery;
 use crate::share::statements::QueryInFlight;
 
 /// A query that was planned, and runs as soon as its rows are asked for. It may be run several times.
@@ -23,7 +25,19 @@ enum Form {
     /// The report of what was done, or a query that was built.
     Frame(DataFrame),
     /// A plan as a session made it.
-    Planned { state: Arc<SessionState>, plan: LogicalPlan, in_flight: Option<Arc<QueryInFlight>> },
+    Planned(PlannedQuery),
+}
+
+/// A query as a session planned it.
+#[derive(Clone)]
+pub(crate) struct PlannedQuery {
+    /// What the session was.
+    pub(crate) state: Arc<SessionState>,
+    pub(crate) plan: LogicalPlan,
+    /// The statement in flight, if others may ask it, too.
+    pub(crate) in_flight: Option<Arc<QueryInFlight>>,
+    /// What was asked, if the session logs slow queries.
+    pub(crate) asked: Option<Arc<AskedQuery>>,
 }
 
 impl ReadyQuery {
@@ -31,8 +45,8 @@ impl ReadyQuery {
         Self(Form::Frame(frame))
     }
 
-    pub(crate) fn of_plan(state: Arc<SessionState>, plan: LogicalPlan, in_flight: Option<Arc<QueryInFlight>>) -> Self {
-        Self(Form::Planned { state, plan, in_flight })
+    pub(crate) fn of_plan(query: PlannedQuery) -> Self {
+        Self(Form::Planned(query))
     }
 
     /// The columns of its rows.
@@ -40,7 +54,7 @@ impl ReadyQuery {
     pub fn schema(&self) -> &DFSchema {
         match &self.0 {
             Form::Frame(frame) => frame.schema(),
-            Form::Planned { plan, .. } => plan.schema(),
+            Form::Planned(query) => query.plan.schema(),
         }
     }
 
@@ -51,7 +65,9 @@ impl ReadyQuery {
     pub async fn rows(&self) -> Result<SendableRecordBatchStream> {
         match &self.0 {
             Form::Frame(frame) => rows_of(frame).await,
-            Form::Planned { state, plan, in_flight } => rows_of_planned(state, plan, in_flight.as_ref()).await,
+            Form::Planned(PlannedQuery { state, plan, in_flight, asked }) => {
+                rows_of_planned(state, plan, in_flight.as_ref(), asked.as_ref()).await
+            }
         }
     }
 
@@ -60,13 +76,22 @@ impl ReadyQuery {
     pub fn into_frame(self) -> DataFrame {
         match self.0 {
             Form::Frame(frame) => frame,
-            Form::Planned { state, plan, in_flight } => {
+            Form::Planned(PlannedQuery { state, plan, in_flight, asked }) => {
                 let mut state = Arc::unwrap_or_clone(state);
                 if let Some(in_flight) = in_flight {
                     state.config_mut().set_extension(in_flight);
                 }
+                if let Some(asked) = asked {
+                    state.config_mut().set_extension(asked);
+                }
                 DataFrame::new(state, plan)
             }
         }
+    }
+}
+
+impl fmt::Debug for ReadyQuery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadyQuery").field("schema", self.schema()).finish_non_exhaustive()
     }
 }

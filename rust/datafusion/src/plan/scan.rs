@@ -6,7 +6,7 @@
 //! rows to be rechecked     a Parquet scan of just these rows ─┐ predicate for zone maps,
 //! unknown file             a Parquet scan of its live rows   ─┘ then a filter with the whole predicate
 //! buffered rows            a Parquet scan of runs, and rows in memory, with the same filter
-//! covered rows             rows in memory: an index has their values
+//! covered rows             rows in memory: an index has their values; those to be rechecked are tested by these when the scan is planned
 //! unselected stretches     read if many and short, and left out by row numbers behind the reader (see [`crate::read::row_filter`])
 //! ```
 
@@ -93,8 +93,10 @@ pub(crate) async fn plan_scan(
     }
     let covered = planner.covered(&mut work).await?;
     if let Some(covered) = &covered {
-        report.index_reads += covered.index_reads;
-        report.index_bytes_read += covered.index_bytes_read;
+        covered.enter(&mut report);
+        if let Some(limit) = request.limit {
+            work.cut(limit as u64);
+        }
     }
     let statistics = planner.statistics(&work, &report, share_left).await?;
     let without_null = planner.without_null(&work)?;
@@ -117,7 +119,7 @@ pub(crate) async fn plan_scan(
         exact: exact.map(|scan| scan.plan),
         recheck: recheck.map(|scan| scan.plan),
         buffered: of_buffer.into_iter().map(|scan| scan.plan).collect(),
-        covered: covered.map(|covered| covered.rows),
+        covered: covered.and_then(|covered| covered.rows),
         filter,
         memory: planner.memory,
         footers: planner.footers,
@@ -149,7 +151,7 @@ fn summary(
         text.push_str(&format!(", rows_buffered={}", buffered.row_count()));
     }
     if let Some(covered) = covered {
-        text.push_str(&format!(", rows_index_only={}, covering_index={}", covered.rows.count(), covered.index));
+        text.push_str(&format!(", rows_index_only={}, covering_index={}", covered.count, covered.index));
     }
     if let Some(filter) = conjunction(request.filters.iter().cloned()) {
         text.push_str(&format!(", predicate={}", text_of(&filter)));

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
 use futures::future::BoxFuture;
 use tokio::runtime;
@@ -189,24 +190,38 @@ pub(crate) struct Beginning {
 }
 
 impl Beginning {
-    /// The rows, if nobody else has them. Whoever has none takes part in the execution, or runs its own plan.
-    pub(crate) async fn rows(&self) -> Option<Result<SendableRecordBatchStream>> {
+    /// The execution, if nobody else has it. Whoever has none takes part in it, or runs its own plan.
+    pub(crate) async fn execution(&self) -> Option<Result<Execution>> {
         self.work.wait().await?.take(self.is_own)
     }
 }
 
-/// The rows of a plan that somebody began, for the first who comes for them.
-pub(crate) struct Begun(Mutex<Option<Result<SendableRecordBatchStream>>>);
+/// A plan that runs, and its rows.
+pub(crate) struct Execution {
+    pub(crate) plan: Arc<dyn ExecutionPlan>,
+    pub(crate) rows: SendableRecordBatchStream,
+}
+
+impl Execution {
+    /// Begins a plan.
+    pub(crate) fn begin(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Result<Self> {
+        let rows = execute_stream(Arc::clone(&plan), context)?;
+        Ok(Self { plan, rows })
+    }
+}
+
+/// The execution of a plan that somebody began, for the first who comes for its rows.
+pub(crate) struct Begun(Mutex<Option<Result<Execution>>>);
 
 impl Begun {
-    pub(crate) fn new(rows: Result<SendableRecordBatchStream>) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Some(rows))))
+    pub(crate) fn new(execution: Result<Execution>) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Some(execution))))
     }
 
-    /// The rows, if nobody has them. An error is for the one that it was begun for: with another one all may go well by now.
-    fn take(&self, is_own: bool) -> Option<Result<SendableRecordBatchStream>> {
-        let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        rows.take_if(|rows| is_own || rows.is_ok())
+    /// The execution, if nobody has it. An error is for the one that it was begun for: with another one all may go well by now.
+    fn take(&self, is_own: bool) -> Option<Result<Execution>> {
+        let mut execution = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        execution.take_if(|execution| is_own || execution.is_ok())
     }
 }
 
@@ -288,7 +303,7 @@ mod tests {
 
     use arrow::datatypes::Schema;
     use datafusion::common::plan_datafusion_err;
-    use datafusion::physical_plan::EmptyRecordBatchStream;
+    use datafusion::physical_plan::empty::EmptyExec;
     use futures::FutureExt;
     use tokio::runtime::Handle;
 
@@ -314,7 +329,7 @@ mod tests {
         };
         let first = flight.beginning(|| work.boxed());
         let second = flight.beginning(|| pending().boxed());
-        assert!(first.rows().now_or_never().is_none() && second.rows().now_or_never().is_none());
+        assert!(first.execution().now_or_never().is_none() && second.execution().now_or_never().is_none());
         drop(first);
         assert!(weak.upgrade().is_some());
         drop(second);
@@ -329,15 +344,16 @@ mod tests {
         let failed = Begun::new(Err(plan_datafusion_err!("nothing is there")));
         let first = flight.beginning(|| ready(failed).boxed());
         let second = flight.beginning(|| pending().boxed());
-        assert!(second.rows().await.is_none());
-        assert!(first.rows().await.is_some_and(|rows| rows.is_err()));
+        assert!(second.execution().await.is_none());
+        assert!(first.execution().await.is_some_and(|execution| execution.is_err()));
         flight.has_begun(&second);
 
-        let begun = Begun::new(Ok(Box::pin(EmptyRecordBatchStream::new(Arc::new(Schema::empty())))));
+        let empty = Arc::new(EmptyExec::new(Arc::new(Schema::empty())));
+        let begun = Begun::new(Execution::begin(empty, flight.session().task_ctx()));
         let first = flight.beginning(|| ready(begun).boxed());
         let second = flight.beginning(|| pending().boxed());
         assert!(first.is_own && !second.is_own);
-        assert!(second.rows().await.is_some_and(|rows| rows.is_ok()));
-        assert!(first.rows().await.is_none());
+        assert!(second.execution().await.is_some_and(|execution| execution.is_ok()));
+        assert!(first.execution().await.is_none());
     }
 }

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{LogicalPlan, Statement as EngineStatement};
-use lakemark_table::{Result, index_rows};
+use lakemark_table::{Result, Stopwatch, index_rows};
 
 use crate::error::from_engine;
+use crate::plan::ready_query::PlannedQuery;
+use crate::plan::slow_queries::AskedQuery;
 use crate::share::statements::QueryInFlight;
 use crate::sql::statement::Statement;
 
@@ -74,7 +76,7 @@ pub(crate) enum Work {
     /// A statement about indexes, which has no plan.
     Index(Statement),
     /// A plan of the engine's, with the state that it was planned in, and the statement in flight if there is one.
-    Engine { state: Arc<SessionState>, plan: LogicalPlan, in_flight: Option<Arc<QueryInFlight>> },
+    Engine(PlannedQuery),
 }
 
 impl PlannedStatement {
@@ -89,13 +91,23 @@ impl PlannedStatement {
 
     /// A statement that the engine planned.
     pub(crate) fn of_engine(kind: StatementKind, state: Arc<SessionState>, plan: LogicalPlan) -> Self {
-        Self { kind, work: Work::Engine { state, plan, in_flight: None } }
+        Self { kind, work: Work::Engine(PlannedQuery { state, plan, in_flight: None, asked: None }) }
     }
 
     /// The same statement, as one that others ask, too.
     pub(crate) fn in_flight(mut self, query: QueryInFlight) -> Self {
-        if let Work::Engine { in_flight, .. } = &mut self.work {
-            *in_flight = Some(Arc::new(query));
+        if let Work::Engine(planned) = &mut self.work {
+            planned.in_flight = Some(Arc::new(query));
+        }
+        self
+    }
+
+    /// The same statement with its text and what its planning took, if it is a query of a session that logs slow ones.
+    pub(crate) fn asked(mut self, text: impl FnOnce() -> String, planning: Stopwatch) -> Self {
+        if let Work::Engine(planned) = &mut self.work
+            && self.kind == StatementKind::Query
+        {
+            planned.asked = AskedQuery::of(text, planned.state.config_options(), planning);
         }
         self
     }
@@ -103,7 +115,7 @@ impl PlannedStatement {
     /// The plan of a query of the engine's.
     pub(crate) fn query_plan(&self) -> Option<&LogicalPlan> {
         match &self.work {
-            Work::Engine { plan, .. } if self.kind == StatementKind::Query => Some(plan),
+            Work::Engine(planned) if self.kind == StatementKind::Query => Some(&planned.plan),
             _ => None,
         }
     }
@@ -126,7 +138,7 @@ impl PlannedStatement {
         match &self.work {
             _ if self.kind != StatementKind::Query => Ok(None),
             Work::Index(_) => Ok(Some(index_rows(&[]).map_err(|error| from_engine(error.into()))?.schema())),
-            Work::Engine { plan, .. } => Ok(Some(SchemaRef::new(plan.schema().as_arrow().clone()))),
+            Work::Engine(planned) => Ok(Some(SchemaRef::new(planned.plan.schema().as_arrow().clone()))),
         }
     }
 
@@ -135,8 +147,8 @@ impl PlannedStatement {
     /// # Errors
     /// A parameter stands where values of different types are asked for.
     pub fn parameters(&self) -> Result<Vec<Parameter>> {
-        let Work::Engine { plan, .. } = &self.work else { return Ok(Vec::new()) };
-        let found = plan.get_parameter_types().map_err(from_engine)?;
+        let Work::Engine(planned) = &self.work else { return Ok(Vec::new()) };
+        let found = planned.plan.get_parameter_types().map_err(from_engine)?;
         let mut parameters: Vec<Parameter> =
             found.into_iter().map(|(name, data_type)| Parameter { name, data_type }).collect();
         let order = |parameter: &Parameter| {

@@ -76,6 +76,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+    use crate::plan::ready_query::PlannedQuery;
     use crate::sql::planned::Work;
     use crate::sql::session::LakemarkSession;
 
@@ -114,7 +115,7 @@ mod tests {
         let text = "SELECT sum(n) FROM t WHERE n > 3";
         let (_, _prepared) = session.prepare(text).await.unwrap();
         let planned = session.plan(text, None).await.unwrap();
-        let Work::Engine { state, in_flight, .. } = planned.into_work() else { panic!("it has a plan") };
+        let Work::Engine(PlannedQuery { state, in_flight, .. }) = planned.into_work() else { panic!("it has a plan") };
         assert!(Arc::ptr_eq(&state, in_flight.unwrap().flight.session()));
     }
 

@@ -15,13 +15,14 @@ use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement as Prepared}
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::FutureExt;
 use lakemark_table::{
-    BuildOptions, BuildReport, Error, ErrorKind, IndexSpec, Result, Table, Transaction, index_rows, kind_or_auto,
+    BuildOptions, BuildReport, Error, ErrorKind, IndexSpec, Result, Stopwatch, Table, Transaction, index_rows,
+    kind_or_auto,
 };
 
 use crate::config::LakemarkOptions;
 use crate::error::from_engine;
 use crate::plan::provider::LakemarkTable;
-use crate::plan::ready_query::ReadyQuery;
+use crate::plan::ready_query::{PlannedQuery, ReadyQuery};
 use crate::plan::rules;
 use crate::plan::sharing::{SharingPlanner, unshared};
 use crate::plan::statement_snapshots::{OfStatement, of_one_statement};
@@ -217,13 +218,14 @@ impl LakemarkSession {
     /// # Errors
     /// As of [`LakemarkSession::sql_with`].
     pub async fn plan(&self, text: &str, parameters: Option<ParamValues>) -> Result<PlannedStatement> {
+        let planning = Stopwatch::start();
         let (asked, prepared) = (Asked::new(text, parameters.as_ref()), self.prepared.known(text));
-        let (context, text) = (self.context.clone(), text.to_owned());
-        plan_once(&self.context, asked, prepared, move |state| {
-            let (session, text, parameters) = (Self::from_context(context.clone()), text.clone(), parameters.clone());
+        let (context, owned) = (self.context.clone(), text.to_owned());
+        let planned = plan_once(&self.context, asked, prepared, move |state| {
+            let (session, text, parameters) = (Self::from_context(context.clone()), owned.clone(), parameters.clone());
             async move { session.plan_text(state, &text, parameters).await }.boxed()
-        })
-        .await
+        });
+        Ok(planned.await?.asked(|| text.to_owned(), planning))
     }
 
     async fn plan_text(
@@ -249,8 +251,13 @@ impl LakemarkSession {
     /// Runs a parsed statement.
     pub async fn run(&self, statement: Statement) -> Result<DataFrame> {
         // A copy of the state has every function and setting: one serves to plan and to run a query.
-        let planned = self.plan_parsed(self.context.state(), statement, None).await?;
-        self.run_planned(planned.planned).await
+        let (planning, state) = (Stopwatch::start(), self.context.state());
+        let text = LakemarkOptions::of(state.config_options()).slow_query_ms.0.map(|_| match &statement {
+            Statement::Engine(statement) => statement.to_string(),
+            _ => String::new(),
+        });
+        let planned = self.plan_parsed(state, statement, None).await?.planned;
+        self.run_planned(planned.asked(|| text.unwrap_or_default(), planning)).await
     }
 
     async fn plan_parsed(
@@ -298,9 +305,9 @@ impl LakemarkSession {
 
     /// The same for whoever changes nothing of the query before it runs, which needs no copy of the session then.
     pub async fn query_of(&self, planned: PlannedStatement) -> Result<ReadyQuery> {
-        let (state, plan, in_flight) = match planned.into_work() {
+        let PlannedQuery { state, plan, in_flight, asked } = match planned.into_work() {
             Work::Index(statement) => return Ok(ReadyQuery::of_frame(self.run_index(statement).await?)),
-            Work::Engine { state, plan, in_flight } => (state, plan, in_flight),
+            Work::Engine(query) => query,
         };
         let done = match plan {
             // The table has as many partitions as the query, while queries that share have one.
@@ -319,8 +326,8 @@ impl LakemarkSession {
                 self.rows(vec![("count", Arc::new(UInt64Array::from(vec![count])))])?
             }
             query => {
-                let query = with_fast_path(&state, query).map_err(from_engine)?;
-                return Ok(ReadyQuery::of_plan(state, query, in_flight));
+                let plan = with_fast_path(&state, query).map_err(from_engine)?;
+                return Ok(ReadyQuery::of_plan(PlannedQuery { state, plan, in_flight, asked }));
             }
         };
         Ok(ReadyQuery::of_frame(done))

@@ -186,7 +186,7 @@ async fn law_3_pending_changes_come_before_what_the_index_has() {
         let rows = looked_up(folder.path(), &[3, 13, 23, 3000], &["id", "s"]).await;
         assert_eq!(rows, ["23|ab", "3000|newer", "3|new"], "{step}");
         match step {
-            "buffered" => drop(table.flush().await.unwrap()),
+            "buffered" => table.flush().await.unwrap(),
             "in a run" => drop(table.migrate(MigrateOptions::default()).await.unwrap()),
             _ => {}
         }

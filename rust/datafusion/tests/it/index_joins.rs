@@ -6,8 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::displayable;
+use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
 use lakemark_datafusion::LakemarkSession;
 use lakemark_table::BuildOptions;
 use parquet::arrow::ArrowWriter;
@@ -15,7 +14,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
 
-use crate::fixture::{Ran, both, open, ran, rows, session, write};
+use crate::fixture::{Ran, both, metric, open, ran, rows, session, text, write};
 
 /// Nodes of a random graph.
 const NODES: i64 = 60;
@@ -24,6 +23,8 @@ const LINKS: usize = 90;
 
 /// A key index that gives all that a walk wants.
 const COVERING: &str = "CREATE INDEX ON t USING key (s) INCLUDE (p, o, n)";
+/// An index of links, which are the rows as far as a walk wants them.
+const LINKED: &str = "CREATE INDEX ON t USING links (s, p, o)";
 /// An index on the same nodes in a narrower type.
 const NARROW: &str = "CREATE INDEX ON t USING key (n)";
 
@@ -140,32 +141,59 @@ async fn law_1_walks_in_random_graphs_are_those_without_indexes() {
 }
 
 #[tokio::test]
-async fn law_1_files_that_are_new_or_changed_are_read_in_each_round() {
-    let folder = graph(11);
+async fn law_1_walks_by_an_index_of_links_are_those_without_it() {
+    for seed in 30..32 {
+        let folder = graph(seed);
+        let session = session(folder.path()).await;
+        run(&session, LINKED).await;
+        run(&session, &format!("SET datafusion.execution.target_partitions = {}", 1 + seed % 2)).await;
+        assert!(compare(&session, seed as i64, &format!("seed {seed}")).await > 0);
+    }
+    // Links have no predicates here, and the rows have other columns.
+    let folder = graph(33);
     let session = session(folder.path()).await;
-    run(&session, COVERING).await;
-    write(&file(folder.path(), 8), &links(800, 800));
-    assert!(compare(&session, 3, "a new file").await > 0);
-    write(&file(folder.path(), 1), &links(900, 900));
-    assert!(compare(&session, 3, "a changed file").await > 0);
-    std::fs::remove_file(file(folder.path(), 0)).unwrap();
-    assert!(compare(&session, 3, "a file that is gone").await > 0);
+    run(&session, "CREATE INDEX ON t USING links (s, o)").await;
+    assert!(compare(&session, 8, "without predicates").await > 0);
+}
+
+#[tokio::test]
+async fn law_1_files_that_are_new_or_changed_are_read_in_each_round() {
+    for index in [COVERING, LINKED] {
+        let folder = graph(11);
+        let session = session(folder.path()).await;
+        run(&session, index).await;
+        write(&file(folder.path(), 8), &links(800, 800));
+        assert!(compare(&session, 3, "a new file").await > 0, "{index}");
+        write(&file(folder.path(), 1), &links(900, 900));
+        assert!(compare(&session, 3, "a changed file").await > 0, "{index}");
+        std::fs::remove_file(file(folder.path(), 0)).unwrap();
+        assert!(compare(&session, 3, "a file that is gone").await > 0, "{index}");
+    }
 }
 
 #[tokio::test]
 async fn law_3_pending_changes_are_links_in_each_round() {
+    pending_changes_are_links(COVERING).await;
+}
+
+#[tokio::test]
+async fn law_3_pending_changes_are_links_beside_those_of_an_index() {
+    pending_changes_are_links(LINKED).await;
+}
+
+async fn pending_changes_are_links(index: &str) {
     let folder = graph(12);
     let session = session(folder.path()).await;
     let table = open(folder.path()).await;
     table.declare_key(&["id".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
-    run(&session, COVERING).await;
+    run(&session, index).await;
     run(&session, "DELETE FROM t WHERE id IN (1, 5, 9, 100, 101, 102, 200)").await;
     run(&session, "UPDATE t SET o = 7 WHERE id IN (2, 3, 4, 110, 111, 210, 211)").await;
     run(&session, "INSERT INTO t VALUES (5000, 7, 'a', 8, 7), (5001, 8, 'b', 7, 8), (5002, 8, 'a', NULL, 8)").await;
     for state in ["buffered", "in a run", "changed once more"] {
         assert!(compare(&session, 7, state).await > 0);
         match state {
-            "buffered" => drop(table.flush().await.unwrap()),
+            "buffered" => table.flush().await.unwrap(),
             _ => run(&session, "UPDATE t SET s = 7 WHERE id IN (5001, 20, 21)").await,
         }
     }
@@ -245,6 +273,24 @@ async fn a_table_that_a_join_would_build_of_is_searched_for_the_rows_of_the_othe
 }
 
 #[tokio::test]
+async fn a_join_that_is_executed_again_gives_its_rows_again() {
+    let folder = tempfile::tempdir().unwrap();
+    hub(folder.path());
+    let session = session(folder.path()).await;
+    run(&session, "CREATE INDEX ON t USING key (s) INCLUDE (o)").await;
+    // A repartition could be executed once.
+    run(&session, "SET datafusion.execution.target_partitions = 1").await;
+    let sql = "SELECT node, o FROM t JOIN (SELECT unnest(make_array(5, 7, 5, 900000, NULL)) AS node) x ON s = node ORDER BY o";
+    let plan = session.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
+    assert_eq!(index_joins(&plan).len(), 1, "{}", displayable(plan.as_ref()).indent(false));
+    for _ in 0..3 {
+        let batches = collect(Arc::clone(&plan), session.context().task_ctx()).await.unwrap();
+        let found: Vec<String> = batches.iter().flat_map(text).collect();
+        assert_eq!(found, ["5|100005", "5|100005", "7|100007"]);
+    }
+}
+
+#[tokio::test]
 async fn a_limit_ends_a_walk_and_settings_leave_joins_alone() {
     let folder = graph(21);
     let session = session(folder.path()).await;
@@ -265,4 +311,59 @@ async fn a_limit_ends_a_walk_and_settings_leave_joins_alone() {
         "{explained}"
     );
     assert!(explained.contains("rounds=") && explained.contains("rows_index_only="), "{explained}");
+}
+
+#[tokio::test]
+async fn an_index_of_links_gives_rows_of_few_nodes_and_leaves_many_to_the_data() {
+    let folder = tempfile::tempdir().unwrap();
+    hub(folder.path());
+    let session = session(folder.path()).await;
+    run(&session, "CREATE INDEX ON t USING links (s, o)").await;
+    let few = "WITH RECURSIVE r(node) AS (SELECT CAST(40017 AS BIGINT) UNION SELECT o FROM r JOIN t ON s = node) \
+               SELECT node FROM r ORDER BY node";
+    let Ran { plan, rows: found } = ran(&session, few).await;
+    let counts = ["rounds", "rounds_scanned", "keys", "rows_index_only"].map(|name| counted(&plan, name));
+    assert_eq!((counts, found), ([2, 0, 2, 1], 2), "{}", displayable(plan.as_ref()).indent(false));
+    let first = counted(&plan, "index_reads");
+    assert!((1..=2).contains(&first), "{first} reads");
+    assert_eq!(counted(&ran(&session, few).await.plan, "index_reads"), 0, "leaves are remembered");
+    assert_eq!(rows(&session, few).await, ["40017", "140017"]);
+    // Against the links, and from a node that half of the rows begin in.
+    for (sql, scanned) in [
+        (
+            "WITH RECURSIVE r(node) AS (SELECT CAST(140017 AS BIGINT) UNION SELECT s FROM r JOIN t ON o = node) SELECT node FROM r",
+            0,
+        ),
+        (
+            "WITH RECURSIVE r(node, d) AS (SELECT CAST(0 AS BIGINT), CAST(0 AS BIGINT) UNION ALL \
+             SELECT o, d + 1 FROM r JOIN t ON s = node WHERE d < 1) SELECT d, count(*), sum(node) FROM r GROUP BY d",
+            1,
+        ),
+    ] {
+        let (with, without) = both(&session, sql).await;
+        assert_eq!((with.len(), &with), (if scanned == 0 { 3 } else { 2 }, &without), "{sql}");
+        let Ran { plan, .. } = ran(&session, sql).await;
+        assert_eq!(counted(&plan, "rounds_scanned"), scanned, "{sql}");
+    }
+    // A join that hands its keys on while it runs.
+    let sql = "SELECT node, o FROM (VALUES (5), (7), (5), (900000)) x(node) JOIN t ON s = node";
+    let (with, without) = both(&session, sql).await;
+    assert_eq!((with.len(), &with), (3, &without));
+    let Ran { plan, .. } = ran(&session, sql).await;
+    assert_eq!((metric(&plan, "rows_index_only"), metric(&plan, "bytes_scanned")), (2, 0));
+}
+
+#[tokio::test]
+async fn law_1_a_damaged_index_of_links_leaves_joins_to_the_data() {
+    let folder = graph(34);
+    let session = session(folder.path()).await;
+    run(&session, LINKED).await;
+    for entry in std::fs::read_dir(folder.path().join("_lakemark/indexes")).unwrap() {
+        let path = entry.unwrap().path();
+        let mut bytes = std::fs::read(&path).unwrap();
+        // A leaf, which nobody has read yet.
+        bytes[70] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+    }
+    assert_eq!(compare(&session, 3, "a damaged leaf").await, 0);
 }

@@ -31,11 +31,16 @@ struct Spans(Arc<Mutex<Vec<Seen>>>);
 /// thread of another test, which has none, and the span is off for all from then on. Of two subscribers it asks both.
 static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::default()));
 
+/// Listens to what happens on this thread, as long as the guard is there.
+pub fn listening(layer: impl Layer<Registry> + Send + Sync) -> DefaultGuard {
+    LazyLock::force(&SECOND);
+    set_default(Registry::default().with(layer))
+}
+
 impl Spans {
     fn listen() -> (Self, DefaultGuard) {
-        LazyLock::force(&SECOND);
         let spans = Self::default();
-        let guard = set_default(Registry::default().with(spans.clone()));
+        let guard = listening(spans.clone());
         (spans, guard)
     }
 
@@ -57,7 +62,8 @@ impl Spans {
     }
 }
 
-struct Fields<'a>(&'a mut BTreeMap<String, String>);
+/// Takes fields as text.
+pub struct Fields<'a>(pub &'a mut BTreeMap<String, String>);
 
 impl Visit for Fields<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {

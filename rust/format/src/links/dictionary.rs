@@ -59,13 +59,20 @@ pub(crate) fn validate_predicates(predicates: &[Option<Key>], key_type: &KeyType
         return Err(FormatError::invalid("the predicates of links", predicates.len(), expected));
     }
     if let Some(of) = &shape.predicate {
-        predicates.iter().flatten().try_for_each(|key| of.check(key))?;
+        predicates.iter().flatten().try_for_each(|key| check(key, of))?;
     }
     let mut seen = HashSet::with_capacity(predicates.len());
     match predicates.iter().all(|predicate| seen.insert(predicate)) {
         true => Ok(()),
         false => Err(FormatError::invalid("a predicate of links", "there twice", "once")),
     }
+}
+
+fn check(predicate: &Key, of: &KeyType) -> Result<()> {
+    of.check(predicate)?;
+    let Key::Bytes(text) = predicate else { return Ok(()) };
+    let problem = if *of == KeyType::Utf8 { std::str::from_utf8(text).err() } else { None };
+    problem.map_or(Ok(()), |error| Err(FormatError::invalid("a predicate of links", error, "UTF-8")))
 }
 
 /// The error of more predicates than a segment can have.

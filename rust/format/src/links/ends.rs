@@ -283,6 +283,11 @@ fn check_text(text: &[u8], key_type: &KeyType) -> Result<()> {
         let (got, limit) = (text.len() as u64, MAX_KEY_LENGTH as u64);
         return Err(FormatError::TooLong { what: "an end of a link", got, limit });
     }
+    if *key_type == KeyType::Utf8
+        && let Err(error) = std::str::from_utf8(text)
+    {
+        return Err(FormatError::invalid("an end of a link", error, "UTF-8"));
+    }
     match key_type.bytes_length() {
         Some(length) if length != text.len() => Err(FormatError::invalid("the bytes of an end", text.len(), length)),
         _ => Ok(()),

@@ -28,7 +28,7 @@ pub fn levels() -> Vec<Bad> {
     let bins = |bins: Vec<u32>| encoded(RangeEquality, move |directory| directory.bins = bins);
     vec![
         bad("encoding-0.lmx", "Invalid", "the encoding is 0", last(0)),
-        bad("encoding-11.lmx", "Invalid", "the encoding is 11", last(11)),
+        bad("encoding-12.lmx", "Invalid", "the encoding is 12", last(12)),
         bad("bitmaps-missing.lmx", "TooLong", "the encoding is binary and no slice follows", last(2)),
         bad("bins-missing.lmx", "Truncated", "the encoding is interval-equality and no bins follow", last(5)),
         bad(

@@ -25,6 +25,16 @@ fn byte(of: impl FnOnce(&ValueBlockRef) -> u64, change: impl FnOnce(u8) -> u8) -
     forge::container(ContentKind::Segment, links.0.id, &stream, &forge::directory(&directory))
 }
 
+/// The golden file of texts with another byte at the end of its leaf, which is that of a far end.
+fn last_byte(byte: u8) -> Vec<u8> {
+    let links = terms();
+    let (file, directory) = links.write();
+    let mut stream = forge::stream(&file);
+    let block = &directory.blocks[0];
+    stream[(block.offset + u64::from(block.length)) as usize - 1] = byte;
+    forge::container(ContentKind::Segment, links.0.id, &stream, &forge::directory(&directory))
+}
+
 /// Bad links of both golden files.
 pub fn links() -> Vec<Bad> {
     [dictionaries(), directories(), leaves()].into_iter().flatten().collect()
@@ -57,6 +67,12 @@ fn dictionaries() -> Vec<Bad> {
             with(&terms(), |directory| {
                 directory.predicates = vec![None; MAX_PREDICATES + 1];
             }),
+        ),
+        bad(
+            "links-predicate-not-utf8.lmx",
+            "Invalid",
+            "a predicate that is a string is not UTF-8",
+            with(&terms(), |directory| directory.predicates[1] = Some(Key::Bytes(vec![0xff]))),
         ),
         bad(
             "links-predicates-of-none.lmx",
@@ -134,6 +150,7 @@ fn leaves() -> Vec<Bad> {
             "the numbers of links have 65 bits",
             byte(|block| block.offset + 2, |_| 65),
         ),
+        bad("links-end-not-utf8.lmx", "Invalid", "a far end that is a string is not UTF-8", last_byte(0xff)),
         bad(
             "links-rows-form.lmx",
             "Invalid",

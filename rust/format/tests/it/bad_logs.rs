@@ -33,7 +33,7 @@ fn headers() -> Vec<Bad> {
         bytes
     };
     let other = *b"log-of-updates-2";
-    let of_another = [log_header(&other, 5, 4, 0), frame(&other, 68, FIRST, &payloads()[0])].concat();
+    let of_another = [log_header(&other, 6, 4, 0), frame(&other, 68, FIRST, &payloads()[0])].concat();
     // The checksum is that of the log that is asked for, so that only the id in the header is another.
     let mut renamed = forge::header(4, &other);
     renamed.extend(forge::crc(&LOG, 0, &renamed).to_le_bytes());
@@ -41,9 +41,9 @@ fn headers() -> Vec<Bad> {
         log_bad("empty", "there is no byte", vec![]),
         log_bad("header-cut", "the header's checksum is cut", good().0[..67].to_vec()),
         log_bad("magic", "the magic is another", flipped(0)),
-        log_bad("version", "the version is 6", header(log_header(&LOG, 6, 4, 0))),
-        log_bad("kind", "the content kind is that of an edit", header(log_header(&LOG, 5, 2, 0))),
-        log_bad("reserved", "a reserved byte is 1", header(log_header(&LOG, 5, 4, 1))),
+        log_bad("version", "the version is 7", header(log_header(&LOG, 7, 4, 0))),
+        log_bad("kind", "the content kind is that of an edit", header(log_header(&LOG, 6, 2, 0))),
+        log_bad("reserved", "a reserved byte is 1", header(log_header(&LOG, 6, 4, 1))),
         log_bad("header-damaged", "a bit of the header's checksum is flipped", flipped(64)),
         log_bad("of-another-id", "it is the log of another id", of_another),
         log_bad("renamed", "the id in the header is another, its checksum that of this log", header(renamed)),
@@ -105,7 +105,7 @@ fn contents() -> Vec<Bad> {
         log_bad(
             "frame-of-over-1-gib",
             "a frame has 2^30 + 1 bytes according to its good header",
-            [log_header(&LOG, 5, 4, 0), too_long].concat(),
+            [log_header(&LOG, 6, 4, 0), too_long].concat(),
         ),
         one("frame-empty", "a frame has no bytes", vec![]),
         one("no-commit", "a frame holds no commit", vec![0]),

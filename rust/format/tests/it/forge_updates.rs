@@ -142,7 +142,7 @@ pub fn payload(commits: &[LogCommit]) -> Vec<u8> {
 
 /// A whole log of frames with these sequences and payloads.
 pub fn log(frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
-    let mut bytes = log_header(&samples::LOG, 5, 4, 0);
+    let mut bytes = log_header(&samples::LOG, 6, 4, 0);
     for (sequence, payload) in frames {
         bytes.extend(frame(&samples::LOG, bytes.len(), *sequence, payload));
     }

@@ -163,7 +163,7 @@ pub fn covering() -> Covering {
             customer.map_or(RidingValue::Null, text),
             RidingValue::Bytes(Cow::Owned(key_of_i128(i128::from(row) * 100 - 1000).to_vec())),
             RidingValue::Number(number_of_float(prices[row as usize % prices.len()], 64)),
-            RidingValue::Number(u64::from(row % 3 == 0)),
+            RidingValue::Number(u64::from(row.is_multiple_of(3))),
             if row < 64 {
                 RidingValue::Null
             } else {

@@ -8,7 +8,7 @@ use crate::{forge, forge_updates};
 
 /// The commits, and whether a torn tail follows; `None` where the log is damaged.
 pub fn read(bytes: &[u8]) -> Option<(Vec<LoggedCommit>, bool)> {
-    if bytes.get(..68)? != forge_updates::log_header(&LOG, 5, 4, 0) {
+    if bytes.get(..68)? != forge_updates::log_header(&LOG, 6, 4, 0) {
         return None;
     }
     let (mut commits, mut at) = (Vec::new(), 68);

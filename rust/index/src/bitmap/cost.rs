@@ -5,6 +5,7 @@
 //!                                                               ├─▶ reads      bytes and reads of a search, by its shape
 //!                                                               └─▶ choice     the encoding of `auto`
 //!                   └─▶ BinSample ─▶ bytes                                     bins of a precision
+//!                   └─▶ riding    ─▶ bytes of a row                            columns that ride along with keys
 //! ```
 //!
 //! The formulas are those by which postings and value blocks are written. A shape has what they need. It says how many values
@@ -16,6 +17,7 @@ pub mod choice;
 mod leaves;
 mod positions;
 pub mod reads;
+mod riding;
 pub mod sample;
 pub mod shape;
 
@@ -25,6 +27,7 @@ use lakemark_format::value_block::MAX_BLOCK_VALUES;
 pub use bins::BinSample;
 pub use choice::{EncodingChoice, EncodingPrediction, choose};
 pub use reads::{QueryShape, Reads, WEIGHTS, WeightedShape, predicted_reads};
+pub use riding::riding_row_bytes;
 pub use sample::ColumnSample;
 pub use shape::ColumnShape;
 

@@ -162,7 +162,10 @@ fn float_bits(array: &ArrayRef) -> u64 {
     array.as_any().downcast_ref::<Float64Array>().unwrap().value(0).to_bits()
 }
 
-fn group(rows: Vec<(Option<i32>, Option<String>, Option<u64>, Option<String>)>) -> Group {
+/// Values of a row: id, name, bits of the price, city.
+type Row = (Option<i32>, Option<String>, Option<u64>, Option<String>);
+
+fn group(rows: Vec<Row>) -> Group {
     Group {
         id: rows.iter().map(|row| row.0).collect(),
         name: rows.iter().map(|row| row.1.clone()).collect(),

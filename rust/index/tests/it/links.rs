@@ -135,7 +135,8 @@ fn walked(segment: &Segment, node: i64, via: Option<&[i64]>) -> (BTreeSet<(u32, 
     let mut found = BTreeSet::new();
     for leaf in leaves {
         let block = &directory.blocks[leaf];
-        let bytes = segment.read(&[block.offset..block.offset + u64::from(block.length)]).remove(0);
+        let leaf = block.offset..block.offset + u64::from(block.length);
+        let bytes = segment.read(std::slice::from_ref(&leaf)).remove(0);
         let leaf = read_leaf(&bytes, block, directory).unwrap();
         let ended = visit_links(&leaf, LinkEnd::from(&node), &places, |FoundLink { predicate, far, .. }| {
             assert!(found.insert((predicate, far.to_key().unwrap())));
@@ -173,7 +174,8 @@ fn hubs_and_links_of_many_rows_are_kept() {
     assert!(found.len() == 30_001 && leaves > 1, "{} in {leaves} leaves", found.len());
     assert!(segment.directory.blocks.iter().all(|block| block.length as usize <= HUB_BYTES));
     let block = &segment.directory.blocks[0];
-    let bytes = segment.read(&[block.postings_offset..block.postings_offset + block.postings_length]).remove(0);
+    let rows = block.postings_offset..block.postings_offset + block.postings_length;
+    let bytes = segment.read(std::slice::from_ref(&rows)).remove(0);
     let known = rows_of_links(&bytes, block, &segment.directory).unwrap();
     assert_eq!(known.len(), block.values as usize);
 }

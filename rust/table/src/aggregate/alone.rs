@@ -84,7 +84,7 @@ async fn group_counts_alone(snapshot: &Snapshot, leaf: &Leaf, most_bytes: u64) -
 }
 
 /// Whether a segment is about just these files, and knows all values in them.
-fn is_whole(cover: &CoveringSegment) -> bool {
+pub(super) fn is_whole(cover: &CoveringSegment) -> bool {
     let directory = &cover.segment.directory;
     cover.file_count() == directory.files.len() as u64 && directory.opaque.rows == 0
 }

@@ -1,4 +1,5 @@
-//! The least and the greatest value of columns and the number of their NULLs, from segment directories and lists of NULLs.
+//! The least and the greatest value of columns and the number of their NULLs, from segment directories and lists of NULLs. Those of a range
+//! of a column are in the value blocks at its ends.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,10 +7,13 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, new_null_array};
 use arrow::datatypes::DataType;
 use bytes::Bytes;
+use futures::future::BoxFuture;
+use lakemark_format::Encoding;
 use lakemark_format::key::Key;
-use lakemark_index::bitmap::Mask;
-use lakemark_index::{LiteralKey, decode_keys, is_ambiguous};
+use lakemark_index::bitmap::{GroupValue, LeavesFor, Mask, ValueGroups};
+use lakemark_index::{KeyRanges, Leaf, LiteralKey, Test, decode_keys, is_ambiguous};
 
+use super::alone::is_whole;
 use super::answered_files::AnsweredFiles;
 use super::segment_values::list_range;
 use super::selected_rows::has_nothing;
@@ -17,7 +21,7 @@ use super::sources::{ConstantFile, CoveringSegment, ValueSources};
 use super::wanted_files::WantedFiles;
 use crate::error::Result;
 use crate::snapshot::{FileProbe, FileProbes, Snapshot};
-use crate::store::segments::{Damage, ReadCounter};
+use crate::store::segments::{Damage, ReadCounter, Segment};
 
 /// A request about a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +88,96 @@ impl Snapshot {
         let totals = counter.totals();
         Ok(MinMax { answered, columns: parts, index_reads: totals.reads, index_bytes_read: totals.bytes })
     }
+}
+
+impl Snapshot {
+    /// The least and the greatest value of a column in the rows that pass a test of it: those at the ends of one range, however many rows lie
+    /// between. None if the index alone does not say that of every file, as where rows are deleted or replaced.
+    pub fn range_extremes<'a>(&'a self, leaf: &'a Leaf) -> BoxFuture<'a, Option<MinMax>> {
+        Box::pin(range_extremes(self, leaf))
+    }
+}
+
+async fn range_extremes(snapshot: &Snapshot, leaf: &Leaf) -> Option<MinMax> {
+    let Test::Ranges(ranges) = &leaf.test else { return None };
+    if ranges.ranges().len() != 1 || snapshot.deleted_rows() > 0 {
+        return None;
+    }
+    let counter = Arc::new(ReadCounter::default());
+    let wanted = WantedFiles::all_of(snapshot);
+    let ValueSources { data_type, constants, covers } =
+        ValueSources::find(snapshot, &leaf.column, &wanted, &counter).await?;
+    // A file that lacks the column has no row in a range.
+    let covered = covers.iter().map(CoveringSegment::file_count).sum::<u64>() + constants.len() as u64;
+    let are_null = constants.iter().all(|constant| constant.value.is_null(0));
+    if !are_null || covered != snapshot.files().len() as u64 {
+        return None;
+    }
+    let mut parts: Vec<ColumnMinMax> = Vec::with_capacity(covers.len());
+    for cover in &covers {
+        match of_range(cover, ranges, &data_type, &counter).await {
+            Ok(bounds) => parts.extend(bounds?),
+            Err(damage) => {
+                let (column, reason) = (&leaf.column, damage.reason.code());
+                tracing::warn!(column, reason, problem = damage.problem, "an index file cannot be used");
+                return None;
+            }
+        }
+    }
+    let totals = counter.totals();
+    let answered = AnsweredFiles::all_of(snapshot.files().len());
+    let columns = vec![parts];
+    Some(MinMax { answered, columns, index_reads: totals.reads, index_bytes_read: totals.bytes })
+}
+
+/// The bounds of the values of a segment that are in a range, if there are any. None if the segment has other files than these, rows whose
+/// values it does not know, or no list of its values.
+async fn of_range(
+    cover: &CoveringSegment,
+    ranges: &KeyRanges,
+    data_type: &DataType,
+    counter: &ReadCounter,
+) -> Result<Option<Vec<ColumnMinMax>>, Damage> {
+    let segment = cover.segment.with_leaves(ranges, LeavesFor::Ends, counter).await?;
+    let directory = &segment.directory;
+    let groups = ValueGroups::new(directory, ranges.clone());
+    let lists_values = directory.encoding == Encoding::Packed || groups.value_limit() < u64::MAX;
+    if !lists_values || !is_whole(cover) {
+        return Ok(None);
+    }
+    let blocks = 0..groups.block_count();
+    let first = first_values(&segment, &groups, blocks.clone(), counter).await?;
+    let last = match blocks.len() {
+        0 | 1 => None,
+        _ => Some(first_values(&segment, &groups, blocks.rev(), counter).await?),
+    };
+    let greatest = last.as_ref().unwrap_or(&first).last();
+    let (Some(least), Some(greatest)) = (first.first(), greatest) else { return Ok(Some(Vec::new())) };
+    if [least, greatest].into_iter().any(|value| is_ambiguous(&value.key, &directory.key_type)) {
+        return Ok(None);
+    }
+    let decoded =
+        |value: &GroupValue| decode_keys(&[LiteralKey::Key(value.key.clone())], data_type).map_err(Damage::corrupt);
+    let (least, greatest) = (decoded(least)?, decoded(greatest)?);
+    Ok(Some(vec![ColumnMinMax { files: Vec::new(), rows: 0, nulls: 0, least, greatest }]))
+}
+
+/// The values of the first of these blocks that has some in the ranges. Between the blocks at both ends of a range every block has.
+async fn first_values(
+    segment: &Segment,
+    groups: &ValueGroups,
+    blocks: impl Iterator<Item = usize> + Send,
+    counter: &ReadCounter,
+) -> Result<Vec<GroupValue>, Damage> {
+    for block in blocks {
+        let part = block..block + 1;
+        let bytes = segment.read(&groups.block_ranges(part.clone()), counter).await?;
+        let values = groups.values(part, &bytes).map_err(Damage::corrupt)?;
+        if !values.is_empty() {
+            return Ok(values);
+        }
+    }
+    Ok(Vec::new())
 }
 
 /// A row counts only if all columns know the row. Parts that reach into other files are dropped, until none is left that does. Says whether

@@ -1,5 +1,6 @@
 //! Reading single columns and fields of a row group, with the fingerprint of their bytes.
 
+mod sampled;
 mod together;
 
 use std::ops::Range;
@@ -10,7 +11,6 @@ use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, FieldRef};
 use arrow::error::ArrowError;
 use bytes::{Buf, Bytes};
-use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::{KeyType, column};
 use lakemark_index::bitmap::{Chunk, ChunkBuilder};
 use lakemark_index::{RowSet, element_of};
@@ -30,15 +30,11 @@ use crate::storage::damage::{Guarded, guarded};
 use crate::storage::disk::on_a_thread;
 use crate::storage::fingerprint::fingerprint;
 use crate::values::fields::{columns_of, field_of, key_type_in, key_type_of_field, leaf_values, map_of};
+pub(crate) use sampled::{SampledChunk, read_sample};
 use together::each_batch;
 
 /// Rows that are decoded at a time.
 const BATCH_ROWS: usize = 16 * 1024;
-
-/// Chunks of a sample that are read at a time,
-const CONCURRENT_READS: u64 = 32;
-/// and the bytes that these may have, unless one chunk has more.
-const CONCURRENT_BYTES: u64 = 64 << 20;
 
 /// Bytes of the offset index for a page, about: three numbers, their tags and an end.
 const OFFSET_BYTES: f64 = 12.0;
@@ -119,13 +115,8 @@ pub(crate) async fn read_columns(
     fields: &[IndexedFields],
 ) -> Result<Vec<ColumnChunk>> {
     let mut parts = Vec::with_capacity(fields.len());
-    for IndexedFields { key, riding, .. } in fields {
-        let of_key = fetch_each(store, meta, name, footer, row_group, key.name()).await?;
-        let mut of_riding = Vec::with_capacity(riding.len());
-        for field in riding {
-            of_riding.push(fetch(store, meta, name, footer, row_group, field.name()).await?);
-        }
-        parts.push(FetchedFields { key: of_key, riding: of_riding });
+    for fields in fields {
+        parts.push(fetch_fields(store, meta, name, footer, row_group, fields).await?);
     }
     let (footer, fields, name, size) = (Arc::clone(footer), fields.to_vec(), name.to_owned(), meta.size);
     let decode = move || {
@@ -197,9 +188,7 @@ fn decode_column(from: RowGroupOfFile<'_>, fields: &IndexedFields, parts: Fetche
     push_rows(&mut builder, from, field, parts, claims.as_mut(), None)?;
     let caught = leaf.filter(|_| claims.is_some_and(|claims| claims.are_false()));
     let caught = caught.and_then(|leaf| u32::try_from(leaf).ok());
-    if let Some(first) = riding.first() {
-        each_batch(from, first, riding, of_riding, None, |arrays| builder.push_riding(arrays))?;
-    }
+    push_riding(&mut builder, from, riding, of_riding, None)?;
     let chunk = builder.finish();
     if chunk.row_count() != rows || chunk.riding_count().is_some_and(|riding| riding != rows as usize) {
         return Err(Error::corrupt(format!(
@@ -214,53 +203,6 @@ fn key_type(field: &FieldRef) -> Result<KeyType> {
     key_type_of_field(field).ok_or_else(|| {
         Error::unsupported(format!("the column {} has a type that no index serves", column::display(field.name())))
     })
-}
-
-/// A column of a row group that is read to be measured.
-pub(crate) struct SampledChunk<'a> {
-    pub meta: &'a ObjectMeta,
-    pub name: &'a str,
-    pub footer: Arc<Footer>,
-    pub row_group: usize,
-    /// No more rows than these, from the first on.
-    pub rows: usize,
-}
-
-/// Reads parts of a column and sorts all of their rows together by value.
-pub(crate) async fn read_sample(
-    store: &dyn ObjectStore,
-    parts: &[SampledChunk<'_>],
-    field: &FieldRef,
-) -> Result<Chunk> {
-    let mut builder = ChunkBuilder::new(&key_type(field)?);
-    // Collected first, so that the futures do not borrow the iterator.
-    let reads = parts.iter().map(|SampledChunk { meta, name, footer, row_group, .. }| {
-        fetch_each(store, meta, name, footer, *row_group, field.name())
-    });
-    let reads: Vec<_> = reads.collect();
-    let mut fetched = stream::iter(reads).buffered(at_once(parts, field.name()));
-    for part in parts {
-        let Some(bytes) = fetched.try_next().await? else { break };
-        let (footer, field, name, size) =
-            (Arc::clone(&part.footer), field.clone(), part.name.to_owned(), part.meta.size);
-        let (row_group, rows) = (part.row_group, part.rows);
-        let decode = move || {
-            let from = RowGroupOfFile { footer: &footer, row_group, name: &name, size };
-            push_rows(&mut builder, from, &field, bytes, None, Some(rows)).map(|()| builder)
-        };
-        builder = on_a_thread(decode).await.map_err(|error| Error::task(&error))??;
-    }
-    on_a_thread(move || builder.finish()).await.map_err(|error| Error::task(&error))
-}
-
-/// How many parts of a sample are read at a time: fewer where they are large, as they wait in memory.
-fn at_once(parts: &[SampledChunk<'_>], name: &str) -> usize {
-    let bytes = |part: &SampledChunk<'_>| {
-        let group = part.footer.metadata.row_groups().get(part.row_group);
-        group.map_or(0, |group| bytes_of_column(group.columns(), name))
-    };
-    let largest = parts.iter().map(bytes).max().unwrap_or_default().max(1);
-    (CONCURRENT_BYTES / largest).clamp(1, CONCURRENT_READS) as usize
 }
 
 /// Bytes of a column, nested or not, or of a field, in the row groups of a footer, compressed.
@@ -348,6 +290,23 @@ async fn fetch_each(
     Ok(parts)
 }
 
+/// The chunks of the columns of an index, and of those that ride along.
+async fn fetch_fields(
+    store: &dyn ObjectStore,
+    meta: &ObjectMeta,
+    name: &str,
+    footer: &Footer,
+    row_group: usize,
+    IndexedFields { key, riding, .. }: &IndexedFields,
+) -> Result<FetchedFields> {
+    let of_key = fetch_each(store, meta, name, footer, row_group, key.name()).await?;
+    let mut of_riding = Vec::with_capacity(riding.len());
+    for field in riding {
+        of_riding.push(fetch(store, meta, name, footer, row_group, field.name()).await?);
+    }
+    Ok(FetchedFields { key: of_key, riding: of_riding })
+}
+
 /// The fingerprint of a column, or that of the fingerprints of several; 0 for one that the file lacks.
 fn hash_of<'a>(parts: impl Iterator<Item = &'a Option<FetchedChunks>>) -> u64 {
     let hashes: Vec<u64> = parts.map(|part| part.as_ref().map_or(0, FetchedChunks::hash)).collect();
@@ -383,6 +342,18 @@ fn push_rows(
         return Ok(());
     }
     each_batch(from, field, &columns_of(field), parts, limit, |arrays| builder.push_rows(arrays))
+}
+
+/// Adds what rides along with the rows of a row group, or with the first `limit` of them.
+fn push_riding(
+    builder: &mut ChunkBuilder,
+    from: RowGroupOfFile<'_>,
+    riding: &[FieldRef],
+    parts: Vec<Option<FetchedChunks>>,
+    limit: Option<usize>,
+) -> Result<()> {
+    let Some(first) = riding.first() else { return Ok(()) };
+    each_batch(from, first, riding, parts, limit, |arrays| builder.push_riding(arrays))
 }
 
 fn unreadable(field: &FieldRef, file: &str, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {

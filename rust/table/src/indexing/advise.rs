@@ -3,6 +3,7 @@
 //! ```text
 //! row groups, evenly ─▶ sample ─▶ lakemark_index::bitmap::cost ─┬─▶ choose   at CREATE INDEX: encoding, reason, predicted bytes
 //!                                                               └─▶ advice   which columns to index, by queries or without
+//! queries ─▶ columns that lookups read ─▶ their leaves, made of the sample ──▶ riding   which columns to include
 //! ```
 //!
 //! What was decided and predicted is kept in the options of the index, under names that users cannot give.
@@ -10,8 +11,10 @@
 pub(crate) mod advice;
 mod gain;
 mod kinds;
+mod predicates;
 mod queries;
 mod report;
+mod riding;
 mod sample;
 
 use lakemark_format::filter::{DENSITY_UNIT, Density};
@@ -27,6 +30,7 @@ use crate::store::recorded::{record_prediction, record_reason};
 use kinds::{KindChoice, KindReason, SegmentRows};
 use sample::Sampler;
 
+pub(crate) use predicates::check_predicates;
 pub use queries::{ConditionUse, JoinedKeys, QueryUse};
 pub use report::{Advice, LayoutHint, Proposal, QueryGain, QueryProblem};
 

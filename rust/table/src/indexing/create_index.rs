@@ -32,11 +32,15 @@ pub(crate) async fn create_index(
 ) -> Result<bool> {
     let store = table.writable_store()?;
     let mut index = declare(spec, snapshot)?;
+    // An index that exists is left as it is, or is an error: nothing is read for it.
+    let is_new = !snapshot.indexes().iter().any(|have| have.name == index.name);
     if is_of_links(&index) {
+        if is_new {
+            advise::check_predicates(table, snapshot, &index).await?;
+        }
         return links::create(store, index, snapshot, if_not_exists).await;
     }
-    // An index that exists is left as it is, or is an error: nothing is read for it.
-    if !snapshot.indexes().iter().any(|have| have.name == index.name) {
+    if is_new {
         let open = spec.columns.len() == 1 && is_open(spec.kind, &spec.options);
         settle_hash_bits(table, snapshot, &mut index).await;
         // What rides along is in no prediction, and neither are hashes.

@@ -10,6 +10,7 @@ use lakemark_index::key_type_of;
 
 use crate::error::{Error, Result};
 use crate::snapshot::Snapshot;
+use crate::values::fields::may_be_linked;
 
 /// The columns that links are made of, by the names that the table shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,8 +43,14 @@ impl LinkColumns {
         if names.len() < fields.len() {
             return Err(Error::invalid("links are made of different columns, and one was given twice"));
         }
-        let types = [subject, object].map(|field| key_type_of(field.data_type()));
-        if types.iter().any(Option::is_none) || types.first() != types.last() {
+        if let Some(other) = fields.iter().find(|field| !may_be_linked(field.data_type())) {
+            return Err(Error::unsupported(format!(
+                "{} of the type {} can be no part of links, which are between flat columns of whole numbers, texts or bytes; name others",
+                other.name(),
+                other.data_type()
+            )));
+        }
+        if key_type_of(subject.data_type()) != key_type_of(object.data_type()) {
             return Err(Error::unsupported(format!(
                 "links begin in {} and end in {}, which are no values of one type",
                 subject.name(),

@@ -7,8 +7,9 @@ use std::sync::{Arc, LazyLock};
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::Key;
-use lakemark_format::links::LinkLeaf;
+use lakemark_format::links::{LinkLeaf, decode_link_rows};
 use lakemark_format::posting;
+use lakemark_format::segment::ValueBlockRef;
 use lakemark_index::RowSet;
 use lakemark_index::bitmap::EntryRows;
 use lakemark_index::links::{WantedPredicates, read_leaf, rows_of_links};
@@ -17,6 +18,9 @@ use super::WalkError;
 use crate::storage::cache::Cache;
 use crate::store::leaf_cache::read_remembered;
 use crate::store::segments::{Damage, ReadCounter, Segment, SegmentKey};
+
+/// A read among those that are in flight at once.
+pub(super) type Reading<'a, T, E> = BoxFuture<'a, Result<T, E>>;
 
 /// Bytes of decoded leaves that the process remembers.
 const CACHE_BYTES: u64 = 64 << 20;
@@ -75,6 +79,19 @@ impl LoadedLeaf {
     }
 }
 
+/// A leaf in memory, with the rows of its links.
+pub(super) struct CountedLeaf {
+    pub leaf: Arc<LinkLeaf>,
+    /// How many rows that count each link is in; none if each is in one.
+    counts: Option<Vec<u32>>,
+}
+
+impl CountedLeaf {
+    pub(super) fn rows_of(&self, link: usize) -> u32 {
+        self.counts.as_ref().map_or(1, |counts| counts.get(link).copied().unwrap_or(0))
+    }
+}
+
 /// A leaf that was read, by its number.
 pub(super) type NumberedLeaf = (usize, Arc<LinkLeaf>);
 
@@ -106,7 +123,7 @@ impl LinkSegment {
 
     /// The leaves of these numbers, which ascend, in this order.
     pub(super) async fn load(&self, leaves: &[usize], mut known: KnownLeaves) -> Result<Vec<LoadedLeaf>, Damage> {
-        let mut reads: Vec<BoxFuture<'_, Result<Vec<NumberedLeaf>, Damage>>> = Vec::new();
+        let mut reads: Vec<Reading<'_, Vec<NumberedLeaf>, Damage>> = Vec::new();
         for run in self.missing(leaves, &mut known) {
             reads.push(Box::pin(self.read(run)));
         }
@@ -121,17 +138,46 @@ impl LinkSegment {
         Ok(loaded)
     }
 
+    /// The leaves of these numbers, which ascend, with how many rows their links are in.
+    pub(super) async fn load_counted(
+        &self,
+        leaves: &[usize],
+        counter: &ReadCounter,
+    ) -> Result<Vec<CountedLeaf>, Damage> {
+        let mut known = KnownLeaves::new();
+        let mut reads: Vec<BoxFuture<'_, Result<Vec<NumberedLeaf>, Damage>>> = Vec::new();
+        for run in self.missing(leaves, &mut known) {
+            reads.push(Box::pin(self.read_counted(run, counter)));
+        }
+        let read: Vec<Vec<NumberedLeaf>> = stream::iter(reads).buffer_unordered(READS_AT_ONCE).try_collect().await?;
+        known.extend(read.into_iter().flatten());
+        let mut reads: Vec<BoxFuture<'_, Result<Option<Vec<u32>>, Damage>>> = Vec::with_capacity(leaves.len());
+        for number in leaves {
+            reads.push(Box::pin(self.counts_of(*number, counter)));
+        }
+        let counts: Vec<Option<Vec<u32>>> = stream::iter(reads).buffered(READS_AT_ONCE).try_collect().await?;
+        let counted = leaves.iter().zip(counts).map(|(number, counts)| {
+            let leaf = known.get(number).cloned().ok_or_else(|| Damage::corrupt("a leaf is not there"))?;
+            Ok(CountedLeaf { leaf, counts })
+        });
+        counted.collect()
+    }
+
     fn cached(&self, number: usize) -> CachedLeaf {
         CachedLeaf { segment: self.key.clone(), number }
     }
 
     /// Reads leaves that follow each other.
     pub(super) async fn read(&self, numbers: Range<usize>) -> Result<Vec<NumberedLeaf>, Damage> {
+        self.read_counted(numbers, &ReadCounter::default()).await
+    }
+
+    async fn read_counted(&self, numbers: Range<usize>, counter: &ReadCounter) -> Result<Vec<NumberedLeaf>, Damage> {
         let directory = &self.segment.directory;
         let blocks = directory.blocks.get(numbers.clone()).unwrap_or_default();
         let ranges: Vec<Range<u64>> =
             blocks.iter().map(|block| block.offset..block.offset + u64::from(block.length)).collect();
-        let bytes = self.segment.read(&ranges, &ReadCounter::default()).await?;
+        let bytes = self.segment.read(&ranges, counter).await?;
         let mut leaves = Vec::with_capacity(blocks.len());
         for ((number, block), bytes) in numbers.zip(blocks).zip(&bytes) {
             let leaf = Arc::new(read_leaf(bytes, block, directory).map_err(Damage::corrupt)?);
@@ -144,7 +190,7 @@ impl LinkSegment {
     /// Which links of each leaf have a row that counts, where some rows of the segment do not.
     async fn alive(&self, leaves: &[usize]) -> Result<HashMap<usize, Vec<bool>>, Damage> {
         let Some(live) = &self.live else { return Ok(HashMap::new()) };
-        let mut reads: Vec<BoxFuture<'_, Result<(usize, Vec<bool>), Damage>>> = Vec::with_capacity(leaves.len());
+        let mut reads: Vec<Reading<'_, (usize, Vec<bool>), Damage>> = Vec::with_capacity(leaves.len());
         for number in leaves {
             reads.push(Box::pin(self.alive_of(*number, live)));
         }
@@ -154,15 +200,14 @@ impl LinkSegment {
     async fn alive_of(&self, number: usize, live: &[LiveFile]) -> Result<(usize, Vec<bool>), Damage> {
         let directory = &self.segment.directory;
         let block = directory.blocks.get(number).ok_or_else(|| Damage::corrupt("a leaf is not there"))?;
-        let range = block.postings_offset..block.postings_offset + block.postings_length;
-        let bytes = self.bytes(range).await?;
+        let bytes = self.bytes(rows_range(block), &ReadCounter::default()).await?;
         let rows = rows_of_links(&bytes, block, directory).map_err(Damage::corrupt)?;
         let mut alive = Vec::with_capacity(rows.len());
         for rows in rows {
             alive.push(match rows {
                 EntryRows::Known(rows) => rows.into_iter().any(|row| is_live(live, row)),
                 EntryRows::Posting(long) => {
-                    let bytes = self.bytes(long.range).await?;
+                    let bytes = self.bytes(long.range, &ReadCounter::default()).await?;
                     let mut rows: Vec<u32> = Vec::new();
                     posting::decode(&bytes, long.rows, directory.universe, &mut rows).map_err(Damage::corrupt)?;
                     rows.into_iter().any(|row| is_live(live, row))
@@ -172,10 +217,44 @@ impl LinkSegment {
         Ok((number, alive))
     }
 
-    async fn bytes(&self, range: Range<u64>) -> Result<bytes::Bytes, Damage> {
-        let read = read_remembered(&self.segment, &self.key, &[range], &ReadCounter::default()).await?;
+    /// How many rows that count each link of a leaf is in; none if each is in one.
+    async fn counts_of(&self, number: usize, counter: &ReadCounter) -> Result<Option<Vec<u32>>, Damage> {
+        let directory = &self.segment.directory;
+        let block = directory.blocks.get(number).ok_or_else(|| Damage::corrupt("a leaf is not there"))?;
+        // A link is in one row at least.
+        if self.live.is_none() && block.rows == u64::from(block.values) {
+            return Ok(None);
+        }
+        let bytes = self.bytes(rows_range(block), counter).await?;
+        let Some(live) = &self.live else {
+            let counted = decode_link_rows(&bytes, block.values, directory.universe).map_err(Damage::corrupt)?;
+            return Ok(Some(counted.into_iter().map(|of_link| of_link.rows).collect()));
+        };
+        let mut counts = Vec::with_capacity(block.values as usize);
+        for rows in rows_of_links(&bytes, block, directory).map_err(Damage::corrupt)? {
+            let rows = match rows {
+                EntryRows::Known(rows) => rows,
+                EntryRows::Posting(long) => {
+                    let bytes = self.bytes(long.range, counter).await?;
+                    let mut rows: Vec<u32> = Vec::new();
+                    posting::decode(&bytes, long.rows, directory.universe, &mut rows).map_err(Damage::corrupt)?;
+                    rows
+                }
+            };
+            counts.push(rows.into_iter().filter(|row| is_live(live, *row)).count() as u32);
+        }
+        Ok(Some(counts))
+    }
+
+    async fn bytes(&self, range: Range<u64>, counter: &ReadCounter) -> Result<bytes::Bytes, Damage> {
+        let read = read_remembered(&self.segment, &self.key, &[range], counter).await?;
         Ok(read.into_iter().next().unwrap_or_default())
     }
+}
+
+/// Where the rows of the links of a leaf are.
+fn rows_range(block: &ValueBlockRef) -> Range<u64> {
+    block.postings_offset..block.postings_offset + block.postings_length
 }
 
 /// Whether a row is one of a file that counts, and is not deleted.

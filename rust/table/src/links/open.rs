@@ -25,10 +25,12 @@ pub(super) struct OpenLinks {
 }
 
 /// What indexes have of one side.
-struct IndexedSide {
-    segments: Vec<LinkSegment>,
+pub(super) struct IndexedSide {
+    pub segments: Vec<LinkSegment>,
     /// The files that they cover, by their places.
-    covered: HashSet<usize>,
+    pub covered: HashSet<usize>,
+    /// Rows per row group of those of which the snapshot does not know them.
+    pub row_groups: HashMap<usize, Vec<u32>>,
 }
 
 impl OpenLinks {
@@ -110,13 +112,13 @@ impl Unindexed {
 }
 
 /// The segments of one side that hold for the files of the snapshot.
-async fn indexed(
+pub(super) async fn indexed(
     snapshot: &Snapshot,
     columns: &LinkColumns,
     is_back: bool,
     damaged: &HashSet<[u8; 16]>,
 ) -> IndexedSide {
-    let mut side = IndexedSide { segments: Vec::new(), covered: HashSet::new() };
+    let mut side = IndexedSide { segments: Vec::new(), covered: HashSet::new(), row_groups: HashMap::new() };
     let Some(manifest) = &snapshot.manifest else { return side };
     let names = column::composite(columns.names(is_back));
     let stored = snapshot.physical_name(&names);
@@ -134,6 +136,7 @@ async fn indexed(
             }
             match open_segment(snapshot, index, segment, &places).await {
                 Ok(Some((opened, covered))) => {
+                    side.row_groups.extend(covered.iter().filter_map(|place| row_groups_of(snapshot, &opened, *place)));
                     side.segments.push(opened);
                     side.covered.extend(covered.iter().copied());
                     // Another index over the same columns need not give them once more.
@@ -195,6 +198,13 @@ async fn open_segment(
         has_predicate,
     };
     Ok(Some((opened, covered)))
+}
+
+/// Rows per row group of a file that a segment covers, if the snapshot does not know them.
+fn row_groups_of(snapshot: &Snapshot, segment: &LinkSegment, place: usize) -> Option<(usize, Vec<u32>)> {
+    let file = snapshot.files().get(place).filter(|file| file.row_groups.is_none())?;
+    let FileOfSegment { entry, .. } = segment.segment.file(&file.path)?;
+    Some((place, entry.row_groups.clone()))
 }
 
 fn rows_of(entry: &SegmentFile) -> std::ops::Range<u32> {

@@ -3,14 +3,13 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::Key;
 use lakemark_format::links::LinkShape;
 use lakemark_index::links::{FoundLink, WantedPredicates, leaves_with, visit_links};
 
 use super::WalkError;
-use super::loading::{KnownLeaves, LinkSegment, LoadedLeaf, NumberedLeaf, READS_AT_ONCE};
+use super::loading::{KnownLeaves, LinkSegment, LoadedLeaf, NumberedLeaf, READS_AT_ONCE, Reading};
 use super::step::{Step, Visit};
 use super::unindexed::UnindexedLinks;
 use crate::error::Result;
@@ -31,9 +30,9 @@ pub(super) struct Side {
 
 /// A leaf that has to be looked at for a node of the frontier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Look {
-    leaf: usize,
-    node: usize,
+pub(super) struct Look {
+    pub leaf: usize,
+    pub node: usize,
 }
 
 impl Side {
@@ -65,7 +64,7 @@ impl Side {
     }
 
     /// What a round looks for in each segment that may have something.
-    fn plans(&self, frontier: &[Key], via: Option<&HashSet<Option<Key>>>) -> Vec<SegmentLooks<'_>> {
+    pub(super) fn plans(&self, frontier: &[Key], via: Option<&HashSet<Option<Key>>>) -> Vec<SegmentLooks<'_>> {
         let mut plans = Vec::with_capacity(self.segments.len());
         for segment in &self.segments {
             let wanted = segment.places_of(via);
@@ -99,15 +98,15 @@ impl Side {
 }
 
 /// What a round looks for in a segment.
-struct SegmentLooks<'a> {
-    segment: &'a LinkSegment,
-    wanted: WantedPredicates,
+pub(super) struct SegmentLooks<'a> {
+    pub segment: &'a LinkSegment,
+    pub wanted: WantedPredicates,
     /// Ascending.
-    looks: Vec<Look>,
+    pub looks: Vec<Look>,
 }
 
 /// The leaves of looks, each once.
-fn leaves_of(looks: &[Look]) -> Vec<usize> {
+pub(super) fn leaves_of(looks: &[Look]) -> Vec<usize> {
     let mut leaves: Vec<usize> = looks.iter().map(|look| look.leaf).collect();
     leaves.dedup();
     leaves
@@ -120,7 +119,7 @@ async fn read_together(plans: &[SegmentLooks<'_>]) -> std::result::Result<Vec<Kn
     if plans.len() < 2 || leaves.iter().map(Vec::len).sum::<usize>() > LEAVES_AT_ONCE {
         return Ok(known);
     }
-    let mut reads: Vec<BoxFuture<'_, std::result::Result<(usize, Vec<NumberedLeaf>), WalkError>>> = Vec::new();
+    let mut reads: Vec<Reading<'_, (usize, Vec<NumberedLeaf>), WalkError>> = Vec::new();
     for (place, ((plan, leaves), known)) in plans.iter().zip(&leaves).zip(&mut known).enumerate() {
         let segment = plan.segment;
         for run in segment.missing(leaves, known) {
@@ -139,7 +138,7 @@ async fn read_together(plans: &[SegmentLooks<'_>]) -> std::result::Result<Vec<Kn
 }
 
 /// Parts of the looks that need no more leaves than are held at a time.
-fn chunks(looks: &[Look]) -> Vec<&[Look]> {
+pub(super) fn chunks(looks: &[Look]) -> Vec<&[Look]> {
     let (mut parts, mut start, mut leaves) = (Vec::new(), 0, 0);
     for (place, look) in looks.iter().enumerate() {
         let is_new =

@@ -1,30 +1,12 @@
 use std::sync::Arc;
 
-use chrono::DateTime;
-use object_store::ObjectMeta;
-
 use super::*;
 
 /// Four row groups of ten rows.
 const ROW_GROUPS: [u32; 4] = [10, 10, 10, 10];
 
 fn file(deleted: Option<RowSet>) -> DataFile {
-    let meta = ObjectMeta {
-        location: "part.parquet".into(),
-        last_modified: DateTime::UNIX_EPOCH,
-        size: 1,
-        e_tag: None,
-        version: None,
-    };
-    let deleted = deleted.map(Arc::new);
-    DataFile {
-        meta,
-        path: "part.parquet".to_owned(),
-        partition_values: Vec::new(),
-        deleted,
-        row_groups: None,
-        false_statistics: Default::default(),
-    }
+    DataFile { deleted: deleted.map(Arc::new), ..DataFile::of_test("part.parquet", 1, None) }
 }
 
 fn set(rows: impl IntoIterator<Item = u32>) -> RowSet {

@@ -1,10 +1,13 @@
 //! Small tables, what is merged into them, and what their files have then.
 
+mod constraints;
 mod delta;
 mod folder;
+mod logs;
 mod random;
 mod refill;
 mod repeating;
+mod row_tracking;
 mod stats;
 
 use std::fs::File;

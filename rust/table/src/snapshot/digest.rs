@@ -233,33 +233,13 @@ impl Snapshot {
 
 #[cfg(test)]
 mod tests {
-    use chrono::{TimeZone, Utc};
-    use object_store::ObjectMeta;
-    use object_store::path::Path;
-
     use super::*;
     use crate::files::parted_list::ListEdit;
-    use crate::files::trust::FalseStatistics;
 
     const FILES: usize = 3000;
 
     fn file(number: usize) -> DataFile {
-        let path = format!("{number:05}.parquet");
-        let last_modified = Utc.timestamp_opt(1, 0).unwrap();
-        DataFile {
-            meta: ObjectMeta {
-                location: Path::from(path.as_str()),
-                last_modified,
-                size: 1,
-                e_tag: None,
-                version: None,
-            },
-            path,
-            partition_values: Vec::new(),
-            deleted: None,
-            row_groups: Some(vec![10]),
-            false_statistics: FalseStatistics::default(),
-        }
+        DataFile::of_test(&format!("{number:05}.parquet"), 1, Some(vec![10]))
     }
 
     fn state(number: u32) -> FileIndexState {

@@ -105,30 +105,11 @@ fn without(file: &DataFile, hidden: &DeletedPositions) -> DataFile {
 
 #[cfg(test)]
 mod tests {
-    use chrono::{TimeZone, Utc};
-    use object_store::ObjectMeta;
-    use object_store::path::Path;
-
     use super::*;
-    use crate::files::trust::FalseStatistics;
 
     fn file(number: usize) -> DataFile {
-        let path = format!("{number:05}.parquet");
-        let last_modified = Utc.timestamp_opt(1, 0).unwrap();
-        DataFile {
-            meta: ObjectMeta {
-                location: Path::from(path.as_str()),
-                last_modified,
-                size: 1,
-                e_tag: None,
-                version: None,
-            },
-            path,
-            partition_values: Vec::new(),
-            deleted: (number == 5).then(|| Arc::new(RowSet::from_rows(vec![9], 10))),
-            row_groups: (number > 0).then(|| vec![10]),
-            false_statistics: FalseStatistics::default(),
-        }
+        let file = DataFile::of_test(&format!("{number:05}.parquet"), 1, (number > 0).then(|| vec![10]));
+        DataFile { deleted: (number == 5).then(|| Arc::new(RowSet::from_rows(vec![9], 10))), ..file }
     }
 
     fn deleted(of: &[(usize, u32)]) -> Arc<DeletedByFile> {

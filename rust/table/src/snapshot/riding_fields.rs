@@ -1,7 +1,7 @@
 //! The columns that ride along with an index, as the table has them now.
 
 use arrow::datatypes::FieldRef;
-use lakemark_format::ManifestIndex;
+use lakemark_format::{ManifestIndex, column};
 use lakemark_index::riding_type_of;
 
 use super::Snapshot;
@@ -14,6 +14,13 @@ impl Snapshot {
     pub(crate) fn riding_fields(&self, index: &ManifestIndex) -> Vec<FieldRef> {
         let fields = included(index).into_iter().filter_map(|stored| self.physical_field(&stored));
         fields.filter(|field| riding_type_of(field.data_type()).is_some()).collect()
+    }
+
+    /// Whether the values of a column, as the table shows it, may ride along with the keys of others.
+    pub(crate) fn may_ride(&self, name: &str) -> bool {
+        let is_partition = self.partition_columns().iter().any(|field| field.name() == name);
+        let has_type = |field: FieldRef| riding_type_of(field.data_type()).is_some();
+        !is_partition && !column::is_field(name) && self.field(name).is_some_and(has_type)
     }
 
     /// The options of an index as users gave them, columns as the table shows them now.

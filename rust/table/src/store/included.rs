@@ -21,7 +21,8 @@ pub fn column_list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 }
 
 /// Reads what [`column_list`] writes, and blanks around names; none if it is no such text.
-pub(crate) fn names_of(text: &str) -> Option<Vec<String>> {
+#[must_use]
+pub fn names_of(text: &str) -> Option<Vec<String>> {
     let (mut names, mut rest) = (Vec::new(), text.trim());
     loop {
         let (name, after) = match rest.strip_prefix('"') {

@@ -61,7 +61,7 @@ pub(crate) fn moved_value(value: ValueRows, places: &[MovedRows]) -> Option<Valu
     let ValueRows { key, rows, riding } = value;
     if !riding.rides() {
         let rows = remapped(rows, places);
-        return (!rows.is_empty()).then(|| ValueRows { key, rows, riding });
+        return (!rows.is_empty()).then_some(ValueRows { key, rows, riding });
     }
     let (mut moved, mut kept) = (Vec::with_capacity(rows.len()), RidingRows::default());
     for (row, form) in rows.into_iter().zip(riding.rows()) {
@@ -70,7 +70,7 @@ pub(crate) fn moved_value(value: ValueRows, places: &[MovedRows]) -> Option<Valu
             kept.push(Some(form));
         }
     }
-    (!moved.is_empty()).then(|| ValueRows { key, rows: moved, riding: kept })
+    (!moved.is_empty()).then_some(ValueRows { key, rows: moved, riding: kept })
 }
 
 /// Goes through the values of a segment, a block at a time, and bins of several values one by one.

@@ -63,6 +63,13 @@ pub(crate) fn key_type_of_field(field: &Field) -> Option<KeyType> {
     }
 }
 
+/// Whether values of a type may be nodes or predicates of links: two that are equal for an engine are one.
+pub(crate) fn may_be_linked(data_type: &DataType) -> bool {
+    use KeyType::{Binary, FixedBinary, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64, Utf8};
+    let whole = [Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64, Utf8, Binary];
+    key_type_of(data_type).is_some_and(|of| whole.contains(&of) || matches!(of, FixedBinary(_)))
+}
+
 /// How values, or the elements of lists, become keys.
 pub(crate) fn key_type_in(data_type: &DataType) -> Option<KeyType> {
     key_type_of(data_type).or_else(|| list_type_of(data_type))

@@ -16,6 +16,9 @@ use object_store::{
     PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
+/// How often others have their turn during a slow read.
+const TURNS: usize = 20;
+
 #[derive(Debug)]
 pub struct Layer {
     inner: Arc<dyn ObjectStore>,
@@ -58,6 +61,12 @@ pub struct Log {
     pub written_once: Mutex<Option<&'static str>>,
     /// Reads of files whose path has this part wait until something is so.
     pub held: OnceLock<Hold>,
+    /// Each read of ranges lets others begin before it is answered.
+    pub is_slow: AtomicBool,
+    /// How often such a read began while no other was under way: reads that wait for none of each other are one round.
+    pub rounds: AtomicU64,
+    /// Such reads that are under way.
+    flying: AtomicU64,
     /// Called before each operation.
     pub hook: OnceLock<Hook>,
 }
@@ -112,6 +121,9 @@ impl Log {
             fixed: AtomicBool::new(false),
             written_once: Mutex::default(),
             held: OnceLock::new(),
+            is_slow: AtomicBool::new(false),
+            rounds: AtomicU64::new(0),
+            flying: AtomicU64::new(0),
             hook: OnceLock::new(),
         })
     }
@@ -123,6 +135,7 @@ impl Log {
     pub fn clear(&self) {
         self.operations.lock().unwrap().clear();
         self.count.store(0, Ordering::SeqCst);
+        self.rounds.store(0, Ordering::SeqCst);
     }
 
     pub fn count(&self) -> u64 {
@@ -175,6 +188,20 @@ impl Log {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether this read is a slow one: it is under way until it has landed.
+    async fn take_off(&self) -> bool {
+        if !self.is_slow.load(Ordering::SeqCst) {
+            return false;
+        }
+        if self.flying.fetch_add(1, Ordering::SeqCst) == 0 {
+            self.rounds.fetch_add(1, Ordering::SeqCst);
+        }
+        for _ in 0..TURNS {
+            tokio::task::yield_now().await;
+        }
+        true
     }
 
     fn shown(&self, meta: ObjectMeta) -> ObjectMeta {
@@ -264,7 +291,12 @@ impl ObjectStore for Layer {
     async fn get_ranges(&self, path: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         self.log.note("get_ranges", path.as_ref())?;
         self.log.read(path).await?;
-        self.inner.get_ranges(path, ranges).await
+        let is_flying = self.log.take_off().await;
+        let got = self.inner.get_ranges(path, ranges).await;
+        if is_flying {
+            self.log.flying.fetch_sub(1, Ordering::SeqCst);
+        }
+        got
     }
 
     fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {

@@ -5,12 +5,13 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{Int64Type, UInt32Type, UInt64Type};
 use lakemark_table::{
     BuildOptions, Change, ErrorKind, IndexKind, IndexSpec, LinkDirection, LinkMemoryLimit, Links, Merging, Operation,
     Table, WalkOptions, WriteOptions,
 };
+use parquet::arrow::ArrowWriter;
 
 use crate::fixture::{open, segments, write};
 
@@ -371,6 +372,46 @@ async fn columns_that_are_no_links_are_refused() {
     let error = table.create_index(IndexSpec { options, ..spec(&["s", "o"]) }, false).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert!(!table.snapshot().await.unwrap().has_indexes());
+    // NaN is no node, and two zeros would be one: floats are refused without an index as well.
+    let floats: ArrayRef = Arc::new(Float64Array::from(vec![f64::NAN, 0.0]));
+    let batch = RecordBatch::try_from_iter([("a", Arc::clone(&floats)), ("b", floats)]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder.path().join("f.parquet"), &batch);
+    let snapshot = open(folder.path()).await.snapshot().await.unwrap();
+    let error = Links::of(snapshot, &["a", "b"].map(String::from), MEMORY).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Unsupported && error.message().contains("whole numbers"), "{error}");
+}
+
+/// A file of links with these predicates, in one row group.
+fn write_predicates(path: &Path, predicates: std::ops::Range<i64>) {
+    let column =
+        |of: fn(i64) -> i64| -> ArrayRef { Arc::new(Int64Array::from_iter_values(predicates.clone().map(of))) };
+    let columns = [("s", column(|_| 1)), ("p", column(|row| row)), ("o", column(|row| row % 7))];
+    let rows = RecordBatch::try_from_iter(columns).unwrap();
+    let mut writer = ArrowWriter::try_new(fs::File::create(path).unwrap(), rows.schema(), None).unwrap();
+    writer.write(&rows).unwrap();
+    writer.close().unwrap();
+}
+
+#[tokio::test]
+async fn more_predicates_than_a_segment_has_places_for_are_refused_when_they_are_declared() {
+    let folder = tempfile::tempdir().unwrap();
+    write_predicates(&folder.path().join("a.parquet"), 0..40_000);
+    write_predicates(&folder.path().join("b.parquet"), 40_000..65_536);
+    let table = open(folder.path()).await;
+    let error = table.create_index(spec(&["s", "p", "o"]), false).await.unwrap_err();
+    let said = "the links over s, p, o have more than 65535 different predicates";
+    assert!(error.kind() == ErrorKind::Unsupported && error.message().contains(said), "{error}");
+    assert!(error.message().contains("smaller files_per_segment"), "{error}");
+    assert!(!table.snapshot().await.unwrap().has_indexes());
+    // Both ends alone, and fewer files of a segment, have places enough.
+    assert!(table.create_index(spec(&["s", "o"]), false).await.unwrap());
+    let options = BTreeMap::from([("files_per_segment".to_owned(), "1".to_owned())]);
+    assert!(table.create_index(IndexSpec { options, ..spec(&["s", "p", "o"]) }, false).await.unwrap());
+    // As many as there are places are no error.
+    let folder = tempfile::tempdir().unwrap();
+    write_predicates(&folder.path().join("a.parquet"), 0..65_535);
+    assert!(open(folder.path()).await.create_index(spec(&["s", "p", "o"]), false).await.unwrap());
 }
 
 #[tokio::test]
@@ -403,4 +444,20 @@ async fn both_indexes_of_links_come_and_go_together() {
     table.create_index(spec(&["s", "o"]), false).await.unwrap();
     table.build(BuildOptions::default()).await.unwrap();
     assert!(!table.snapshot().await.unwrap().is_prunable("s"));
+}
+
+#[tokio::test]
+async fn links_do_not_take_an_index_of_others_for_their_way_back() {
+    let edges = Edges::new(1);
+    let table = open(edges.path()).await;
+    let named = |name: &str, columns: &[&str]| IndexSpec { name: Some(name.to_owned()), ..spec(columns) };
+    assert!(table.create_index(named("e_back", &["s", "o"]), false).await.unwrap());
+    let error = table.create_index(named("e", &["s", "p", "o"]), false).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::AlreadyExists && error.message().contains("e_back"), "{error}");
+    // Whatever has the name already is left as it is.
+    assert!(!table.create_index(named("e_back", &["s", "p", "o"]), true).await.unwrap());
+    let indexes = table.snapshot().await.unwrap().indexes();
+    let columns: BTreeMap<String, Vec<String>> = indexes.into_iter().map(|index| (index.name, index.columns)).collect();
+    assert_eq!(columns["e_back"], ["s", "o"]);
+    assert_eq!((columns["e_back_back"].as_slice(), columns.len()), (["o", "s"].map(String::from).as_slice(), 2));
 }

@@ -29,6 +29,8 @@ mod inner_pages;
 mod isolating;
 mod layer;
 mod links;
+mod links_random;
+mod links_reads;
 mod listed;
 mod lists;
 mod locations;

@@ -1,5 +1,6 @@
 //! Rows that an index gives with their values while a query runs: those of few keys, if the index includes the columns.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -30,13 +31,7 @@ impl ScanColumns<'_> {
     /// The columns that an index must have: those of the output, and behind them the others that the filter looks at. None if no index may
     /// give rows.
     pub(super) fn wanted(&self) -> Option<Vec<FieldRef>> {
-        let looked_at = self.filter?.columns()?;
-        let mut wanted: Vec<FieldRef> = self.table.fields().iter().cloned().collect();
-        for field in looked_at {
-            if !wanted.iter().any(|own| own.name() == field.name()) {
-                wanted.push(field);
-            }
-        }
+        let wanted = self.filter?.beside(self.table)?;
         (!self.table.fields().is_empty()).then_some(wanted)
     }
 }
@@ -51,7 +46,8 @@ pub(super) struct GivenRows {
 }
 
 impl DynamicProber {
-    /// The exact rows that a probe found, if an index has their values. Rows that do not pass the scan's filter are left out of them.
+    /// The rows that a probe selected, if an index has their values. Rows that do not pass the scan's filter are left out of them. Those to be
+    /// rechecked need no other test: whoever has the filter that came while the query runs tests all rows.
     pub(super) async fn covered(
         &self,
         predicate: &Predicate,
@@ -60,7 +56,8 @@ impl DynamicProber {
     ) -> Option<GivenRows> {
         let wanted = scan.wanted()?;
         let columns = wanted.iter().map(|field| field.name().clone()).collect();
-        let rows = probe.files.listed().filter_map(exact_rows).collect();
+        let selected: Vec<SelectedRows<'_>> = probe.files.listed().filter_map(SelectedRows::of).collect();
+        let rows = selected.iter().map(|of_file| RowsOfFile { file: of_file.file, rows: &of_file.rows }).collect();
         let request = CoverRequest { predicate, columns, rows };
         let found = self.snapshot.covered_rows(&request).await?;
         // Whatever cannot be given is read, and the reader says what is wrong with it.
@@ -68,14 +65,24 @@ impl DynamicProber {
     }
 }
 
-fn exact_rows((file, found): (usize, &FileProbe)) -> Option<RowsOfFile<'_>> {
-    match found {
-        FileProbe::Known { exact, .. } if !exact.is_empty() => Some(RowsOfFile { file, rows: exact }),
-        _ => None,
+/// Rows of a file that may pass.
+struct SelectedRows<'a> {
+    /// The place of the file.
+    file: usize,
+    rows: Cow<'a, RowSet>,
+}
+
+impl<'a> SelectedRows<'a> {
+    /// None if nothing is known of the file, or if no row may pass.
+    fn of((file, found): (usize, &'a FileProbe)) -> Option<Self> {
+        let FileProbe::Known { exact, recheck, .. } = found else { return None };
+        let rows = if recheck.is_empty() { Cow::Borrowed(exact) } else { Cow::Owned(exact.or(recheck)) };
+        (!rows.is_empty()).then_some(Self { file, rows })
     }
 }
 
-fn given(found: CoveredValues, wanted: Vec<FieldRef>, scan: &ScanColumns<'_>) -> Result<GivenRows> {
+/// The rows of these values that pass the filter of the scan, as it gives them.
+pub(super) fn given(found: CoveredValues, wanted: Vec<FieldRef>, scan: &ScanColumns<'_>) -> Result<GivenRows> {
     let CoveredValues { columns, mut files, rows, index_reads, index_bytes_read, .. } = found;
     let columns = columns.iter().zip(&wanted).map(|(values, field)| cast(values, field.data_type()));
     let columns = columns.collect::<Result<Vec<_>, _>>()?;

@@ -53,6 +53,9 @@ impl DynamicProber {
     /// The rows that have one of the keys. None if no index knows them, or if it takes longer to search for them than to read all rows.
     pub(crate) async fn keyed_rows(&self, wanted: &[WantedKeys], scan: &ScanColumns<'_>) -> Result<Option<KeyedRows>> {
         let Some(test) = self.key_test(wanted, scan.table)? else { return Ok(None) };
+        if let Some(pruned) = self.linked(&test.predicate, scan).await {
+            return Ok(Some(KeyedRows { pruned, keys: test.keys as u64 }));
+        }
         let index_only = self.covering_cost(&test, scan).await;
         let reading = ReadCost { limit: None, index_only, ..self.reading };
         // Another query, or another round of this one, may ask for the same few keys.

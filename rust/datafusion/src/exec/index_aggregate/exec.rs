@@ -20,12 +20,13 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::column;
-use lakemark_table::{AnsweredFiles, FileProbe, GroupCountRequest, IndexOnlyCost};
+use lakemark_index::Predicate;
+use lakemark_table::{AnsweredFiles, FileProbe, GroupCountRequest, IndexOnlyCost, MinMaxRequest};
 use tokio::sync::OnceCell;
 
 use super::request::AggregateRequest;
 use super::states::{StateSchemas, of_bounds, of_values};
-use super::unanswered::{AnsweredRows, rest_of};
+use super::unanswered::{AnsweredRows, reads_files, rest_of};
 use crate::error::to_engine;
 use crate::exec::index_only::bytes_of;
 use crate::exec::scan_probe::{Reprobed, ScanProbe, has_rows};
@@ -102,6 +103,10 @@ impl IndexAggregator {
     async fn probe_index(&self) -> Result<PartialStates> {
         let memory = MemoryConsumer::new("IndexAggregateExec").register(&self.pool);
         let Some(scan_probe) = ScanProbe::below(&self.input) else { return Ok(self.nothing(memory)) };
+        let of_range = self.range_states(&scan_probe).await?;
+        if of_range.answered.is_some() {
+            return self.answer(&scan_probe, of_range, AnsweredRows::Files, memory);
+        }
         if let Some(scan_probe) = self.search_again(&scan_probe).await? {
             let found = self.index_states(&scan_probe, &memory).await?;
             return self.answer(&scan_probe, found, AnsweredRows::Files, memory);
@@ -161,6 +166,22 @@ impl IndexAggregator {
         self.count("files_index_only", scan_probe.files.listed().filter(has_answer).count() as u64);
         let rest = rest_of(&self.input, &answered, rows)?;
         Ok(PartialStates { states, rest, _memory: memory })
+    }
+
+    /// States from the ends of a range of the only column, which are in a few leaves however many rows lie between.
+    async fn range_states(&self, scan_probe: &ScanProbe) -> Result<AnsweredStates> {
+        let column = self.request.extremes_of().filter(|_| reads_files(&self.input));
+        let Some(column) = column else { return Ok(AnsweredStates::default()) };
+        let bounds = match scan_probe.predicate.clone().simplify() {
+            Predicate::Leaf(leaf) if leaf.column == column => scan_probe.snapshot.range_extremes(&leaf).await,
+            _ => None,
+        };
+        let Some(bounds) = bounds else { return Ok(AnsweredStates::default()) };
+        self.count("index_reads", bounds.index_reads);
+        self.count("index_bytes_read", bounds.index_bytes_read);
+        let requests = [MinMaxRequest { column: column.to_owned(), extremes: true }];
+        let states = of_bounds(&self.request, &self.input.schema(), &requests, &bounds, &scan_probe.files)?;
+        Ok(AnsweredStates { states: vec![states], answered: Some(bounds.answered) })
     }
 
     /// States from directories, which have the bounds and the NULLs of columns.

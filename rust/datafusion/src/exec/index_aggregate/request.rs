@@ -180,6 +180,15 @@ impl AggregateRequest {
         columns.iter().find(is_summed).map(String::as_str)
     }
 
+    /// The only column, if nothing but its least or greatest value is requested.
+    pub(crate) fn extremes_of(&self) -> Option<&str> {
+        let [column] = self.columns.as_slice() else { return None };
+        let is_extreme = |measure: &Measure| {
+            matches!(measure, Measure::Least(_) | Measure::Greatest(_)) && measure.column() == Some(column.as_str())
+        };
+        (self.groups.is_empty() && self.measures.iter().all(is_extreme)).then_some(column.as_str())
+    }
+
     /// The columns whose bounds are all that is requested; none if there are groups or expressions.
     pub(crate) fn bounds(&self) -> Option<Vec<MinMaxRequest>> {
         if !self.groups.is_empty() || self.columns.is_empty() {

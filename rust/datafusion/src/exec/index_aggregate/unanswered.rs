@@ -21,6 +21,14 @@ pub(super) enum AnsweredRows {
     Files,
 }
 
+/// Whether a plan reads rows of data files. Those that an index gave are in memory.
+pub(super) fn reads_files(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    match plan.downcast_ref::<LakemarkScanExec>() {
+        Some(scan) => scan.parts.exact.is_some() || scan.parts.recheck.is_some(),
+        None => plan.children().into_iter().any(reads_files),
+    }
+}
+
 /// The plan without the rows that the index gave of the answered files; none if nothing is left to be read.
 ///
 /// The partitions stay, and some may have nothing to do.
@@ -40,9 +48,12 @@ pub(super) fn rest_of(
                 if rows == AnsweredRows::Files {
                     rest.parts.recheck = left_of(rest.parts.recheck.take(), answered)?;
                 }
-                // They are exact, too: of an answered file they are in the answer.
+                // Those that are exact are in the answer of an answered file. What was tested by its values is, if the file is as a whole.
+                let is_given = |place: usize, is_exact: bool| {
+                    answered.contains(place) && (is_exact || rows == AnsweredRows::Files)
+                };
                 let covered = rest.parts.covered.take();
-                let covered = covered.map(|covered| covered.without(|place| answered.contains(place)));
+                let covered = covered.map(|covered| covered.without(is_given));
                 rest.parts.covered = covered.transpose()?.flatten();
                 // An index that gives rows while the query runs would give those of answered files, too.
                 rest.parts.filter = None;

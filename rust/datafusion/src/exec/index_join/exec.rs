@@ -1,13 +1,14 @@
 //! The operator that chooses how a join runs once it knows how many rows one of its inputs has.
 
+use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result, Statistics, internal_datafusion_err, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::execution_plan::{CardinalityEffect, replace_children_if_necessary};
+use datafusion::physical_plan::execution_plan::{CardinalityEffect, replace_children_if_necessary, reset_plan_states};
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::metrics::{
     BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, RecordOutput,
@@ -61,8 +62,17 @@ pub(crate) struct IndexJoinExec {
     request: Arc<IndexJoinRequest>,
     metrics: ExecutionPlanMetricsSet,
     counts: JoinCounts,
-    /// How the join runs; one choice serves all partitions.
-    chosen: OnceLock<ChosenPlan>,
+    /// How the join runs, once a partition was asked for.
+    begun: Mutex<Option<BegunJoin>>,
+}
+
+/// A join that runs.
+#[derive(Debug)]
+struct BegunJoin {
+    /// One choice serves all partitions.
+    chosen: ChosenPlan,
+    /// Those that were asked for.
+    partitions: HashSet<usize>,
 }
 
 /// What is counted in all executions.
@@ -112,18 +122,36 @@ impl IndexJoinExec {
     pub(crate) fn new(join: PlanRef, request: IndexJoinRequest) -> Self {
         let metrics = ExecutionPlanMetricsSet::new();
         let counts = JoinCounts::new(&metrics);
-        Self { join, request: Arc::new(request), metrics, counts, chosen: OnceLock::new() }
+        Self { join, request: Arc::new(request), metrics, counts, begun: Mutex::default() }
     }
 
     /// The same over a join of the same inputs, of which nothing is chosen yet. Its metrics go on.
     fn over(&self, join: PlanRef) -> Self {
         let (request, metrics) = (Arc::clone(&self.request), self.metrics.clone());
-        Self { join, request, metrics, counts: self.counts.clone(), chosen: OnceLock::new() }
+        Self { join, request, metrics, counts: self.counts.clone(), begun: Mutex::default() }
     }
 
-    fn choice(&self, context: &Arc<TaskContext>) -> ChosenPlan {
+    /// The join as it runs for a partition. The rows that were taken are given once, so that whoever executes a partition again has the join
+    /// begin anew: a nested loop join does that with an input for which it finds too little memory.
+    fn chosen(&self, partition: usize, context: &Arc<TaskContext>) -> Result<ChosenPlan> {
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(running) = begun.as_mut()
+            && running.partitions.insert(partition)
+        {
+            return Ok(running.chosen.clone());
+        }
+        let join = match *begun {
+            None => Arc::clone(&self.join),
+            Some(_) => reset_plan_states(Arc::clone(&self.join))?,
+        };
+        let chosen = self.choice(join, context);
+        *begun = Some(BegunJoin { chosen: chosen.clone(), partitions: HashSet::from([partition]) });
+        Ok(chosen)
+    }
+
+    fn choice(&self, join: PlanRef, context: &Arc<TaskContext>) -> ChosenPlan {
         let choice = Choice {
-            join: Arc::clone(&self.join),
+            join,
             request: Arc::clone(&self.request),
             counts: self.counts.clone(),
             context: Arc::clone(context),
@@ -276,7 +304,7 @@ impl ExecutionPlan for IndexJoinExec {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let baseline = BaselineMetrics::new(&self.metrics, partition);
-        let ChosenPlan(chosen) = self.chosen.get_or_init(|| self.choice(&context)).clone();
+        let ChosenPlan(chosen) = self.chosen(partition, &context)?;
         let rows = stream::once(async move {
             let join = chosen.await.map_err(DataFusionError::Shared)?;
             join.execute(partition, context)

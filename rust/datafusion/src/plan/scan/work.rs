@@ -80,7 +80,7 @@ impl ScanWork<'_> {
     /// Any `limit` rows are an answer. Exact rows come first, and the rest of the table is left alone if they suffice.
     pub(super) fn cut(&mut self, limit: u64) {
         self.counted = self.counted.min(limit);
-        let mut left = limit - self.counted;
+        let mut left = (limit - self.counted).saturating_sub(self.covered);
         for ExactRows { chosen, .. } in &mut self.exact {
             chosen.rows = first_rows(&chosen.rows, left);
             left -= chosen.count();

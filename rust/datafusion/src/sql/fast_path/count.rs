@@ -1,7 +1,8 @@
 //! `SELECT count(*) FROM t WHERE …` where the index knows the number: neither planned nor run.
 //!
 //! Planning a count takes longer than most counts take. So the plan of such a statement is replaced by a table of one row, which probes the
-//! index when its row is requested. It plans the statement as it was only if some row of a data file has to be looked at:
+//! index when its row is requested. It plans the statement as it was only if some row of a data file has to be looked at. A row whose values
+//! an index has need not:
 //!
 //! ```text
 //! Projection count(*) ─ Aggregate count(*) ─ Filter ─ TableScan t      becomes      TableScan: the number
@@ -34,8 +35,9 @@ use super::{scan_of, scanned};
 use crate::error::to_engine;
 use crate::expr::simplify::simplified;
 use crate::expr::translate::translate;
-use crate::plan::buffered_count::{CountRequest, count_with_buffered};
+use crate::plan::buffered_count::{CountRequest, count_with_buffered, is_covered};
 use crate::plan::provider::{LakemarkTable, probe_options, pushdown};
+use crate::read::read_cost::reading;
 
 /// The plan as a table of its one row, if it counts the rows of one of our tables.
 pub(super) fn with_fast_path(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
@@ -111,8 +113,17 @@ impl CountTable {
                 }
             }
         };
-        let options = ProbeOptions { count_only: true, ..probe_options(state) };
-        if !options.use_index || !is_index_only(&snapshot, &predicate) {
+        let known = probe_options(state);
+        let options = if is_index_only(&snapshot, &predicate) {
+            ProbeOptions { count_only: true, ..known }
+        } else if let Some(filter) = filter.as_ref().filter(|filter| is_covered(&snapshot, &predicate, filter)) {
+            // Rows that are left open are tested by their values, if they are few. So the search is weighed as that of a scan.
+            let reading = reading(&snapshot.schema(), Some(&Vec::new()), std::slice::from_ref(filter), None);
+            ProbeOptions { reading: Some(reading), ..known }
+        } else {
+            return Ok(None);
+        };
+        if !options.use_index {
             return Ok(None);
         }
         let probe = snapshot.probe(&predicate, &options).await.map_err(to_engine)?;
@@ -173,7 +184,7 @@ fn counts_rows(aggregate: &Expr) -> bool {
     plain && all && aggregate.func == count_udaf()
 }
 
-/// Whether there is an index for every condition. Otherwise the statement is planned at once, and its scan probes the indexes.
+/// Whether there is an index for every condition.
 fn is_index_only(snapshot: &Snapshot, predicate: &Predicate) -> bool {
     predicate.unknowns().is_empty()
         && snapshot.with_composites(predicate).leaves().iter().all(|leaf| snapshot.supports_index_only(&leaf.column))

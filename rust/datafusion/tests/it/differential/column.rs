@@ -114,6 +114,13 @@ impl Column {
         Field::new(&self.stored, values.data_type().clone(), true)
     }
 
+    /// A flat column with the same values, in other rows.
+    pub fn like(&self, rng: &mut StdRng, name: &str) -> Self {
+        let layout = *pick(rng, &[Layout::Uniform, Layout::Uniform, Layout::Skewed, Layout::Runs]);
+        let null_rate = *pick(rng, &[0.0, 0.0, 0.05, 0.3]);
+        Self { name: name.to_owned(), stored: name.to_owned(), home: Home::Flat, null_rate, layout, ..self.clone() }
+    }
+
     /// What an index on it is declared with.
     pub fn path(&self) -> String {
         match self.home {
@@ -234,15 +241,20 @@ impl Column {
         self.used
     }
 
-    /// A value as an SQL literal: mostly one that rows have, now and then a neighbour or a wild one.
+    /// A value as an SQL literal.
     pub fn literal(&self, rng: &mut StdRng) -> String {
+        let at = self.place(rng);
+        self.literal_at(at)
+    }
+
+    /// A place of the domain: mostly that of a value that rows have, now and then of a neighbour or a wild one.
+    pub fn place(&self, rng: &mut StdRng) -> usize {
         let near = self.used..self.wild.max(self.used + 1);
-        let at = match rng.random_range(0..20) {
+        match rng.random_range(0..20) {
             0..=12 => rng.random_range(0..self.used),
             13..=16 => rng.random_range(near),
             _ => rng.random_range(self.wild..self.domain.len()),
-        };
-        self.literal_at(at)
+        }
     }
 
     /// The value at a place of the domain as an SQL literal.

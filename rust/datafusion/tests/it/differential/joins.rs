@@ -62,7 +62,7 @@ async fn tables(seed: u64, is_common: bool) -> [NamedTable; 3] {
     let mut rng = StdRng::seed_from_u64(seed ^ 0x701);
     let [of_t, of_u, of_v] = [0, 1, 2].map(|place| seed.wrapping_mul(3).wrapping_add(place));
     let is_flat = is_common || rng.random_bool(0.7);
-    let manner = Manner { like: &[], smaller: SMALLER, is_flat, is_common };
+    let manner = Manner { like: &[], smaller: SMALLER, is_flat, is_common, has_links: false };
     let t = RandomTable::create_as(of_t, &manner).await;
     let mut like = |share| if rng.random_bool(share) { t.columns.as_slice() } else { &[] };
     let [like_u, like_v] = [0.8, 0.4].map(&mut like);

@@ -18,6 +18,7 @@ mod keeping;
 mod pages;
 mod query;
 mod table;
+mod walks;
 
 #[cfg(test)]
 pub use delta::{commit, vector};
@@ -61,6 +62,8 @@ pub struct Summary {
     pub lookups: u64,
     /// Passed trials with an answer beside an error, which is right for reasons that [`joins`] has.
     pub spared: u64,
+    /// Walks over links that were right. Others count as failed trials.
+    pub walks: u64,
 }
 
 impl Summary {
@@ -72,6 +75,7 @@ impl Summary {
         self.whole += other.whole;
         self.lookups += other.lookups;
         self.spared += other.spared;
+        self.walks += other.walks;
     }
 
     fn trials(&self) -> u64 {
@@ -83,12 +87,13 @@ impl Summary {
         let percent = |part: u64| 100.0 * part as f64 / self.trials().max(1) as f64;
         format!(
             "{:.1}% of the answers are empty, {:.1}% are all rows, {:.1}% are errors, {:.1}% of the trials are lookups, \
-             {:.2}% stand beside a legal error",
+             {:.2}% stand beside a legal error; {} walks over links",
             percent(self.empty),
             percent(self.whole),
             percent(self.errors),
             percent(self.lookups),
-            percent(self.spared)
+            percent(self.spared),
+            self.walks
         )
     }
 }
@@ -228,6 +233,7 @@ async fn run_table(seed: u64, trials: Range<u64>) -> Summary {
             keeper.before(trial).await.await;
         }
     }
+    let is_whole_run = trials.start == 0;
     for trial in trials {
         let mut rng = StdRng::seed_from_u64(seed.wrapping_mul(1_000_003).wrapping_add(trial));
         let depth = rng.random_range(0..4);
@@ -256,6 +262,10 @@ async fn run_table(seed: u64, trials: Range<u64>) -> Summary {
             }
         }
     }
+    // Behind all that was done to the table in between.
+    if is_whole_run {
+        summary.add(&walks::run(&pair, &table, seed).await);
+    }
     summary
 }
 
@@ -283,7 +293,7 @@ async fn report(pair: &Pair, table: &RandomTable, seed: u64, trial: u64, shape: 
 
 #[cfg(test)]
 mod tests {
-    use super::{RandomTable, Summary, alone, joins, pages, run, run_one, run_table};
+    use super::{RandomTable, Summary, alone, joins, pages, run, run_all, run_one, run_table};
 
     /// A taste; `make fuzz NAME=queries` runs 10,000 in CI and any number by hand.
     const TRIALS: u64 = 500;
@@ -299,6 +309,13 @@ mod tests {
         assert!(summary.empty * 5 < TRIALS, "{} answers are empty", summary.empty);
         assert!(summary.whole * 5 < TRIALS, "{} answers are all rows", summary.whole);
         assert!(summary.lookups * 50 > TRIALS, "{} trials are lookups", summary.lookups);
+    }
+
+    #[test]
+    fn law_1_random_walks_are_those_of_the_rows() {
+        let summary: Summary = run_all(TABLES, 1, 1, |seed, range| alone(run_table(seed, range)));
+        assert_eq!((summary.passed, summary.failed), (TABLES, 0));
+        assert!(summary.walks > 200, "{} walks", summary.walks);
     }
 
     #[test]

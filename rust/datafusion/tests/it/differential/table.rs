@@ -22,6 +22,7 @@ use tempfile::TempDir;
 use super::buffered::{self, Twin};
 use super::column::{Column, Home, STRUCT, Types, pick};
 use super::delta::{Log, LogFile, delta_type, stored};
+use super::walks::LinkColumns;
 
 /// A random table: its columns, and the folder that holds its files and its indexes.
 pub struct RandomTable {
@@ -29,6 +30,8 @@ pub struct RandomTable {
     pub columns: Vec<Column>,
     /// A column of lists after them, in some tables. Conditions are on its elements, and never on whole lists.
     pub list: Option<Column>,
+    /// The columns of its links, in some tables. That of the far ends comes after all others, and conditions are on none of its values.
+    pub links: Option<LinkColumns>,
     /// Some of its rows, for predicates to aim at.
     pub samples: Vec<Sample>,
     /// How many rows it has.
@@ -60,6 +63,8 @@ pub struct Manner<'a> {
     pub is_flat: bool,
     /// Whether it has columns of types that every engine has, and nothing else.
     pub is_common: bool,
+    /// Whether it may have links, and a column more for them.
+    pub has_links: bool,
 }
 
 /// Rows of each file that predicates may aim at.
@@ -74,6 +79,13 @@ enum Coverage {
     Half,
     /// One file was replaced after the build.
     Stale,
+}
+
+/// Columns that a table may have beside those that conditions are on.
+#[derive(Clone, Copy)]
+struct More<'a> {
+    list: Option<&'a Column>,
+    far: Option<&'a Column>,
 }
 
 /// One data file to be written.
@@ -93,7 +105,8 @@ struct Part {
 impl RandomTable {
     /// Writes and indexes the table of a seed.
     pub async fn create(seed: u64) -> Self {
-        Self::create_as(seed, &Manner { like: &[], smaller: 1, is_flat: false, is_common: false }).await
+        let manner = Manner { like: &[], smaller: 1, is_flat: false, is_common: false, has_links: true };
+        Self::create_as(seed, &manner).await
     }
 
     /// Writes and indexes the table of a seed, in a manner.
@@ -125,6 +138,10 @@ impl RandomTable {
         let mut of_lists = StdRng::seed_from_u64(seed ^ 0x1157);
         let list = of_lists.random_bool(0.3) && !manner.is_common;
         let list = list.then(|| Column::random(&mut of_lists, columns.len(), Home::List, types));
+        let mut of_links = StdRng::seed_from_u64(seed ^ 0x11b5);
+        let has_links = manner.has_links && of_links.random_bool(0.7);
+        let links = has_links.then(|| LinkColumns::random(&mut of_links, &columns)).flatten();
+        let more = More { list: list.as_ref(), far: links.as_ref().map(|links| &links.far) };
         // Updates of tables that map columns are for flat ones.
         let is_flat = list.is_none() && columns.iter().all(|column| column.home == Home::Flat);
         let is_mapped = is_delta && is_flat && of_log.random_bool(0.5);
@@ -140,12 +157,17 @@ impl RandomTable {
         let (early_parts, late_parts) = parts.split_at(parts.len() - late.min(parts.len()));
         let mut samples = Vec::new();
         for part in early_parts {
-            samples.extend(part.write(&columns, list.as_ref(), [&mut rng, &mut dice, &mut of_lists], folder.path()));
+            samples.extend(part.write(
+                &columns,
+                more,
+                [&mut rng, &mut dice, &mut of_lists, &mut of_links],
+                folder.path(),
+            ));
         }
         if matches!(coverage, Coverage::Stale) {
             // Other rows under the same name: what the indexes are about to describe will be gone.
             for part in late_parts {
-                part.write(&columns, list.as_ref(), [&mut rng, &mut dice, &mut of_lists], folder.path());
+                part.write(&columns, more, [&mut rng, &mut dice, &mut of_lists, &mut of_links], folder.path());
             }
         }
         if let Some(log) = &mut log {
@@ -157,6 +179,9 @@ impl RandomTable {
         if !empty {
             indexed.extend(create_several_indexes(seed, &columns, folder.path()).await);
             indexed.extend(create_list_index(&mut of_lists, list.as_ref(), folder.path()).await);
+            if let Some(links) = &links {
+                indexed.push(links.create_index(&mut of_links, folder.path()).await);
+            }
         }
         let mut newer: Vec<Part> = late_parts.to_vec();
         if log.is_some() {
@@ -164,7 +189,12 @@ impl RandomTable {
             newer.iter_mut().for_each(|part| part.name = format!("new-{}", part.name));
         }
         for part in &newer {
-            samples.extend(part.write(&columns, list.as_ref(), [&mut rng, &mut dice, &mut of_lists], folder.path()));
+            samples.extend(part.write(
+                &columns,
+                more,
+                [&mut rng, &mut dice, &mut of_lists, &mut of_links],
+                folder.path(),
+            ));
         }
         let mut description = describe(&columns, &parts, coverage, &indexed);
         let mut rows: u64 = parts.iter().map(|part| part.rows as u64).sum();
@@ -187,7 +217,9 @@ impl RandomTable {
             rows = changed.rows.num_rows() as u64;
             twin = Some(changed);
         }
-        Self { columns, list, samples, rows, description, folder, twin }
+        // Nothing can be indexed in an empty folder.
+        let links = links.filter(|_| !empty);
+        Self { columns, list, links, samples, rows, description, folder, twin }
     }
 
     /// Where rows are as they should be without any index and with nothing buffered.
@@ -246,8 +278,8 @@ impl Part {
     fn write(
         &self,
         columns: &[Column],
-        list: Option<&Column>,
-        [rng, dice, of_lists]: [&mut StdRng; 3],
+        more: More<'_>,
+        [rng, dice, of_lists, of_links]: [&mut StdRng; 4],
         folder: &Path,
     ) -> Vec<Sample> {
         let mut fields = vec![Field::new("id", DataType::Int64, false)];
@@ -275,10 +307,16 @@ impl Part {
             }
             picks.push(here);
         }
-        if let Some(list) = list {
+        if let Some(list) = more.list {
             let lists = list.lists(of_lists, self.rows);
             fields.push(list.field(&lists));
             arrays.push(lists);
+        }
+        let lacks_ends = self.first_id > 0 && of_links.random_bool(0.15);
+        if let Some(far) = more.far.filter(|_| !lacks_ends) {
+            let ends = far.values(&far.picks(of_links, self.rows));
+            fields.push(far.field(&ends));
+            arrays.push(ends);
         }
         if !inner.is_empty() {
             let (names, values): (Vec<FieldRef>, Vec<ArrayRef>) = inner.into_iter().unzip();

@@ -12,11 +12,13 @@ use super::gain::{BetterKind, CandidateIndex, ColumnProfile, Costs, KeyIndexCost
 use super::kinds::{KindChoice, KindReason, SegmentRows};
 use super::queries::{QueryUse, WeighedCondition, WeighedQuery, standard};
 use super::report::{Advice, LayoutHint, Proposal, QueryGain};
+use super::riding::{self, RidingColumns};
 use super::sample::Sampler;
 use crate::error::Result;
 use crate::index_kind::IndexKind;
 use crate::report::IndexInfo;
 use crate::snapshot::{BaseTable, Snapshot};
+use crate::store::included::{INCLUDE, names_of};
 use crate::store::kind::{files_per_segment_by_default, zones_with};
 use crate::values::fields::indexable;
 
@@ -77,17 +79,21 @@ pub(crate) async fn advise(table: &BaseTable, snapshot: &Snapshot, queries: Opti
     let parquet: BTreeMap<String, u64> =
         all.iter().map(|name| (name.clone(), sampler.parquet_bytes(&snapshot.physical_name(name)))).collect();
     let from_queries = queries.is_some();
-    let weighed = match queries {
+    let weighed: Vec<_> = match queries {
         Some(queries) => queries.into_iter().map(|query| weigh(query, &columns)).collect(),
         None => {
             let of = |(name, column): (&String, &ColumnProfile)| standard(name, &column.sampled.sample, &all);
             columns.iter().flat_map(of).collect()
         }
     };
+    let is_key = |column: &ColumnProfile| column.better.as_ref().is_some_and(|better| better.kind == IndexKind::Key);
+    let keys = columns.iter().filter(|(_, column)| from_queries && is_key(column)).map(|(name, _)| name);
+    let riding = riding::options(&sampler, snapshot, &keys.collect::<Vec<_>>(), &weighed).await?;
     let rows = sampler.rows();
     let advisor = Advisor {
         costs: Costs { columns: &columns, parquet: &parquet, rows: rows as f64 },
         columns: &columns,
+        riding: &riding,
         queries: weighed,
     };
     Ok(advisor.advice(snapshot, rows, sampler.sampled_rows(), from_queries))
@@ -116,6 +122,8 @@ fn weigh(query: QueryUse, columns: &BTreeMap<String, ColumnProfile>) -> WeighedQ
 struct Advisor<'a> {
     costs: Costs<'a>,
     columns: &'a BTreeMap<String, ColumnProfile>,
+    /// Columns that could ride along with the keys of a column.
+    riding: &'a BTreeMap<String, Vec<RidingColumns>>,
     queries: Vec<WeighedQuery>,
 }
 
@@ -133,7 +141,8 @@ impl Advisor<'_> {
             let candidate =
                 encoding.zip(self.columns.get(column)).and_then(|(e, column)| CandidateIndex::new(column, e));
             // What an index over several columns saves is not predicted.
-            if let (Some(candidate), 1) = (candidate, index.columns.len()) {
+            if let (Some(mut candidate), 1) = (candidate, index.columns.len()) {
+                candidate.riding = riding_along(index, &candidate);
                 by_column.insert(column.clone(), candidate);
             }
         }
@@ -206,14 +215,42 @@ impl Advisor<'_> {
                 break;
             }
             let Candidate { index, mut proposal } = open.remove(place);
-            let gained = now.iter().zip(&reads).filter(|(before, after)| **after < 0.99 * **before).count();
-            proposal.saved_bytes = (saved / weights) as u64;
-            proposal.queries = gained as u64;
             indexes.insert(proposal.column.clone(), index);
+            let reads = self.with_riding(indexes, &mut proposal, reads);
+            let gained = now.iter().zip(&reads).filter(|(before, after)| **after < 0.99 * **before).count();
+            proposal.saved_bytes = ((total - self.total(&reads)) / weights) as u64;
+            proposal.queries = gained as u64;
             proposals.push(proposal);
             now = reads;
         }
         proposals
+    }
+
+    /// Lets the columns ride along with a proposed index that save most beside it, if they are worth it. Gives what the queries read then.
+    fn with_riding(
+        &self,
+        indexes: &mut BTreeMap<String, CandidateIndex>,
+        proposal: &mut Proposal,
+        mut reads: Vec<f64>,
+    ) -> Vec<f64> {
+        let plain = self.total(&reads);
+        let mut best: Option<&RidingColumns> = None;
+        for riding in self.riding.get(&proposal.column).into_iter().flatten() {
+            set_riding(indexes, &proposal.column, Some(riding));
+            let with = self.reads(indexes);
+            if self.total(&with) < self.total(&reads).min((1.0 - WORTH) * plain) {
+                (best, reads) = (Some(riding), with);
+            }
+        }
+        set_riding(indexes, &proposal.column, best);
+        if let Some(RidingColumns { columns, row_bytes }) = best {
+            let names: Vec<&str> = columns.iter().map(String::as_str).collect();
+            let reason = format!("; with {row_bytes:.1} bytes a row for {} lookups read no data", names.join(", "));
+            proposal.reason.push_str(&reason);
+            proposal.predicted_bytes += (row_bytes * self.costs.rows) as u64;
+            proposal.include = columns.iter().cloned().collect();
+        }
+        reads
     }
 
     /// The index that a column would get.
@@ -230,6 +267,7 @@ impl Advisor<'_> {
                 predicted_bytes: *bytes,
                 saved_bytes: 0,
                 queries: 0,
+                include: Vec::new(),
             };
             return Some(Candidate { index, proposal });
         }
@@ -244,6 +282,7 @@ impl Advisor<'_> {
             predicted_bytes: index.bytes(),
             saved_bytes: 0,
             queries: 0,
+            include: Vec::new(),
         };
         Some(Candidate { index, proposal })
     }
@@ -300,4 +339,19 @@ impl Advisor<'_> {
         }
         hints
     }
+}
+
+/// Lets these columns ride along with the keys of an index, or none.
+fn set_riding(indexes: &mut BTreeMap<String, CandidateIndex>, column: &str, riding: Option<&RidingColumns>) {
+    if let Some(index) = indexes.get_mut(column) {
+        index.riding = riding.cloned();
+    }
+}
+
+/// The columns that an index includes, with what they take of its bytes.
+fn riding_along(index: &IndexInfo, candidate: &CandidateIndex) -> Option<RidingColumns> {
+    let (_, given) = index.options.iter().find(|(name, _)| name == INCLUDE)?;
+    let columns = names_of(given)?.into_iter().collect();
+    let row_bytes = index.bytes.saturating_sub(candidate.bytes()) as f64 / (index.rows as f64).max(1.0);
+    Some(RidingColumns { columns, row_bytes })
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! without   columns of conditions and output × the part of the pages that zone maps leave
 //! with      what the searches read + the columns still needed × the part of the pages that the rows found touch
+//!           what the search of a key reads + the values that ride along with it, if these are all that is needed
 //! ```
 //!
 //! A query takes whatever is least: conditions are searched in order of selectivity as long as that lowers the sum.
@@ -15,6 +16,7 @@ use lakemark_index::bitmap::cost::reads::{QueryShape, reads_of};
 use lakemark_index::bitmap::cost::{Sizes, sizes};
 
 use super::queries::{QueryUse, WeighedCondition};
+use super::riding::{Lookup, RidingColumns};
 use super::sample::{SampledColumn, SampledSegments};
 use crate::index_kind::IndexKind;
 
@@ -79,6 +81,8 @@ pub(super) struct CandidateIndex {
     bytes: u64,
     /// Whether counts and groups come from it.
     gives_counts: bool,
+    /// The columns that ride along with its keys, if some do.
+    pub riding: Option<RidingColumns>,
 }
 
 impl CandidateIndex {
@@ -99,7 +103,7 @@ impl CandidateIndex {
 
     fn over(segments: &SampledSegments, encoding: Encoding) -> Option<Self> {
         let sizes = segments.shapes.iter().map(|shape| sizes(encoding, shape)).collect::<Option<Vec<_>>>()?;
-        Some(Self { encoding, sizes, each: segments.each, bytes: 0, gives_counts: true })
+        Some(Self { encoding, sizes, each: segments.each, bytes: 0, gives_counts: true, riding: None })
     }
 
     /// Bytes of all segments.
@@ -167,6 +171,11 @@ impl Costs<'_> {
         let mut answered: Vec<(&WeighedCondition, f64)> =
             conditions.iter().filter_map(|condition| Some((condition, self.search(condition, indexes)?))).collect();
         answered.sort_by(|(a, _), (b, _)| a.share.total_cmp(&b.share));
+        for (condition, search) in &answered {
+            let lookup = Lookup::by(condition, query, conditions, self.rows);
+            let values = lookup.and_then(|lookup| indexes.get(lookup.column)?.riding.as_ref()?.bytes_of(&lookup));
+            best = values.map_or(best, |values| best.min(search + values));
+        }
         let is_answered = |condition: &WeighedCondition, count: usize| {
             answered.iter().take(count).any(|(other, _)| std::ptr::eq(*other, condition))
         };

@@ -55,6 +55,18 @@ pub struct Proposal {
     pub saved_bytes: u64,
     /// Queries that read less with it.
     pub queries: u64,
+    /// Columns to include, so that lookups of these read no data.
+    pub include: Vec<String>,
+}
+
+impl Proposal {
+    /// The column, and those to include, as a statement has them.
+    fn columns(&self) -> String {
+        match self.include.is_empty() {
+            true => self.column.clone(),
+            false => format!("{} INCLUDE ({})", self.column, self.include.join(", ")),
+        }
+    }
 }
 
 /// Another layout of the data.
@@ -110,7 +122,7 @@ impl fmt::Display for Advice {
             writeln!(f, "\nindexes to build:")?;
             let proposal = |proposal: &Proposal| {
                 vec![
-                    proposal.column.clone(),
+                    proposal.columns(),
                     proposal.kind.name().to_owned(),
                     proposal.encoding.name().to_owned(),
                     proposal.values.to_string(),

@@ -4,14 +4,15 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow::datatypes::FieldRef;
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::column;
-use lakemark_index::bitmap::cost::{BinSample, ColumnSample, ColumnShape};
-use lakemark_index::{Precision, key_type_of};
+use lakemark_index::bitmap::cost::{BinSample, ColumnSample, ColumnShape, riding_row_bytes};
+use lakemark_index::{Precision, key_type_of, riding_type_of};
 use object_store::ObjectStore;
 
 use crate::error::{Error, Result};
-use crate::files::columns::{SampledChunk, column_bytes, page_rows, read_sample};
+use crate::files::columns::{IndexedFields, SampledChunk, column_bytes, page_rows, read_sample};
 use crate::files::footer::Footer;
 use crate::indexing::build::group::cut;
 use crate::snapshot::{BaseTable, DataFile, Snapshot, SummaryOfFile, read_shapes};
@@ -24,6 +25,8 @@ const SAMPLE_PARTS: u64 = 256;
 const CONCURRENT_READS: usize = 32;
 /// The most segments that are predicted one by one.
 const SEGMENTS: usize = 16;
+/// The most rows that columns are measured on which ride along with a key.
+const RIDING_ROWS: usize = 1 << 17;
 
 /// Rows of a page, as Parquet writers cut them by default.
 const PAGE_ROWS: f64 = 20_000.0;
@@ -144,19 +147,9 @@ impl<'a> Sampler<'a> {
 
     /// The same, and its bins of a precision.
     pub(crate) async fn binned_column(&self, stored: &str, precision: Option<Precision>) -> Result<SampledColumn> {
-        let field = self.snapshot.physical_field(stored);
-        let field = field.ok_or_else(|| Error::internal(format!("the column {} is gone", column::display(stored))))?;
-        let mut parts = Vec::with_capacity(self.parts.len());
-        for part in &self.parts {
-            let (Some(file), Some(footer)) = (self.snapshot.files().get(part.file), self.footers.get(&part.file))
-            else {
-                continue;
-            };
-            let rows = usize::try_from(part.rows).unwrap_or(usize::MAX);
-            let footer = Arc::clone(footer);
-            parts.push(SampledChunk { meta: &file.meta, name: &file.path, footer, row_group: part.row_group, rows });
-        }
-        let chunk = read_sample(self.snapshot.object_store().as_ref(), &parts, &field).await?;
+        let field = self.field(stored)?;
+        let fields = IndexedFields { key: Arc::clone(&field), riding: Vec::new(), hash_bits: None };
+        let chunk = read_sample(self.snapshot.object_store().as_ref(), &self.chunks(usize::MAX), &fields).await?;
         let pieces = self.pieces;
         let key_type = key_type_of(field.data_type());
         let measured = tokio::task::spawn_blocking(move || {
@@ -166,6 +159,38 @@ impl<'a> Sampler<'a> {
             SampledColumn { sample: ColumnSample::new(&chunk, pieces), bins }
         });
         measured.await.map_err(|error| Error::task(&error))
+    }
+
+    /// Bytes of a row that columns take which ride along with the keys of another one, all named as they are in the files.
+    pub(crate) async fn riding_row_bytes(&self, stored: &str, riding: &[String]) -> Result<f64> {
+        let riding = riding.iter().map(|column| self.field(column)).collect::<Result<Vec<_>>>()?;
+        let fields = IndexedFields { key: self.field(stored)?, riding, hash_bits: None };
+        let most = RIDING_ROWS.div_ceil(self.parts.len().max(1));
+        let chunk = read_sample(self.snapshot.object_store().as_ref(), &self.chunks(most), &fields).await?;
+        let measured = tokio::task::spawn_blocking(move || {
+            let types = fields.riding.iter().filter_map(|field| riding_type_of(field.data_type())).collect::<Vec<_>>();
+            let key_type = key_type_of(fields.key.data_type());
+            key_type.map_or(Ok(0.0), |key_type| riding_row_bytes(&chunk, &key_type, &types))
+        });
+        let measured = measured.await.map_err(|error| Error::task(&error))?;
+        measured.map_err(|error| Error::internal("what rides along cannot be measured").with_source(error))
+    }
+
+    /// A column, typed as the table types it, under the name that it has in the files.
+    fn field(&self, stored: &str) -> Result<FieldRef> {
+        let field = self.snapshot.physical_field(stored);
+        field.ok_or_else(|| Error::internal(format!("the column {} is gone", column::display(stored))))
+    }
+
+    /// The parts of the sample, of each the first rows.
+    fn chunks(&self, most: usize) -> Vec<SampledChunk<'_>> {
+        let chunk = |part: &SampledRowGroup| {
+            let (file, footer) = (self.snapshot.files().get(part.file)?, self.footers.get(&part.file)?);
+            let rows = usize::try_from(part.rows).unwrap_or(usize::MAX).min(most);
+            let footer = Arc::clone(footer);
+            Some(SampledChunk { meta: &file.meta, name: &file.path, footer, row_group: part.row_group, rows })
+        };
+        self.parts.iter().filter_map(chunk).collect()
     }
 }
 

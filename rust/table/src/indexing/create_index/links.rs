@@ -1,16 +1,15 @@
 //! Declaring an index of links: its columns, and the index that walks the same links back.
 
-use arrow::datatypes::DataType;
-use lakemark_format::{KeyType, ManifestIndex, column};
+use lakemark_format::{ManifestIndex, column};
 use lakemark_index::key_type_of;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::snapshot::Snapshot;
 use crate::storage::ids::new_id;
 use crate::store::Store;
-use crate::store::link_pair::{back_name, is_of_links, reversed};
+use crate::store::link_pair::{back_name, is_back_of, is_of_links, reversed};
 use crate::store::transaction::{Edit, commit};
-use crate::values::fields::{indexed_field, key_type_of_field};
+use crate::values::fields::{indexed_field, key_type_of_field, may_be_linked};
 
 /// Checks the columns that links are to be made of.
 pub(super) fn check(columns: &[String], snapshot: &Snapshot) -> Result<()> {
@@ -26,7 +25,7 @@ pub(super) fn check(columns: &[String], snapshot: &Snapshot) -> Result<()> {
     for name in columns {
         let shown = snapshot.display_name(name);
         let field = snapshot.field(name).ok_or_else(|| Error::internal("a column that was resolved is gone"))?;
-        if column::is_field(name) || !is_id(field.data_type()) {
+        if column::is_field(name) || !may_be_linked(field.data_type()) {
             return Err(Error::unsupported(format!(
                 "{shown} of the type {} can be no part of links, which are between flat columns of whole numbers, texts or bytes; \
                  choose other columns",
@@ -45,12 +44,25 @@ pub(super) fn check(columns: &[String], snapshot: &Snapshot) -> Result<()> {
     Ok(())
 }
 
-/// Whether values of a type may be nodes or predicates: two that are equal for the engine are one.
-fn is_id(data_type: &DataType) -> bool {
-    use KeyType::{Binary, FixedBinary, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64, Utf8};
-    let whole = [Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64, Utf8, Binary];
-    let key_type = key_type_of(data_type);
-    key_type.is_some_and(|of| whole.contains(&of) || matches!(of, FixedBinary(_)))
+/// Whether there is an index of that name over something else. It is left as it is, or is an error.
+fn is_name_of_another(index: &ManifestIndex, snapshot: &Snapshot) -> bool {
+    let own = snapshot.manifest.as_ref().and_then(|manifest| manifest.index(&index.name));
+    own.is_some_and(|own| !is_of_links(own) || own.column != index.column)
+}
+
+/// The name of the index that walks the links back, which no other index has.
+fn name_of_back(index: &ManifestIndex, snapshot: &Snapshot) -> Result<String> {
+    let name = back_name(&index.name);
+    let other = snapshot.manifest.as_ref().and_then(|manifest| manifest.index(&name));
+    match other.is_some_and(|other| !is_back_of(other, index)) {
+        true => Err(Error::new(
+            ErrorKind::AlreadyExists,
+            format!(
+                "links are walked back by an index {name}, and there is another one of that name; drop it or give a name"
+            ),
+        )),
+        false => Ok(name),
+    }
 }
 
 /// Declares an index of links, and the one that walks them back. Says whether one of both was created now.
@@ -60,16 +72,10 @@ pub(super) async fn create(
     snapshot: &Snapshot,
     if_not_exists: bool,
 ) -> Result<bool> {
-    let name = back_name(&index.name);
-    let manifest = snapshot.manifest.as_ref();
-    if manifest.and_then(|manifest| manifest.index(&name)).is_some_and(|other| !is_of_links(other)) {
-        return Err(Error::new(
-            ErrorKind::AlreadyExists,
-            format!(
-                "links are walked back by an index {name}, and there is another one of that name; drop it or give a name"
-            ),
-        ));
+    if is_name_of_another(&index, snapshot) {
+        return Ok(commit(store, &Edit::CreateIndex { index, if_not_exists }).await?.changed);
     }
+    let name = name_of_back(&index, snapshot)?;
     let composite = reversed(&index.column);
     let shown = snapshot.logical_name(&composite);
     let field = shown.and_then(|shown| indexed_field(&snapshot.file_schema(), &shown));

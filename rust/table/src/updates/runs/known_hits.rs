@@ -144,26 +144,12 @@ pub(super) fn place_of(version: &FileVersion, files: &PartedList<DataFile>) -> O
 
 #[cfg(test)]
 mod tests {
-    use chrono::{TimeZone, Utc};
-    use object_store::ObjectMeta;
-    use object_store::path::Path;
-
     use super::*;
-    use crate::files::trust::FalseStatistics;
 
     const RUN_ROWS: u32 = 9;
 
     fn file(number: u64, size: u64) -> DataFile {
-        let path = format!("{number:05}.parquet");
-        let last_modified = Utc.timestamp_opt(1, 0).unwrap();
-        DataFile {
-            meta: ObjectMeta { location: Path::from(path.as_str()), last_modified, size, e_tag: None, version: None },
-            path,
-            partition_values: Vec::new(),
-            deleted: None,
-            row_groups: Some(vec![5, 5]),
-            false_statistics: FalseStatistics::default(),
-        }
+        DataFile::of_test(&format!("{number:05}.parquet"), size, Some(vec![5, 5]))
     }
 
     fn hits(rows: &[u32]) -> Arc<FilePositions> {

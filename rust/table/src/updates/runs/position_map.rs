@@ -86,30 +86,10 @@ impl PositionMapBuilder {
 
 #[cfg(test)]
 mod tests {
-    use chrono::{TimeZone, Utc};
-    use object_store::ObjectMeta;
-    use object_store::path::Path;
-
     use super::*;
-    use crate::files::trust::FalseStatistics;
 
     fn file(number: u64) -> DataFile {
-        let path = format!("{number:05}.parquet");
-        let last_modified = Utc.timestamp_opt(1, 0).unwrap();
-        DataFile {
-            meta: ObjectMeta {
-                location: Path::from(path.as_str()),
-                last_modified,
-                size: 1,
-                e_tag: None,
-                version: None,
-            },
-            path,
-            partition_values: Vec::new(),
-            deleted: None,
-            row_groups: Some(vec![5, 5]),
-            false_statistics: FalseStatistics::default(),
-        }
+        DataFile::of_test(&format!("{number:05}.parquet"), 1, Some(vec![5, 5]))
     }
 
     fn hits(number: u64, rows: &[u32], completed: &[u32]) -> HitsOfFile {

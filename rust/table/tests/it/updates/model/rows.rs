@@ -124,7 +124,7 @@ pub fn batch_of(columns: &[&Column], names: Names, rows: &[(i64, Row)]) -> Recor
 }
 
 /// Adds the rows of a batch whose columns are called like this.
-fn add_batch(batch: &RecordBatch, called: &HashMap<String, Id>, rows: &mut Vec<(i64, Row)>) {
+pub fn add_batch(batch: &RecordBatch, called: &HashMap<String, Id>, rows: &mut Vec<(i64, Row)>) {
     let first = rows.len();
     let key = batch.columns().iter().zip(batch.schema_ref().fields());
     let key = key.clone().find(|(_, field)| called.get(field.name()) == Some(&K)).expect("the key is there").0;

@@ -3,6 +3,7 @@ package io.lakemark.spark;
 import io.lakemark.spark.catalog.IndexListTable;
 import io.lakemark.spark.catalog.LakemarkTable;
 import io.lakemark.spark.catalog.Procedures;
+import io.lakemark.spark.catalog.SessionTables;
 import io.lakemark.spark.catalog.Warehouse;
 import io.lakemark.spark.jni.Maintenance;
 import java.util.ArrayList;
@@ -37,14 +38,16 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * A catalog of tables with indexes: {@code spark.sql.catalog.lm=io.lakemark.spark.LakemarkCatalog}.
  *
- * <p>A table has one of three names:
+ * <p>A table has one of four names:
  *
  * <ul>
  *   <li>its path, {@code lm.`/data/flights`}, with nothing configured;
  *   <li>the name that {@code spark.sql.catalog.lm.tables.NAME=PATH} gives it;
  *   <li>its place below {@code spark.sql.catalog.lm.warehouse=PATH}, where folders with data are
  *       tables and all others are namespaces, or the name that {@code CREATE TABLE … USING lakemark
- *       LOCATION} gave it there.
+ *       LOCATION} gave it there;
+ *   <li>the name that Spark's own catalog has for a Parquet or Delta table, {@code lm.db.t} for
+ *       {@code spark_catalog.db.t}, where none of the others is there.
  * </ul>
  *
  * <p>A name followed by {@code $indexes} is a table of its indexes. The namespace {@code system}
@@ -150,8 +153,8 @@ public final class LakemarkCatalog implements TableCatalog, SupportsNamespaces, 
     } catch (NoSuchTableException e) {
       throw new LakemarkException.NotFound(
           String.format(
-              "there is no table %s in the catalog %s; SHOW TABLES IN %s lists them, and a path such"
-                  + " as '/data/flights' needs no name",
+              "there is no table %s in the catalog %s; SHOW TABLES IN %s lists them, and a path"
+                  + " such as '/data/flights' needs no name",
               text, name, name));
     }
   }
@@ -164,7 +167,8 @@ public final class LakemarkCatalog implements TableCatalog, SupportsNamespaces, 
     if (path != null) {
       return options(Map.of("path", path));
     }
-    Optional<Map<String, String>> found = warehouse().flatMap(each -> each.find(table));
+    Optional<Map<String, String>> found =
+        warehouse().flatMap(each -> each.find(table)).or(() -> ofSession().find(table));
     return options(found.orElseThrow(() -> new NoSuchTableException(table)));
   }
 
@@ -229,8 +233,8 @@ public final class LakemarkCatalog implements TableCatalog, SupportsNamespaces, 
   private LakemarkException nowhereToRemember(Identifier table) {
     return new LakemarkException.InvalidInput(
         String.format(
-            "the catalog %s has no place to remember %s: set spark.sql.catalog.%s.warehouse to a folder"
-                + " or URL, or configure spark.sql.catalog.%s.tables.%s with the path",
+            "the catalog %s has no place to remember %s: set spark.sql.catalog.%s.warehouse to a"
+                + " folder or URL, or configure spark.sql.catalog.%s.tables.%s with the path",
             name, table, name, name, table));
   }
 
@@ -258,6 +262,9 @@ public final class LakemarkCatalog implements TableCatalog, SupportsNamespaces, 
     }
     if (warehouse.isPresent() && warehouse.get().find(table).isPresent()) {
       throw cannotForget(table, "a folder of the warehouse, and data are never removed");
+    }
+    if (ofSession().has(table)) {
+      throw cannotForget(table, "a name of Spark's own catalog; drop it there");
     }
     return false;
   }
@@ -381,6 +388,10 @@ public final class LakemarkCatalog implements TableCatalog, SupportsNamespaces, 
         .map(
             path ->
                 new Warehouse(path, SparkSession.active().sparkContext().hadoopConfiguration()));
+  }
+
+  private static SessionTables ofSession() {
+    return new SessionTables(SparkSession.active());
   }
 
   private static Identifier identifier(String text) {

@@ -148,7 +148,8 @@ final class LakemarkProcedure implements UnboundProcedure, BoundProcedure {
     return Collections.singleton(scan).iterator();
   }
 
-  private static Object value(InternalRow input, int at, DataType type) {
+  /** An argument as a request has it; it is not NULL. */
+  static Object value(InternalRow input, int at, DataType type) {
     if (type instanceof StringType) {
       return input.getUTF8String(at).toString();
     }

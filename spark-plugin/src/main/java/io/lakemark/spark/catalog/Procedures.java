@@ -11,12 +11,14 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.TreeSet;
 import java.util.function.Function;
+import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 
 /**
  * The procedures, {@code CALL lm.system.NAME(table => '…', …)}: the verbs of the shell and of
  * Python, with the same arguments. What they answer are reports as rows, whose columns have the
- * names that the fields of the reports have.
+ * names that the fields of the reports have. Walks over links answer with the rows that they find.
  */
 public final class Procedures {
   /** The procedure that is a job. */
@@ -39,7 +41,7 @@ public final class Procedures {
         "Says which indexes would save most, by a sample of each column.",
         "",
         "column STRING, kind STRING, encoding STRING, reason STRING, values BIGINT,"
-            + " predicted_bytes BIGINT, saved_bytes BIGINT, queries BIGINT",
+            + " predicted_bytes BIGINT, saved_bytes BIGINT, queries BIGINT, include ARRAY<STRING>",
         report -> objects(report.get("indexes"), each -> each));
     define(
         BUILD,
@@ -104,12 +106,17 @@ public final class Procedures {
 
   /** The names that {@code CALL} takes, in the order of the alphabet. */
   public static Set<String> names() {
-    return ALL.keySet();
+    Set<String> names = new TreeSet<>(ALL.keySet());
+    names.addAll(WalkProcedure.names());
+    return names;
   }
 
   /** A procedure as the catalog of this name has it. An unknown name is an error that lists all. */
-  public static LakemarkProcedure of(
+  public static UnboundProcedure of(
       String catalog, Function<String, LakemarkOptions> tables, String name) {
+    if (WalkProcedure.names().contains(name)) {
+      return WalkProcedure.of(tables, name);
+    }
     LakemarkProcedure.Definition definition = ALL.get(name);
     if (definition == null) {
       throw new LakemarkException.NotFound(

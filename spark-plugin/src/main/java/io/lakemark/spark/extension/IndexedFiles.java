@@ -1,5 +1,7 @@
 package io.lakemark.spark.extension;
 
+import io.lakemark.spark.LakemarkException;
+import io.lakemark.spark.catalog.StoreSetting;
 import io.lakemark.spark.extension.SessionCache.ProbeKey;
 import io.lakemark.spark.read.RowGroupSelection;
 import java.io.IOException;
@@ -15,22 +17,17 @@ import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.SparkSession;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
-import scala.Option;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /** Finds the indexes of the tables that a scan reads, and probes them. */
 final class IndexedFiles {
-  /** The setting that allows versions of Spark that this was not tested on. */
-  static final String UNTESTED_SPARK = "spark.lakemark.untested_spark";
+  /** The setting that reads as if there were no indexes. */
+  static final String USE_INDEX = "spark.lakemark.use_index";
 
   private static final Logger LOG = LoggerFactory.getLogger(IndexedFiles.class);
 
-  private static final String USE_INDEX = "spark.lakemark.use_index";
-  private static final String STORE = "spark.lakemark.store.";
-
-  /** Spark then finds columns by numbers of its own, and not by their names. */
-  private static final String FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled";
+  private static final String DELTA = "spark.lakemark.delta";
 
   private static final String EXECUTION_ID = "spark.sql.execution.id";
 
@@ -45,10 +42,14 @@ final class IndexedFiles {
     this.memory = memory;
   }
 
-  /** Whether the session lets indexes be used, and reads columns by their names. */
+  /** Whether the session lets indexes be used. */
   boolean isOn() {
-    return session.conf().get(USE_INDEX, "true").equalsIgnoreCase("true")
-        && !session.conf().get(FIELD_IDS, "false").equalsIgnoreCase("true");
+    return session.conf().get(USE_INDEX, "true").equalsIgnoreCase("true");
+  }
+
+  /** Whether it lets those of Delta tables be used, which it reads by Delta. */
+  boolean isOnForDelta() {
+    return isOn() && session.conf().get(DELTA, "true").equalsIgnoreCase("true");
   }
 
   /**
@@ -56,10 +57,22 @@ final class IndexedFiles {
    * nothing out.
    */
   Optional<PrunedFiles> prune(Seq<Path> paths, ScanFilter filter) {
+    return prune(tables(paths), filter);
+  }
+
+  /** The same of the files of a version of a Delta table, which Delta lists. */
+  Optional<PrunedFiles> pruneDelta(Path root, long version, ScanFilter filter) {
+    if (filter.request().isEmpty() || !isOnForDelta()) {
+      return Optional.empty();
+    }
+    return table(root).flatMap(table -> prune(Set.of(table.at(version)), filter));
+  }
+
+  private Optional<PrunedFiles> prune(Set<IndexedRoot> tables, ScanFilter filter) {
     Map<String, RowGroupSelection.PrunedFile> files = new HashMap<>();
     long total = 0;
     long skipped = 0;
-    for (IndexedRoot table : tables(paths)) {
+    for (IndexedRoot table : tables) {
       if (filter.request().isEmpty() && memory.isWarned(table.text())) {
         continue;
       }
@@ -81,7 +94,8 @@ final class IndexedFiles {
       return known.get();
     }
     RowGroupSelection choice =
-        RowGroupSelection.of(table.text(), table.store(), filter.request(), filter.columns());
+        RowGroupSelection.of(
+            table.text(), table.store(), table.version(), filter.request(), filter.columns());
     if (filter.request().isPresent()) {
       LOG.info(
           "Lakemark: the indexes of {} rule out {} of {} row groups",
@@ -111,36 +125,66 @@ final class IndexedFiles {
         table.text());
   }
 
+  /**
+   * Whether a Delta table has changes that are buffered beside it. Looked up once in a query.
+   *
+   * <p>Whatever is wrong with indexes, there is Delta to read the table. But whoever cannot tell
+   * whether changes are buffered must not read on without them.
+   *
+   * @throws LakemarkException where the store may have changes and cannot be read
+   */
+  boolean hasBuffered(IndexedRoot table) {
+    return memory.hasBuffered(table, this::lookForBuffered);
+  }
+
+  private boolean lookForBuffered(IndexedRoot table) {
+    try {
+      return RowGroupSelection.missesBuffered(table.text(), table.store());
+    } catch (LakemarkException e) {
+      switch (e.kind()) {
+        case CORRUPT, STORE_MISMATCH, IO ->
+            throw e.at(
+                "nobody can tell which changes are buffered beside "
+                    + table.text()
+                    + ", which is not read without them unless "
+                    + USE_INDEX
+                    + "=false");
+        default -> {
+          if (memory.addWarned(String.valueOf(e.getMessage()))) {
+            LOG.warn("Lakemark's indexes are not used for {}, which Delta reads", table.text(), e);
+          }
+          return false;
+        }
+      }
+    }
+  }
+
   /** The tables that have indexes and could have files below these paths. */
   private Set<IndexedRoot> tables(Seq<Path> paths) {
-    Configuration hadoop = session.sparkContext().hadoopConfiguration();
     Set<Path> seen = new LinkedHashSet<>();
     Set<IndexedRoot> tables = new LinkedHashSet<>();
     for (Path path : CollectionConverters.asJava(paths)) {
       for (Path folder : TableRoots.of(path, paths.size() == 1)) {
-        if (!seen.add(folder)) {
-          continue;
-        }
-        try {
-          FileSystem system = folder.getFileSystem(hadoop);
-          Path root = system.makeQualified(folder);
-          Optional<String> store = store(root);
-          if (store.isPresent() || system.exists(new Path(root, BESIDE))) {
-            tables.add(new IndexedRoot(root, store.orElse(null)));
-          }
-        } catch (IOException e) {
-          throw new UncheckedIOException(e);
+        if (seen.add(folder)) {
+          table(folder).ifPresent(tables::add);
         }
       }
     }
     return tables;
   }
 
-  /** The store that the session names for a table, by its URL or its path. */
-  private Optional<String> store(Path root) {
-    Option<String> byUrl = session.conf().getOption(STORE + root);
-    Option<String> named =
-        byUrl.isDefined() ? byUrl : session.conf().getOption(STORE + root.toUri().getPath());
-    return named.isDefined() ? Optional.of(named.get()) : Optional.empty();
+  /** The table of a folder, if it has indexes. */
+  Optional<IndexedRoot> table(Path folder) {
+    Configuration hadoop = session.sparkContext().hadoopConfiguration();
+    try {
+      FileSystem system = folder.getFileSystem(hadoop);
+      Path root = system.makeQualified(folder);
+      Optional<String> store = StoreSetting.of(session, root);
+      return store.isPresent() || system.exists(new Path(root, BESIDE))
+          ? Optional.of(new IndexedRoot(root, store.orElse(null)))
+          : Optional.empty();
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
   }
 }

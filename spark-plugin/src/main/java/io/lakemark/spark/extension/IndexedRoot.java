@@ -1,5 +1,6 @@
 package io.lakemark.spark.extension;
 
+import io.lakemark.spark.read.RowGroupSelection;
 import org.apache.hadoop.fs.Path;
 
 /**
@@ -7,8 +8,19 @@ import org.apache.hadoop.fs.Path;
  *
  * @param root its folder, as a URL
  * @param store where its indexes are, or null for beside the data
+ * @param version the version that Delta's reader reads, or {@link RowGroupSelection#NO_VERSION}
  */
-record IndexedRoot(Path root, String store) {
+record IndexedRoot(Path root, String store, long version) {
+  /** A table whose files Spark lists, or a Delta table whatever its version. */
+  IndexedRoot(Path root, String store) {
+    this(root, store, RowGroupSelection.NO_VERSION);
+  }
+
+  /** The same Delta table at a version. */
+  IndexedRoot at(long wanted) {
+    return new IndexedRoot(root, store, wanted);
+  }
+
   /** The path as people write it. */
   String text() {
     boolean isLocal = "file".equals(root.toUri().getScheme());

@@ -18,8 +18,8 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * The files that Spark has listed without those that the indexes rule out. A file of which some row
- * groups are to be read says so in its metadata, which go with each of its splits.
+ * The files that Spark or Delta has listed without those that the indexes rule out. A file of which
+ * some row groups are to be read says so in its metadata, which go with each of its splits.
  *
  * <p>Two are equal if the indexes below are: what the indexes rule out follows from the filters of
  * the scan, which Spark compares itself, so that exchanges are shared as ever.
@@ -29,10 +29,17 @@ final class LakemarkFileIndex implements FileIndex {
 
   private final FileIndex listed;
   private final PrunedFiles chosen;
+  private final boolean isCut;
 
-  LakemarkFileIndex(FileIndex listed, PrunedFiles chosen) {
+  /**
+   * Files without those that the indexes rule out.
+   *
+   * @param isCut whether the format reads some row groups of a file
+   */
+  LakemarkFileIndex(FileIndex listed, PrunedFiles chosen, boolean isCut) {
     this.listed = listed;
     this.chosen = chosen;
+    this.isCut = isCut;
   }
 
   @Override
@@ -61,7 +68,7 @@ final class LakemarkFileIndex implements FileIndex {
       if (known.isEmpty()) {
         left.add(file);
       } else if (!known.get().kept().isEmpty()) {
-        left.add(tagged(file, known.get()));
+        left.add(isCut ? tagged(file, known.get()) : file);
       }
     }
     return CollectionConverters.asScala(left).toSeq();

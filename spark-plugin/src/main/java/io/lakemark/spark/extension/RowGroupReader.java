@@ -40,31 +40,37 @@ final class RowGroupReader extends AbstractFunction1<PartitionedFile, Iterator<I
   private final Function1<PartitionedFile, Iterator<InternalRow>> reader;
   private final Broadcast<SerializableConfiguration> hadoop;
   private final long openCost;
+  private final boolean areReplaced;
 
   private RowGroupReader(
       Function1<PartitionedFile, Iterator<InternalRow>> reader,
       Broadcast<SerializableConfiguration> hadoop,
-      long openCost) {
+      long openCost,
+      boolean areReplaced) {
     this.reader = reader;
     this.hadoop = hadoop;
     this.openCost = openCost;
+    this.areReplaced = areReplaced;
   }
 
   /**
    * Cuts what a reader of splits reads.
    *
    * @param openCost bytes that opening a file is taken to cost at most
+   * @param areReplaced whether others may put another file into the place of one. Delta never does,
+   *     and the times that its log has need not be those of the files
    */
   static RowGroupReader of(
       Function1<PartitionedFile, Iterator<InternalRow>> reader,
       SparkContext context,
       Configuration hadoop,
-      long openCost) {
+      long openCost,
+      boolean areReplaced) {
     Broadcast<SerializableConfiguration> shared =
         context.broadcast(
             new SerializableConfiguration(hadoop),
             ClassTag$.MODULE$.apply(SerializableConfiguration.class));
-    return new RowGroupReader(reader, shared, openCost);
+    return new RowGroupReader(reader, shared, openCost, areReplaced);
   }
 
   @Override
@@ -99,9 +105,9 @@ final class RowGroupReader extends AbstractFunction1<PartitionedFile, Iterator<I
    * Whether a file is the one that Spark listed, for which the row groups were selected. Others may
    * have put another one in its place since.
    */
-  private static boolean isListed(FileStatus now, PartitionedFile split) {
+  private boolean isListed(FileStatus now, PartitionedFile split) {
     return now.getLen() == split.fileSize()
-        && isOneTime(now.getModificationTime(), split.modificationTime());
+        && (!areReplaced || isOneTime(now.getModificationTime(), split.modificationTime()));
   }
 
   /**
@@ -116,8 +122,8 @@ final class RowGroupReader extends AbstractFunction1<PartitionedFile, Iterator<I
   private static void warnOnce(FileStatus now, PartitionedFile split) {
     if (HAS_WARNED.compareAndSet(false, true)) {
       LOG.warn(
-          "Lakemark's indexes are not used for {}, which is read whole: {} bytes modified at {} were"
-              + " listed, and {} bytes modified at {} are there now. This is logged once",
+          "Lakemark's indexes are not used for {}, which is read whole: {} bytes modified at {}"
+              + " were listed, and {} bytes modified at {} are there now. This is logged once",
           split.filePath(),
           split.fileSize(),
           Instant.ofEpochMilli(split.modificationTime()),

@@ -1,7 +1,6 @@
 package io.lakemark.spark.extension;
 
 import io.lakemark.spark.read.RowGroupSelection;
-import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
@@ -14,9 +13,7 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Not;
 import org.apache.spark.sql.catalyst.expressions.Or;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
-import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
-import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Strategy$;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DateType;
@@ -47,23 +44,15 @@ record ScanFilter(Optional<String> request, StructType columns) {
 
   private static final Set<String> REBASE_OPTIONS = Set.of("datetimerebasemode", "int96rebasemode");
 
-  /** The filters of a scan, all of which must hold. */
-  static ScanFilter of(LogicalRelation relation, HadoopFsRelation files, Seq<Expression> filters) {
+  /** The filters of a scan, all of which must hold, by the names that the scan's columns have. */
+  static ScanFilter of(HadoopFsRelation files, Seq<Expression> filters) {
     StructType columns = columns(files);
-    Seq<Expression> named =
-        DataSourceStrategy$.MODULE$.normalizeExprs(
-            filters, CollectionConverters.asScala(attributes(relation)).toSeq());
     List<Predicate> predicates =
-        CollectionConverters.asJava(named).stream()
+        CollectionConverters.asJava(filters).stream()
             .filter(Expression::deterministic)
             .map(ScanFilter::translated)
             .toList();
     return new ScanFilter(RowGroupSelection.request(columns, predicates), columns);
-  }
-
-  private static List<org.apache.spark.sql.catalyst.expressions.Attribute> attributes(
-      LogicalRelation relation) {
-    return new ArrayList<>(CollectionConverters.asJava(relation.output()));
   }
 
   /**

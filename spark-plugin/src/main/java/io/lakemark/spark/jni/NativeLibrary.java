@@ -69,8 +69,9 @@ public final class NativeLibrary {
     if (jar != null && !jar.equals(library)) {
       throw new LakemarkException.Unsupported(
           String.format(
-              "the jar of the connector is lakemark %s and its native library is lakemark %s; name a"
-                  + " library of the jar's release in %s, or none, so that the jar's own is taken",
+              "the jar of the connector is lakemark %s and its native library is lakemark %s; name"
+                  + " a library of the jar's release in %s, or none, so that the jar's own is"
+                  + " taken",
               jar, library, PATH_PROPERTY));
     }
   }
@@ -145,16 +146,29 @@ public final class NativeLibrary {
   public static native long openInput(String scan, String input, byte[] attachment, long outStream);
 
   /**
-   * What Spark's own reader of Parquet files may leave out, as JSON. {@code RowGroupSelection}
-   * calls this for scans under the extension.
+   * What Spark's own reader of Parquet files may leave out, as JSON; if the version is not
+   * negative, what Delta's reader of that version may. {@code RowGroupSelection} calls this for
+   * scans under the extension.
    */
   public static native String rowGroups(
-      String path, String storeOrNull, String filterOrNull, String columns);
+      String path, String storeOrNull, long version, String filterOrNull, String columns);
+
+  /**
+   * What a reader of the table's own files does not see, as JSON. {@code RowGroupSelection} calls
+   * this for reads of Delta tables under the extension.
+   */
+  public static native String changesBesideFiles(String path, String storeOrNull);
 
   /**
    * Does what a request in JSON says, and gives the report in JSON. {@link Maintenance} calls this.
    */
   public static native String maintain(String path, String storeOrNull, String request);
+
+  /**
+   * Fills an Arrow C stream with the rows of a walk over the links of a table, which a request in
+   * JSON says. Procedures of the catalog call this on the driver.
+   */
+  public static native void walk(String path, String storeOrNull, String request, long outStream);
 
   /**
    * Builds indexes by tasks that a {@link TaskRunner} runs, and gives the report in JSON. {@code

@@ -16,8 +16,8 @@ import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /**
- * Rows that are there before anything runs: counts and other aggregates that the indexes gave, and
- * reports.
+ * Rows that are there before anything runs: counts and other aggregates that the indexes gave, rows
+ * of walks, and reports.
  *
  * @param schema their columns
  * @param rows the rows
@@ -37,7 +37,7 @@ public record LakemarkLocalRows(StructType schema, InternalRow[] rows) {
   }
 
   /** All rows of a stream, copied out of it. */
-  static LakemarkLocalRows of(NativeStream stream) {
+  public static LakemarkLocalRows of(NativeStream stream) {
     StructType schema = ArrowUtils.fromArrowSchema(stream.root().getSchema());
     List<InternalRow> rows = new ArrayList<>();
     while (stream.next()) {
@@ -103,6 +103,7 @@ public record LakemarkLocalRows(StructType schema, InternalRow[] rows) {
     @Override
     public ObjectNode explainJson() {
       ObjectNode facts = pushed.facts().put("splits", 0).put("bytes", 0).put("rows", rows);
+      facts.put("rows_index_only", 0).putNull("covering_index");
       facts.put("rows_buffered", 0).putArray("runtime_filters");
       return facts.putNull("report").putNull("report_text");
     }

@@ -8,6 +8,7 @@ public final class LakemarkMetrics {
   static final String ROW_GROUPS_SKIPPED = "rowGroupsSkipped";
   static final String ROWS_EXACT = "rowsExact";
   static final String ROWS_BUFFERED = "rowsBuffered";
+  static final String ROWS_INDEX_ONLY = "rowsIndexOnly";
   static final String INDEX_BYTES = "indexBytesRead";
 
   private LakemarkMetrics() {}
@@ -71,6 +72,22 @@ public final class LakemarkMetrics {
     @Override
     public String description() {
       return "buffered rows";
+    }
+  }
+
+  /** Index-only rows: an index includes the columns, so that no task reads them in a data file. */
+  public static final class RowsIndexOnly extends CustomSumMetric {
+    /** Made by Spark, by reflection. */
+    public RowsIndexOnly() {}
+
+    @Override
+    public String name() {
+      return ROWS_INDEX_ONLY;
+    }
+
+    @Override
+    public String description() {
+      return "index-only rows";
     }
   }
 

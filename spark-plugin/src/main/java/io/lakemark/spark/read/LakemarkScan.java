@@ -101,6 +101,7 @@ public final class LakemarkScan
     ObjectNode facts = pushed.facts();
     facts.put("splits", now.splits().size()).put("bytes", bytesOfColumns(now));
     now.rows().ifPresentOrElse(rows -> facts.put("rows", rows), () -> facts.putNull("rows"));
+    facts.put("rows_index_only", now.rowsIndexOnly()).put("covering_index", now.coveringIndex());
     ArrayNode learned = facts.put("rows_buffered", now.rowsBuffered()).putArray("runtime_filters");
     JsonNode leaves = now.report().get("leaves");
     // What Spark learned later comes after the filters of the first plan.
@@ -240,6 +241,7 @@ public final class LakemarkScan
       new LakemarkMetrics.RowGroupsSkipped(),
       new LakemarkMetrics.RowsExact(),
       new LakemarkMetrics.RowsBuffered(),
+      new LakemarkMetrics.RowsIndexOnly(),
       new LakemarkMetrics.IndexBytes()
     };
   }
@@ -251,6 +253,7 @@ public final class LakemarkScan
       LakemarkMetrics.value(LakemarkMetrics.ROW_GROUPS_SKIPPED, now.rowGroupsSkipped()),
       LakemarkMetrics.value(LakemarkMetrics.ROWS_EXACT, now.rowsExact()),
       LakemarkMetrics.value(LakemarkMetrics.ROWS_BUFFERED, now.rowsBuffered()),
+      LakemarkMetrics.value(LakemarkMetrics.ROWS_INDEX_ONLY, now.rowsIndexOnly()),
       LakemarkMetrics.value(LakemarkMetrics.INDEX_BYTES, now.indexBytesRead())
     };
   }

@@ -28,6 +28,8 @@ public record RowGroupSelection(
     long rowGroupsTotal,
     long rowGroupsSkipped,
     Map<String, PrunedFile> files) {
+  /** Of a reader that is none of a version of a Delta table. */
+  public static final long NO_VERSION = -1;
 
   /**
    * A file as the indexes know it; one of the same path that differs is another file, to be read
@@ -59,18 +61,33 @@ public record RowGroupSelection(
    *
    * @param path the table's root
    * @param store where its indexes are, or null for {@code _lakemark/} beside the data
+   * @param version the version of a Delta table that Delta's reader reads; {@link #NO_VERSION} for
+   *     any other reader
    * @param request of {@link #request}; without one the answer says only what the reader misses
    * @param columns the columns that the request may name, with the types that the reader gives them
-   * @return the answer; it is empty for a Delta table, whose log says which files count
+   * @return the answer; it is empty for a Delta table without a version, as its log says which
+   *     files count
    */
   public static RowGroupSelection of(
-      String path, String store, Optional<String> request, StructType columns) {
+      String path, String store, long version, Optional<String> request, StructType columns) {
     Map<String, String> types = new HashMap<>();
     for (StructField column : columns.fields()) {
       types.put(column.name(), column.dataType().catalogString());
     }
     NativeLibrary.load();
-    return parse(NativeLibrary.rowGroups(path, store, request.orElse(null), Json.write(types)));
+    return parse(
+        NativeLibrary.rowGroups(path, store, version, request.orElse(null), Json.write(types)));
+  }
+
+  /**
+   * Whether a table has buffered changes, which a reader of its own files does not see.
+   *
+   * @param path the table's root
+   * @param store where its indexes are, or null for {@code _lakemark/} beside the data
+   */
+  public static boolean missesBuffered(String path, String store) {
+    NativeLibrary.load();
+    return Json.read(NativeLibrary.changesBesideFiles(path, store)).get("buffered").asBoolean();
   }
 
   static RowGroupSelection parse(String answer) {

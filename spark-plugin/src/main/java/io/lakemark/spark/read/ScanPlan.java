@@ -19,6 +19,9 @@ import java.util.Set;
  * @param scan what all tasks share, opaque here
  * @param splits one per task
  * @param rowsBuffered rows of the splits that are in no data file yet
+ * @param rowsIndexOnly rows of the splits that an index gave with their values, so that no data
+ *     file is read for them
+ * @param coveringIndex the index that gave them, or null
  * @param indexedColumns those of the columns of which the indexes know something
  * @param unknown what the table has that Spark does not know, if the rows are to be changed
  * @param report what the indexes said and what it cost, with the names that reports have everywhere
@@ -28,6 +31,8 @@ record ScanPlan(
     String scan,
     List<LakemarkInputPartition> splits,
     long rowsBuffered,
+    long rowsIndexOnly,
+    String coveringIndex,
     Set<String> indexedColumns,
     UnknownColumns unknown,
     JsonNode report,
@@ -60,6 +65,8 @@ record ScanPlan(
         root.get("scan").asText(),
         List.copyOf(splits),
         root.get("bufferedRows").asLong(),
+        root.get("rowsIndexOnly").asLong(),
+        root.get("coveringIndex").textValue(),
         indexed,
         UnknownColumns.parse(root.get("unknown")),
         root.get("report"),
@@ -106,7 +113,15 @@ record ScanPlan(
       rows += Math.max(split.rows(), 0);
     }
     return new ScanPlan(
-        scan, List.copyOf(kept), rowsBuffered, indexedColumns, unknown, report, reportText);
+        scan,
+        List.copyOf(kept),
+        rowsBuffered,
+        rowsIndexOnly,
+        coveringIndex,
+        indexedColumns,
+        unknown,
+        report,
+        reportText);
   }
 
   /** Rows that the tasks give, if the indexes know. */
@@ -131,6 +146,9 @@ record ScanPlan(
                 splits.size(), rowGroupsSkipped(), rowGroupsTotal(), rowsExact()));
     if (rowsBuffered > 0) {
       line.append(", buffered rows: ").append(rowsBuffered);
+    }
+    if (rowsIndexOnly > 0) {
+      line.append(", index-only rows: ").append(rowsIndexOnly).append(" by ").append(coveringIndex);
     }
     line.append(
         String.format(

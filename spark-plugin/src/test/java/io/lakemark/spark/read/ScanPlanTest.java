@@ -5,6 +5,7 @@ import static java.util.stream.Collectors.joining;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.lakemark.spark.read.LakemarkInputPartition.Input;
@@ -33,7 +34,9 @@ class ScanPlanTest {
        "reportText": "what the indexes said",
        "indexedColumns": ["k", "s"],
        "unknown": {"columns": ["extra"], "fields": ["place.street"]},
-       "bufferedRows": 7}""";
+       "bufferedRows": 7,
+       "rowsIndexOnly": 0,
+       "coveringIndex": null}""";
 
   private static ScanPlan parse(String json) {
     return parse(json, new byte[] {7, 8, 9});
@@ -120,6 +123,19 @@ class ScanPlanTest {
             + " files skipped: 1 of 4, indexes: [k by by_k, s by by_s (file_not_covered),"
             + " f(s): expression_not_supported], index bytes: 99",
         parse(PLAN.formatted("10")).line());
+  }
+
+  @Test
+  void rowsOfAnIndexAreNamedWithIt() {
+    String covered =
+        PLAN.formatted("10")
+            .replace("\"rowsIndexOnly\": 0", "\"rowsIndexOnly\": 3")
+            .replace("\"coveringIndex\": null", "\"coveringIndex\": \"by_k\"");
+    ScanPlan plan = parse(covered).limited(10);
+    assertEquals(3, plan.rowsIndexOnly());
+    assertEquals("by_k", plan.coveringIndex());
+    assertTrue(plan.line().contains(", buffered rows: 7, index-only rows: 3 by by_k, files"));
+    assertNull(parse(PLAN.formatted("10")).coveringIndex());
   }
 
   @Test
