@@ -19,6 +19,7 @@ __all__ = [
     "CacheFullError",
     "CancelledError",
     "ConflictError",
+    "ConstraintViolationError",
     "CorruptError",
     "InternalError",
     "InvalidInputError",
@@ -60,6 +61,10 @@ class MissingPackageError(LakemarkError, ImportError):
 
 class SchemaMismatchError(LakemarkError, TypeError):
     """Data files, or a file and a predicate, disagree about a column's type."""
+
+
+class ConstraintViolationError(LakemarkError, ValueError):
+    """A buffered row does not meet a constraint of the Delta table; the message names both, and nothing was lost."""
 
 
 class ConflictError(LakemarkError):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         ("UnsupportedError", NotImplementedError),
         ("MissingPackageError", ImportError),
         ("SchemaMismatchError", TypeError),
+        ("ConstraintViolationError", ValueError),
         ("ConflictError", lakemark.LakemarkError),
         ("CacheFullError", lakemark.LakemarkError),
         ("SnapshotExpiredError", lakemark.LakemarkError),
@@ -49,7 +50,7 @@ def test_each_kind_has_a_class_with_a_familiar_base(name: str, builtin: type[Exc
 
 def test_every_exception_class_is_exported() -> None:
     classes = [value for _, value in inspect.getmembers(lakemark.exceptions, inspect.isclass)]
-    assert len(classes) == 16
+    assert len(classes) == 17
     for kind in classes:
         assert getattr(lakemark, kind.__name__) is kind
         assert kind.__name__ in lakemark.exceptions.__all__

@@ -15,6 +15,7 @@ fn class_name(kind: ErrorKind) -> &'static str {
         ErrorKind::AlreadyExists => "AlreadyExistsError",
         ErrorKind::Unsupported => "UnsupportedError",
         ErrorKind::SchemaMismatch => "SchemaMismatchError",
+        ErrorKind::ConstraintViolation => "ConstraintViolationError",
         ErrorKind::Conflict => "ConflictError",
         ErrorKind::CacheFull => "CacheFullError",
         ErrorKind::SnapshotExpired => "SnapshotExpiredError",

@@ -27,7 +27,10 @@ pub(crate) fn status(error: Error) -> Status {
         ErrorKind::NotFound => Code::NotFound,
         ErrorKind::AlreadyExists => Code::AlreadyExists,
         ErrorKind::Unsupported => Code::Unimplemented,
-        ErrorKind::SchemaMismatch | ErrorKind::SnapshotExpired | ErrorKind::StoreMismatch => Code::FailedPrecondition,
+        ErrorKind::SchemaMismatch
+        | ErrorKind::ConstraintViolation
+        | ErrorKind::SnapshotExpired
+        | ErrorKind::StoreMismatch => Code::FailedPrecondition,
         ErrorKind::Conflict => Code::Aborted,
         ErrorKind::CacheFull => Code::ResourceExhausted,
         ErrorKind::Corrupt => Code::DataLoss,

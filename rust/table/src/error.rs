@@ -19,6 +19,8 @@ pub enum ErrorKind {
     Unsupported,
     /// Files of one table disagree on the type of a column, or rows do not fit the columns of a table.
     SchemaMismatch,
+    /// A row does not meet a constraint of its table.
+    ConstraintViolation,
     /// Others committed at the same time, again and again.
     Conflict,
     /// Buffered updates take all the space that they may have.
@@ -47,6 +49,7 @@ impl ErrorKind {
             Self::AlreadyExists => "AlreadyExists",
             Self::Unsupported => "Unsupported",
             Self::SchemaMismatch => "SchemaMismatch",
+            Self::ConstraintViolation => "ConstraintViolation",
             Self::Conflict => "Conflict",
             Self::CacheFull => "CacheFull",
             Self::SnapshotExpired => "SnapshotExpired",

@@ -9,6 +9,7 @@
 //!
 //! Invariant: it takes a snapshot and pins none. Nobody sees a new file before a commit of the log, or a manifest, names it.
 
+mod constraints;
 mod copy;
 pub(crate) mod delta;
 mod emptied_files;

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use crate::error::{Error, Result};
 use crate::files::column_mapping::physical_fields;
 use crate::files::delta::{DeltaState, partition_text};
+use crate::rewrite::constraints::Constraints;
 use crate::rewrite::folder::hive_folders;
 use crate::rewrite::log::{Admission, Log, Outcome};
 use crate::rewrite::refill::name_start;
@@ -69,6 +70,7 @@ pub(super) async fn migrate_then(
     let log = Log { location, transaction, lock: input.lock.clone() };
     log.check_since(snapshot, &state).await?;
     check_writable(&state)?;
+    Constraints::of(&state)?.check(snapshot, input).await?;
     let StoredColumns { in_files: schema, partition: partition_columns } = stored_columns(&state);
     let path = |number: usize, replaces: Option<&DataFile>, partition: &[ArrayRef]| {
         // A new file lies beside the one that it replaces, wherever that is.

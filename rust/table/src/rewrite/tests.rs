@@ -1,7 +1,9 @@
 //! Small tables, what is merged into them, and what their files have then.
 
+mod constraints;
 mod delta;
 mod folder;
+mod logs;
 mod random;
 mod refill;
 mod repeating;

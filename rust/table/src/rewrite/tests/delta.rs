@@ -1,138 +1,23 @@
-//! Delta tables whose logs are written here by hand, and the commits that follow.
+//! What a migration commits to a Delta table, and which commits of others it goes together with.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch};
-use futures::FutureExt;
 use object_store::memory::InMemory;
 use object_store::{ObjectStore, ObjectStoreExt};
-use roaring::RoaringTreemap;
 use serde_json::{Value, json};
 
+use super::logs::{
+    add, buffered, column, commit, committed, contents, data_files, inline_vector, migrate, migrated, opening, plain,
+    table, transaction, versions, with_vectors,
+};
 use super::repeating::{Instead, Repeating};
 use super::{RewriteFixture, expected, old_rows, open, pairs, pairs_of, positions, rows, with_column, write};
-use crate::rewrite::delta::{ApplicationTransaction, MigrationOutcome, check_writable};
-use crate::rewrite::{RewriteInput, RewriteOutput, delta};
-use crate::{ErrorKind, Result, Snapshot, Table, TableOptions};
-
-fn commit(root: &Path, version: u64, actions: &[Value]) {
-    let log = root.join("_delta_log");
-    std::fs::create_dir_all(&log).unwrap();
-    let lines: Vec<String> = actions.iter().map(ToString::to_string).collect();
-    std::fs::write(log.join(format!("{version:020}.json")), lines.join("\n")).unwrap();
-}
-
-/// The actions of a version.
-fn committed(root: &Path, version: u64) -> Vec<Value> {
-    let text = std::fs::read_to_string(root.join(format!("_delta_log/{version:020}.json"))).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-fn versions(root: &Path) -> usize {
-    let names = std::fs::read_dir(root.join("_delta_log")).unwrap().map(|entry| entry.unwrap().file_name());
-    let names: Vec<_> = names.collect();
-    assert!(names.iter().all(|name| name.to_str().unwrap().ends_with(".json")), "{names:?}");
-    names.len()
-}
-
-fn data_files(root: &Path) -> usize {
-    let names = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().file_name());
-    names.filter(|name| name.to_str().unwrap().ends_with(".parquet")).count()
-}
-
-fn column(name: &str, kind: &str) -> Value {
-    json!({"name": name, "type": kind, "nullable": true, "metadata": {}})
-}
-
-/// Protocol and metadata.
-fn opening(protocol: Value, columns: &[Value], partition: &[&str], configuration: Value) -> Vec<Value> {
-    let schema = json!({"type": "struct", "fields": columns}).to_string();
-    vec![
-        json!({"protocol": protocol}),
-        json!({"metaData": {"id": "4f1c9e53-6ba7-4c1f-9a3e-7a7f6b2f8b11", "format": {"provider": "parquet", "options": {}},
-            "schemaString": schema, "partitionColumns": partition, "configuration": configuration, "createdTime": 0}}),
-    ]
-}
-
-fn plain() -> Value {
-    json!({"minReaderVersion": 1, "minWriterVersion": 2})
-}
-
-fn with_vectors() -> Value {
-    json!({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors"],
-        "writerFeatures": ["deletionVectors", "appendOnly", "invariants"]})
-}
-
-fn add(root: &Path, path: &str, partition: Value) -> Value {
-    let size = std::fs::metadata(root.join(path)).unwrap().len();
-    json!({"add": {"path": path, "partitionValues": partition, "size": size, "modificationTime": 1_700_000_000_000u64,
-        "dataChange": true}})
-}
-
-fn inline_vector(rows: &[u64]) -> Value {
-    let mut bytes = 1_681_511_377u32.to_le_bytes().to_vec();
-    RoaringTreemap::from_iter(rows.iter().copied()).serialize_into(&mut bytes).unwrap();
-    let size = bytes.len();
-    bytes.resize(size.next_multiple_of(4), 0);
-    json!({"storageType": "i", "pathOrInlineDv": z85::encode(&bytes), "sizeInBytes": size, "cardinality": rows.len()})
-}
-
-/// Two files of `k` from 0 and from 10 on; row 3 of the first is deleted by a vector.
-fn table() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path();
-    write(&root.join("a.parquet"), &old_rows(0, 6));
-    write(&root.join("b.parquet"), &old_rows(10, 3));
-    let mut actions = opening(with_vectors(), &[column("k", "integer"), column("s", "string")], &[], json!({}));
-    let mut first = add(root, "a.parquet", json!({}));
-    first["add"]["deletionVector"] = inline_vector(&[3]);
-    actions.extend([first, add(root, "b.parquet", json!({}))]);
-    commit(root, 0, &actions);
-    folder
-}
-
-/// Replaces 1, deletes 4, inserts 20.
-fn buffered() -> RewriteFixture {
-    RewriteFixture::new(vec![positions(&[1, 4], 6), None], vec![rows(&[(20, "zwanzig"), (1, "one")])])
-}
-
-fn transaction(version: i64) -> ApplicationTransaction {
-    ApplicationTransaction { id: "lakemark-test".to_owned(), version, through: None }
-}
-
-async fn migrate(
-    table: &Table,
-    snapshot: &Snapshot,
-    buffered: &RewriteFixture,
-    version: i64,
-) -> Result<MigrationOutcome> {
-    let input: RewriteInput<'_> = buffered.input();
-    // Callers may move the future to other threads.
-    delta::migrate(&table.base().location, snapshot, &input, &transaction(version)).boxed().await
-}
-
-async fn migrated(table: &Table, buffered: &RewriteFixture, version: i64) -> (u64, RewriteOutput) {
-    let snapshot = table.snapshot().await.unwrap();
-    match migrate(table, &snapshot, buffered, version).await.unwrap() {
-        MigrationOutcome::Committed { version, rewritten } => (version, rewritten),
-        MigrationOutcome::Already => panic!("nothing was done"),
-    }
-}
-
-/// The rows of all files of the newest version, by path.
-async fn contents(root: &Path) -> Vec<(i32, String)> {
-    let snapshot = open(root).await.snapshot().await.unwrap();
-    let rows = snapshot.files().iter().flat_map(|file| {
-        let deleted = file.deleted.clone();
-        let is_live = move |row: usize| deleted.as_ref().is_none_or(|deleted| !deleted.contains(row as u32));
-        pairs(&root.join(&file.path)).into_iter().enumerate().filter(move |(row, _)| is_live(*row)).map(|(_, row)| row)
-    });
-    let mut rows: Vec<_> = rows.collect();
-    rows.sort();
-    rows
-}
+use crate::rewrite::delta;
+use crate::rewrite::delta::{MigrationOutcome, check_writable};
+use crate::{ErrorKind, Table, TableOptions};
 
 #[tokio::test]
 async fn one_commit_replaces_files_and_adds_new_ones() {
@@ -426,26 +311,6 @@ async fn mapped_columns_are_stored_under_their_stored_names() {
 }
 
 #[tokio::test]
-async fn columns_that_take_no_null_get_none() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path();
-    write(&root.join("a.parquet"), &old_rows(0, 3));
-    let mut text = column("s", "string");
-    text["nullable"] = json!(false);
-    let mut actions = opening(plain(), &[column("k", "integer"), text], &[], json!({}));
-    actions.push(add(root, "a.parquet", json!({})));
-    commit(root, 0, &actions);
-    let table = open(root).await;
-    let snapshot = table.snapshot().await.unwrap();
-    let null: ArrayRef = Arc::new(arrow::array::StringArray::from(vec![None::<&str>]));
-    let new = RecordBatch::try_from_iter([("k", rows(&[(1, "")]).column(0).clone()), ("s", null)]).unwrap();
-    let error =
-        migrate(&table, &snapshot, &RewriteFixture::new(vec![positions(&[1], 3)], vec![new]), 1).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::SchemaMismatch, "{error}");
-    assert_eq!((versions(root), data_files(root)), (1, 1));
-}
-
-#[tokio::test]
 async fn features_that_a_commit_could_not_honour_are_named() {
     let check = async |protocol: Value, columns: &[Value], configuration: Value| {
         let folder = tempfile::tempdir().unwrap();
@@ -476,11 +341,15 @@ async fn features_that_a_commit_could_not_honour_are_named() {
         "domainMetadata",
         "clustering",
     ];
-    assert_eq!(check(features(&all), &k, json!({"delta.appendOnly": "false"})).await, Ok(()));
+    let plain_properties = json!({"delta.appendOnly": "false", "delta.constraints.positive": "k > 0"});
+    assert_eq!(check(features(&all), &k, plain_properties).await, Ok(()));
     let refused = [
         (check(plain(), &k, json!({"delta.appendOnly": "true"})).await, "delta.appendOnly"),
         (check(plain(), &k, json!({"delta.enableChangeDataFeed": "true"})).await, "delta.enableChangeDataFeed"),
-        (check(plain(), &k, json!({"delta.constraints.positive": "k > 0"})).await, "delta.constraints.positive"),
+        (
+            check(plain(), &k, json!({"delta.constraints.odd": "hash(k) = 1"})).await,
+            "the CHECK constraint odd (hash(k) = 1) has the function `hash(k)`",
+        ),
         (check(features(&["rowTracking", "domainMetadata"]), &k, json!({})).await, "rowTracking"),
         (check(features(&["clustering", "domainMetadata"]), &[point], json!({})).await, "clustering"),
         (check(features(&["inCommitTimestamp"]), &k, json!({})).await, "inCommitTimestamp"),

@@ -22,6 +22,8 @@ public class LakemarkException extends RuntimeException {
     UNSUPPORTED,
     /** Files of one table disagree on the type of a column. */
     SCHEMA_MISMATCH,
+    /** A row does not meet a constraint of its Delta table. */
+    CONSTRAINT_VIOLATION,
     /** Someone else changed the table at the same time; try again. */
     CONFLICT,
     /** There is no room for more buffered updates; those that were made are safe. */
@@ -67,6 +69,7 @@ public class LakemarkException extends RuntimeException {
       case "AlreadyExists" -> new AlreadyExists(message);
       case "Unsupported" -> new Unsupported(message);
       case "SchemaMismatch" -> new SchemaMismatch(message);
+      case "ConstraintViolation" -> new ConstraintViolation(message);
       case "Conflict" -> new Conflict(message);
       case "CacheFull" -> new CacheFull(message);
       case "SnapshotExpired" -> new SnapshotExpired(message);
@@ -134,6 +137,15 @@ public class LakemarkException extends RuntimeException {
     /** With a message that has the columns of either side, and what to do. */
     public SchemaMismatch(String message) {
       super(Kind.SCHEMA_MISMATCH, message);
+    }
+  }
+
+  /** A row does not meet a constraint of its Delta table. */
+  public static final class ConstraintViolation extends LakemarkException {
+    private static final long serialVersionUID = 1L;
+
+    ConstraintViolation(String message) {
+      super(Kind.CONSTRAINT_VIOLATION, message);
     }
   }
 
