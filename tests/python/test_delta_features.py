@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from typing import TYPE_CHECKING, Any
 
 import deltalake
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import lakemark
+from mapped_delta import commit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +29,43 @@ def by_id(table: pa.Table) -> dict[int, dict[str, Any]]:
     found = {row["id"]: row for row in table.to_pylist()}
     assert len(found) == table.num_rows
     return found
+
+
+def committed(folder: Path, version: int) -> list[dict[str, Any]]:
+    """The actions of a version."""
+    text = (folder / "_delta_log" / f"{version:020}.json").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def begin(folder: Path, features: list[str], configuration: dict[str, str], *actions: dict[str, Any]) -> None:
+    """A table of one file, whose log is written by hand: delta-rs makes none with these features."""
+    columns = [("id", "long"), ("v", "long"), ("part", "string")]
+    schema = {
+        "type": "struct",
+        "fields": [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in columns],
+    }
+    folder.mkdir(exist_ok=True)
+    pq.write_table(rows(), folder / "a.parquet", row_group_size=100)
+    metadata = {
+        "id": "4f1c9e53-6ba7-4c1f-9a3e-7a7f6b2f8b13",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps(schema),
+        "partitionColumns": [],
+        "configuration": configuration,
+        "createdTime": 0,
+    }
+    file = {
+        "path": "a.parquet",
+        "partitionValues": {},
+        "size": (folder / "a.parquet").stat().st_size,
+        "modificationTime": 1_700_000_000_000,
+        "dataChange": True,
+        "baseRowId": 0,
+        "defaultRowCommitVersion": 0,
+    }
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": features}
+    info = {"commitInfo": {"operation": "CREATE TABLE", "inCommitTimestamp": 1_700_000_000_000}}
+    commit(folder, 0, info, {"protocol": protocol}, {"metaData": metadata}, *actions, {"add": file})
 
 
 def test_a_row_that_breaks_a_check_constraint_stays_buffered_until_it_fits(tmp_path: Path) -> None:
@@ -56,3 +97,42 @@ def test_a_constraint_that_engines_read_in_their_own_ways_is_refused_by_name(tmp
     table = lakemark.Table(tmp_path)
     table.create_index("v", progress=False)
     assert table.count("v = 1") == sum(n % 17 == 0 for n in range(ROWS))
+
+
+def test_rows_of_a_table_that_tracks_them_keep_their_ids(tmp_path: Path) -> None:
+    mark = {"domain": "delta.rowTracking", "configuration": '{"rowIdHighWaterMark":999}', "removed": False}
+    configuration = {
+        "delta.enableRowTracking": "true",
+        "delta.rowTracking.materializedRowIdColumnName": "_row-id",
+        "delta.rowTracking.materializedRowCommitVersionColumnName": "_row-version",
+        "delta.enableInCommitTimestamps": "true",
+    }
+    features = ["rowTracking", "domainMetadata", "inCommitTimestamp"]
+    begin(tmp_path, features, configuration, {"domainMetadata": mark})
+    table = lakemark.Table(tmp_path, key="id")
+    expected = by_id(rows())
+    for version in (1, 2):
+        table.update({"id": [1, 2], "v": [100 + version] * 2})
+        table.insert(rows(1000 * version, 10))
+        table.delete([3 + version])
+        assert table.migrate().delta_version == version
+        expected |= by_id(rows(1000 * version, 10))
+        expected[1]["v"] = expected[2]["v"] = 100 + version
+        del expected[3 + version]
+        assert by_id(deltalake.DeltaTable(tmp_path).to_pyarrow_table()) == by_id(table.scan().to_arrow()) == expected
+        info = committed(tmp_path, version)[0]["commitInfo"]
+        assert info["tags"] == {"delta.rowTracking.preserved": "true"}
+        assert info["inCommitTimestamp"] > 1_700_000_000_000
+    lake = deltalake.DeltaTable(tmp_path)
+    found: dict[int, tuple[int | None, int | None]] = {}
+    for uri in lake.file_uris():
+        for row in pq.read_table(uri).to_pylist():
+            found[row["id"]] = (row["_row-id"], row["_row-version"])
+    assert len(found) == len(expected)
+    # Rows of the first file have the ids and versions that they had, but for the version of those that changed.
+    old = {key: row for key, row in found.items() if key < ROWS}
+    assert old == {key: (key, None if key in (1, 2) else 0) for key in old}
+    added = [action["add"] for version in (1, 2) for action in committed(tmp_path, version) if "add" in action]
+    firsts = sorted((add["baseRowId"], json.loads(add["stats"])["numRecords"]) for add in added)
+    assert firsts[0][0] == 1000
+    assert all(first + count <= after for (first, count), (after, _) in itertools.pairwise(firsts))

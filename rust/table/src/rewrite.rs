@@ -9,6 +9,7 @@
 //!
 //! Invariant: it takes a snapshot and pins none. Nobody sees a new file before a commit of the log, or a manifest, names it.
 
+mod commit;
 mod constraints;
 mod copy;
 pub(crate) mod delta;
@@ -21,6 +22,7 @@ mod output;
 mod reader;
 pub(crate) mod refill;
 mod row_block;
+mod row_ids;
 mod rows;
 mod stats;
 mod target;
@@ -45,6 +47,7 @@ use crate::rewrite::emptied_files::emptied_files;
 use crate::rewrite::encode::{RowGroup, encode_new, rewrite};
 use crate::rewrite::file::OldFile;
 use crate::rewrite::refill::{SmallFile, files_to_refill};
+use crate::rewrite::row_ids::KeptRowIds;
 use crate::rewrite::rows::NewRows;
 use crate::rewrite::target::{FileTarget, WrittenFile};
 use crate::rewrite::writer::{
@@ -210,7 +213,7 @@ impl RewriteJob<'_> {
     /// Lets rows of small files go to new files together with the new rows that found no place.
     async fn refill(&mut self, small: &[SmallFile]) -> Result<()> {
         for file in files_to_refill(self.snapshot, small, &self.rows)? {
-            match self.rows.add(&file.rows).await {
+            match self.add_small_file(file).await {
                 Ok(true) => self.rewritten.replaced.push(file.number),
                 Ok(false) => {}
                 // No change is about a row of this file: it stays, whatever is wrong with it.
@@ -228,8 +231,19 @@ impl RewriteJob<'_> {
         Ok(())
     }
 
+    /// Adds the rows of a small file to the new ones. Says whether it did.
+    async fn add_small_file(&mut self, small: &SmallFile) -> Result<bool> {
+        let row_ids = match (&self.target.row_ids, self.snapshot.files().get(small.number)) {
+            (Some(row_ids), Some(file)) => row_ids.of_small_file(self.snapshot, file).await?,
+            _ => Vec::new(),
+        };
+        self.rows.add(&small.rows, row_ids).await
+    }
+
     /// Writes the new rows that found no place, partition by partition, in the order of keys.
     async fn write_left(&mut self) -> Result<()> {
+        let row_ids = self.target.row_ids.clone();
+        let kept = row_ids.map(|row_ids| Arc::new(KeptRowIds { row_ids, of_rows: self.rows.take_kept() }));
         let left = self.rows.left();
         let Some(sample) = left.values().next() else { return Ok(()) };
         let sample = self.rows.source().gather(sample.get(..SAMPLE_ROWS).unwrap_or(sample)).await?;
@@ -243,7 +257,8 @@ impl RewriteJob<'_> {
             for (place, rows) in rows.chunks(most).enumerate() {
                 let StartedFile { writer, factory } = self.begin(None, &values, &properties)?;
                 let (source, rows, count) = (Arc::clone(self.rows.source()), rows.to_vec(), self.rows.count_new(rows));
-                let row_group = on_a_core(async move { encode_new(&rows, &source, &factory).await });
+                let kept = kept.clone();
+                let row_group = on_a_core(async move { encode_new(&rows, &source, &factory, kept.as_deref()).await });
                 let ends = if place == last { FileEnd::New } else { FileEnd::IfFull };
                 self.make(EncodingRowGroup { row_group, begins: Some(Box::new(writer)), ends, rows: count }).await?;
             }

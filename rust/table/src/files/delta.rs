@@ -3,14 +3,16 @@
 mod after;
 mod commits;
 mod log;
+mod log_search;
 mod logged_file;
 mod newest;
+mod row_tracking;
 mod scanned_files;
 mod short_log;
 mod writer_feature;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use arrow::compute::{CastOptions, cast, cast_with_options};
@@ -35,6 +37,7 @@ use self::commits::FileKey;
 pub(crate) use self::log::DeltaLog;
 use self::logged_file::{LoggedFile, malformed_vector, unescaped};
 pub(crate) use self::newest::NewestState;
+pub(crate) use self::row_tracking::{RowIdColumns, RowOrigin, RowTracking};
 use self::scanned_files::{check_readable, scan_files};
 pub(crate) use self::writer_feature::WriterFeature;
 
@@ -75,6 +78,8 @@ pub(crate) struct DeltaFile {
     logged_path: Option<Box<str>>,
     pub partition_values: Vec<ArrayRef>,
     pub vector: Option<DeletionVectorDescriptor>,
+    /// What its rows are called, where the table tracks them.
+    pub origin: Option<Box<RowOrigin>>,
 }
 
 /// An action that removes a data file.
@@ -259,38 +264,6 @@ impl DeltaState {
         self.logged.metadata().configuration()
     }
 
-    /// The last transaction that an application committed. The log is read for that. Where it was cleaned up since the state was read, it
-    /// is read from the checkpoint that has what is gone.
-    pub(crate) async fn application_version(&self, application: &str) -> Result<Option<i64>> {
-        if let Some(version) = self.known_transactions().get(application) {
-            return Ok(*version);
-        }
-        let version = match self.read_application_version(application).await {
-            Ok(version) => version,
-            Err(_) => self.read_again().await?.read_application_version(application).await?,
-        };
-        self.known_transactions().insert(application.to_owned(), version);
-        Ok(version)
-    }
-
-    fn known_transactions(&self) -> MutexGuard<'_, HashMap<String, Option<i64>>> {
-        self.transactions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn read_application_version(&self, application: &str) -> Result<Option<i64>> {
-        let logged = self.logged_here().await?;
-        let version = self.search_application(&logged, application).await;
-        version.map_err(|error| delta_error(&self.location, error))
-    }
-
-    async fn search_application(&self, logged: &LogSnapshot, application: &str) -> DeltaResult<Option<i64>> {
-        let logged = Arc::clone(logged.scan_builder().build()?.snapshot());
-        let (engine, application) = (self.log_store.engine(None), application.to_owned());
-        // The kernel's storage handler blocks.
-        let version = tokio::task::spawn_blocking(move || logged.get_app_id_version(&application, engine.as_ref()));
-        Ok(version.await.map_err(|error| DeltaTableError::GenericError { source: error.into() })??)
-    }
-
     /// What the library reads of the log at this version.
     ///
     /// # Errors
@@ -444,11 +417,12 @@ fn data_file(
             partition_value(field, value.and_then(Option::as_deref), &path)
         })
         .collect::<Result<_>>()?;
+    let origin = file.origin().map(Box::new);
     let vector = file.deletion_vector.map(DeletionVectorDescriptor::try_from).transpose();
     let vector = vector.map_err(|error| malformed_vector(&path).with_source(error))?;
     let meta = ObjectMeta { location: location.data_file_path(&path), last_modified, size, e_tag: None, version: None };
     let logged_path = (file.path != path).then(|| file.path.into_boxed_str());
-    Ok(DeltaFile { meta, path, logged_path, partition_values, vector })
+    Ok(DeltaFile { meta, path, logged_path, partition_values, vector, origin })
 }
 
 /// The protocol writes partition values as text; an empty text is NULL.

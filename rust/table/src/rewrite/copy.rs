@@ -34,8 +34,12 @@ pub(super) struct CopiedColumn {
 }
 
 impl Copying {
-    /// None if the file's columns are not exactly those that new files have.
+    /// None if the file's columns are not exactly those that new files have, or new files keep what their rows are called.
     pub(super) async fn of(old: &OpenedFile, target: &FileTarget<'_>) -> Result<Option<Self>> {
+        if target.row_ids.is_some() {
+            // Rows get to know what they are called.
+            return Ok(None);
+        }
         let have = old.footer.metadata.file_metadata().schema_descr();
         let Ok(wanted) = ArrowSchemaConverter::new().convert(&target.schema) else { return Ok(None) };
         // What a log says of floats depends on whether there is a NaN, which bytes do not show.

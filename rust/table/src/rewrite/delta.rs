@@ -16,10 +16,12 @@ use serde_json::{Value, json};
 use crate::error::{Error, Result};
 use crate::files::column_mapping::physical_fields;
 use crate::files::delta::{DeltaState, partition_text};
+use crate::rewrite::commit::{AddedFile, Commit, CommitDemands, CommitInfo};
 use crate::rewrite::constraints::Constraints;
 use crate::rewrite::folder::hive_folders;
 use crate::rewrite::log::{Admission, Log, Outcome};
 use crate::rewrite::refill::name_start;
+use crate::rewrite::row_ids::RowIds;
 use crate::rewrite::stats::stats_of;
 use crate::rewrite::target::{FILE_BYTES, FileTarget, WrittenFile};
 use crate::rewrite::{RewriteInput, RewriteOutput, rewrite_files};
@@ -78,6 +80,8 @@ pub(super) async fn migrate_then(
         let folder = beside.map_or_else(|| hive_folders(&partition_columns, partition), Ok)?;
         Ok(format!("{folder}{}-{number:05}-{}.parquet", name_start(replaces), new_id()))
     };
+    let columns = state.row_tracking()?.and_then(|tracking| tracking.columns);
+    let row_ids = columns.map(|columns| Arc::new(RowIds::new(columns, &state, &schema)));
     let target = FileTarget {
         object_store: Arc::clone(&location.object_store),
         prefix: location.prefix.clone(),
@@ -86,19 +90,29 @@ pub(super) async fn migrate_then(
         file_bytes: FILE_BYTES,
         columns_are_in_files: false,
         tracks_nan: true,
+        row_ids,
         spark_schema: None,
         path: &path,
     };
     let rewritten = rewrite_files(snapshot, input, &target).await?;
     reach("migration-written");
     before_commit();
-    let actions = actions(&state, snapshot, &rewritten, &target.schema, &partition_columns, transaction).await;
+    let commit = commit_of(&state, snapshot, &rewritten, &target.schema, &partition_columns, transaction).await;
     let replaced = rewritten.replaced.iter().filter_map(|file| Some(snapshot.files().get(*file)?.path.as_str()));
     let admission = Admission { replaced: replaced.collect(), keys: input.keys };
-    let committed = match target.check_there(&rewritten.files).await.and(actions) {
-        Ok(actions) => log.commit(state.version, &actions, &admission).await,
+    let commit = match (target.check_there(&rewritten.files).await, commit) {
+        (Ok(()), Ok(commit)) => log.end_of(&state, &commit).await.map(|end| (end, commit)),
+        (Err(error), _) | (_, Err(error)) => Err(error),
+    };
+    let committed = match commit {
+        Ok((end, commit)) => log.commit(end, &commit, &admission).await,
         Err(error) => Outcome::Refused(error),
     };
+    conclude(&target, committed, rewritten).await
+}
+
+/// What becomes of the new files after a commit was made or not.
+async fn conclude(target: &FileTarget<'_>, committed: Outcome, rewritten: RewriteOutput) -> Result<MigrationOutcome> {
     match committed {
         Outcome::Committed(version) => {
             reach("migration-committed");
@@ -123,22 +137,12 @@ pub(super) async fn migrate_then(
 /// # Errors
 /// Nobody can know, or the table has features that this release does not know how to write.
 pub(crate) async fn keep_out(location: &Location, version: u64, transaction: &ApplicationTransaction) -> Result<bool> {
-    check_writable(&DeltaState::read(location).await?)?;
-    let info = commit_info("ABANDON MIGRATION", Some(version), clock::utc().timestamp_millis(), &json!({}));
-    Log { location, transaction, lock: None }.block_version(version, &[info]).await
-}
-
-fn commit_info(operation: &str, read_version: Option<u64>, now: i64, metrics: &Value) -> Value {
-    json!({"commitInfo": {
-        "timestamp": now,
-        "operation": operation,
-        "operationParameters": {},
-        "readVersion": read_version,
-        "isolationLevel": "Serializable",
-        "isBlindAppend": false,
-        "operationMetrics": metrics,
-        "engineInfo": concat!("lakemark/", env!("CARGO_PKG_VERSION")),
-    }})
+    let state = DeltaState::read(location).await?;
+    check_writable(&state)?;
+    let now = clock::utc().timestamp_millis();
+    let info = CommitInfo { operation: "ABANDON MIGRATION", read_version: Some(version), now, metrics: json!({}) };
+    let commit = Commit::of_nothing(info, CommitDemands::of(&state)?);
+    Log { location, transaction, lock: None }.block_version(version, &commit).await
 }
 
 /// The columns of a table as they are stored.
@@ -162,21 +166,22 @@ fn stored_columns(state: &DeltaState) -> StoredColumns {
     StoredColumns { in_files: Arc::new(Schema::new(in_files)), partition: partition.collect() }
 }
 
-/// The lines of the commit.
-async fn actions(
+/// The commit of what was written.
+async fn commit_of(
     state: &DeltaState,
     snapshot: &Snapshot,
     rewritten: &RewriteOutput,
     schema: &SchemaRef,
     partition_columns: &[Field],
     transaction: &ApplicationTransaction,
-) -> Result<Vec<Value>> {
+) -> Result<Commit> {
     let now = clock::utc().timestamp_millis();
     let metrics = json!({
         "numAddedFiles": rewritten.files.len().to_string(),
         "numRemovedFiles": rewritten.replaced.len().to_string(),
     });
-    let mut lines = vec![commit_info("MIGRATE", snapshot.delta_version(), now, &metrics)];
+    let info = CommitInfo { operation: "MIGRATE", read_version: snapshot.delta_version(), now, metrics };
+    let mut commit = Commit::of_nothing(info, CommitDemands::of(state)?);
     let replaced: Vec<&str> =
         rewritten.replaced.iter().filter_map(|file| Some(snapshot.files().get(*file)?.path.as_str())).collect();
     let removed = state.removals(&replaced, now).await?;
@@ -189,7 +194,7 @@ async fn actions(
         if let Some(path) = line.pointer_mut("/remove/path") {
             *path = Value::from(removal.path.as_str());
         }
-        lines.push(line);
+        commit.removes.push(line);
     }
     let wanted = wanted_stats(state);
     for file in &rewritten.files {
@@ -200,7 +205,7 @@ async fn actions(
             None => partition_texts(partition_columns, file)?,
         };
         let size = i64::try_from(file.size).map_err(|_| Error::internal("a file of that size cannot be"))?;
-        lines.push(to_json(&Action::Add(Add {
+        let action = to_json(&Action::Add(Add {
             path: file.path.clone(),
             partition_values,
             size,
@@ -208,14 +213,15 @@ async fn actions(
             data_change: true,
             stats: Some(stats_of(file, schema, &wanted)),
             ..Add::default()
-        }))?);
+        }))?;
+        commit.adds.push(AddedFile { action, rows: file.rows() });
     }
     // With a time, since tables that forget old transactions forget those without one at once.
     let through = transaction.through.as_ref().map(|through| (&through.id, through.version));
     for (id, version) in std::iter::once((&transaction.id, transaction.version)).chain(through) {
-        lines.push(to_json(&Action::Txn(Transaction::new_with_last_update(id, version, Some(now))))?);
+        commit.others.push(to_json(&Action::Txn(Transaction::new_with_last_update(id, version, Some(now))))?);
     }
-    Ok(lines)
+    Ok(commit)
 }
 
 fn to_json(action: &Action) -> Result<Value> {

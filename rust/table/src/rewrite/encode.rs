@@ -16,6 +16,7 @@ use crate::rewrite::copy::CopiedColumn;
 use crate::rewrite::file::{OldFile, RowGroupSpan};
 use crate::rewrite::reader::BATCH_ROWS;
 use crate::rewrite::row_block::NumberedRows;
+use crate::rewrite::row_ids::{KeptRowIds, after_taking};
 use crate::rewrite::rows::TakenPlace;
 use crate::rewrite::target::unwritten;
 use crate::rewrite::unfit;
@@ -50,26 +51,44 @@ pub(super) async fn rewrite(
     let numbers: Vec<u32> = places.iter().map(|place| place.new_row).collect();
     let new = source.gather(&numbers).await?;
     let mut taken = 0;
-    let mut encoder = Encoder::new(factory, schema)?;
+    let row_ids = old.row_ids.as_deref();
+    let mut encoder = Encoder::new(factory, row_ids.map_or(schema, |row_ids| row_ids.schema()))?;
     let unreadable = |error| old.opened.unreadable(error);
-    let is_wanted = |column: &str| schema.field_with_name(column).is_ok();
+    let keeps = |column: &str| row_ids.is_some_and(|row_ids| row_ids.has_column(column));
+    let is_wanted = |column: &str| schema.field_with_name(column).is_ok() || keeps(column);
     let row_groups = piece.row_groups.clone().collect();
     let mut batches = old.opened.batches(row_groups, None, is_wanted).map_err(unreadable)?;
     let mut start = piece.rows.start;
-    while let Some(batch) = batches.try_next().await.map_err(unreadable)? {
-        let batch = conform_batch(&batch, schema, Match::Name)
+    while let Some(read) = batches.try_next().await.map_err(unreadable)? {
+        let batch = conform_batch(&read, schema, Match::Name)
             .map_err(|error| unfit(&old.opened.file.path).with_source(error))?;
         let rows = start..start + batch.num_rows() as u32;
         start = rows.end;
         let (here, later) = places.split_at(places.partition_point(|place| place.position < rows.end));
         places = later;
-        encoder.write(&replaced(&batch, &rows, old, here, &new, taken)?)?;
+        let left = replaced(&batch, &rows, old, here, &new, taken)?;
+        encoder.write(&with_row_ids(left, &read, &rows, old, here)?)?;
         taken += here.len();
     }
     if start != piece.rows.end {
         return Err(old.has_other_counts());
     }
     encoder.finish()
+}
+
+/// What is left of the rows of a batch that was `read`, with what they are called where the table tracks them.
+fn with_row_ids(
+    left: RecordBatch,
+    read: &RecordBatch,
+    rows: &Range<u32>,
+    old: &OldFile,
+    places: &[TakenPlace],
+) -> Result<RecordBatch> {
+    let Some(row_ids) = &old.row_ids else { return Ok(left) };
+    let of_batch = row_ids.of_batch(&old.opened.file.path, read, rows.clone())?;
+    let deleted = old.deleted.slice(rows.start, rows.end);
+    let taken = places.iter().map(|place| place.position - rows.start);
+    row_ids.with_ids(&left, &after_taking(&of_batch, &deleted, taken))
 }
 
 /// A batch without its deleted rows, with new rows in the places that they take: those of `new` from the row `next` on.
@@ -105,15 +124,20 @@ fn replaced(
     interleave_record_batch(&[batch, new], &chosen).map_err(failed)
 }
 
-/// Makes a row group of new rows that replace no row.
+/// Makes a row group of new rows that replace no row in its place.
 pub(super) async fn encode_new(
     rows: &[u32],
     source: &NumberedRows,
     factory: &ArrowRowGroupWriterFactory,
+    kept: Option<&KeptRowIds>,
 ) -> Result<RowGroup> {
-    let mut encoder = Encoder::new(factory, &source.stored)?;
+    let mut encoder = Encoder::new(factory, kept.map_or(&source.stored, |kept| kept.row_ids.schema()))?;
     for chunk in rows.chunks(BATCH_ROWS) {
-        encoder.write(&source.gather(chunk).await?)?;
+        let batch = source.gather(chunk).await?;
+        match kept {
+            Some(kept) => encoder.write(&kept.with_ids(&batch, chunk)?)?,
+            None => encoder.write(&batch)?,
+        }
     }
     encoder.finish()
 }

@@ -1,6 +1,7 @@
 //! A data file that is written anew: what becomes of its rows, and the pieces in which that is done.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
@@ -13,7 +14,8 @@ use crate::files::columns::{ReadSelection, selection};
 use crate::files::footer::Footer;
 use crate::rewrite::copy::Copying;
 use crate::rewrite::reader::OpenedFile;
-use crate::rewrite::rows::{NewRows, TakenPlace};
+use crate::rewrite::row_ids::{RowId, RowIds};
+use crate::rewrite::rows::{AssignedRows, NewRows, TakenPlace};
 use crate::rewrite::target::FileTarget;
 use crate::rewrite::unfit;
 use crate::snapshot::{DataFile, Snapshot};
@@ -29,6 +31,8 @@ pub(super) struct OldFile {
     pub places: Vec<TakenPlace>,
     /// How row groups get into the new file as they are; none if they cannot.
     pub copying: Option<Copying>,
+    /// How the new file keeps what its rows are called; none if nobody tracks rows.
+    pub row_ids: Option<Arc<RowIds>>,
 }
 
 /// Row groups of a file that become one.
@@ -55,16 +59,33 @@ impl OldFile {
         let opened = OpenedFile::open(snapshot.object_store(), file).await?;
         check_rewritable(file, &opened.footer, replaced)?;
         let hidden = file.deleted.as_ref().map_or_else(|| replaced.clone(), |deleted| replaced.or(deleted));
-        let mut old = Self { opened, deleted: hidden, places: Vec::new(), copying: None };
-        if let Some(partition) = new.partition_of(&file.partition_values)? {
+        let row_ids = target.row_ids.clone();
+        let mut old = Self { opened, deleted: hidden, places: Vec::new(), copying: None, row_ids };
+        let partition = new.partition_of(&file.partition_values)?;
+        // What a row that moves to another partition is called is of interest where rows are tracked.
+        if partition.is_some() || target.row_ids.is_some() {
             let keys = old.keys(replaced, new).await?;
             let positions: Vec<u32> = replaced.iter().collect();
-            old.places = new.assign_positions(&keys, &positions, &file.partition_values, partition)?;
+            let AssignedRows { here, elsewhere } =
+                new.assign_positions(&keys, &positions, &file.partition_values, partition)?;
+            old.places = here;
+            old.keep_ids(&elsewhere, new).await?;
         }
         if old.pieces().iter().any(|piece| piece.is_whole) {
             old.copying = Copying::of(&old.opened, target).await?;
         }
         Ok(old)
+    }
+
+    /// Lets new rows that are written to other files be called as the rows that they replace here.
+    async fn keep_ids(&self, elsewhere: &[TakenPlace], new: &mut NewRows) -> Result<()> {
+        let Some(row_ids) = self.row_ids.as_ref().filter(|_| !elsewhere.is_empty()) else { return Ok(()) };
+        let positions = elsewhere.iter().map(|place| place.position).collect();
+        let replaced = RowSet::from_rows(positions, self.deleted.universe());
+        for (place, row_id) in elsewhere.iter().zip(row_ids.of_rows(&self.opened, &replaced).await?) {
+            new.keep(place.new_row, RowId { version: None, ..row_id });
+        }
+        Ok(())
     }
 
     /// The columns of the key of some rows, as they are stored.

@@ -46,6 +46,7 @@ pub(crate) async fn write(
         file_bytes: FILE_BYTES,
         columns_are_in_files: true,
         tracks_nan: false,
+        row_ids: None,
         spark_schema: snapshot.spark_schema_of_files().await?,
         path: &path,
     };

@@ -9,8 +9,9 @@ use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::delta::{DeltaState, LOG_FOLDER};
+use crate::files::delta::{DeltaState, LOG_FOLDER, RowTracking};
 use crate::rewrite::RewrittenKeys;
+use crate::rewrite::commit::{Commit, LogEnd};
 use crate::snapshot::Snapshot;
 use crate::storage::location::{Location, place_of};
 use crate::storage::put_if_absent::{PutOutcome, PutTarget};
@@ -105,25 +106,51 @@ impl Log<'_> {
         Ok(())
     }
 
-    /// Commits as the version after `version`, or after commits of others that go together with ours.
-    pub(super) async fn commit(&self, version: u64, actions: &[Value], admission: &Admission<'_>) -> Outcome {
-        let (bytes, mut version) = (lines_of(actions), version);
+    /// What the log has at the end of a version, as far as the commit needs to know.
+    pub(super) async fn end_of(&self, state: &DeltaState, commit: &Commit) -> Result<LogEnd> {
+        let greatest_row_id = match commit.demands.tracks_rows && !commit.adds.is_empty() {
+            true => state.greatest_row_id().await?,
+            false => -1,
+        };
+        let end = LogEnd { version: state.version, greatest_row_id, timestamp: None };
+        self.timed(end, commit).await
+    }
+
+    /// The end with the time of its last commit, where commits have one.
+    async fn timed(&self, end: LogEnd, commit: &Commit) -> Result<LogEnd> {
+        if !commit.demands.is_timed {
+            return Ok(end);
+        }
+        let last = self.read(end.version).await?;
+        let timestamp = last.and_then(|last| LogEnd { timestamp: None, ..end }.after(&last).timestamp);
+        match timestamp {
+            Some(_) => Ok(LogEnd { timestamp, ..end }),
+            None => Err(Error::corrupt(format!(
+                "the version {} of the Delta table {} has no time, which its commits must have (inCommitTimestamp); commit once with \
+                 another writer",
+                end.version, self.location.text
+            ))),
+        }
+    }
+
+    /// Commits as the version after this end, or after commits of others that go together with ours.
+    pub(super) async fn commit(&self, end: LogEnd, commit: &Commit, admission: &Admission<'_>) -> Outcome {
+        let mut end = end;
         loop {
-            version += 1;
-            let put = match self.put(version, bytes.clone()).await {
+            let put = match self.put(end.version + 1, lines_of(&commit.lines(&end))).await {
                 Ok(put) => put,
                 Err(error) => return Outcome::Refused(error),
             };
             match put {
-                PutOutcome::Made => return Outcome::Committed(version),
+                PutOutcome::Made => return Outcome::Committed(end.version + 1),
                 PutOutcome::Refused(cause) => return Outcome::Refused(self.unwritable(cause)),
                 PutOutcome::Missing(cause) | PutOutcome::Unknown(cause) => {
                     return Outcome::Unknown(self.unwritable(cause));
                 }
                 PutOutcome::Taken(found) => match judge(Some(&found), self.transaction) {
-                    Theirs::Harmless => {}
+                    Theirs::Harmless => end = end.after(&found),
                     Theirs::Files(files) => match admission.lets_pass(&files).await {
-                        Ok(true) => {}
+                        Ok(true) => end = end.after(&found),
                         Ok(false) => return Outcome::Refused(self.conflict()),
                         Err(error) => return Outcome::Refused(error),
                     },
@@ -136,8 +163,9 @@ impl Log<'_> {
 
     /// Takes the version after `version`, so that a commit of the transaction which was sent to be that version comes no more. Says whether
     /// the commit has not come.
-    pub(super) async fn block_version(&self, version: u64, actions: &[Value]) -> Result<bool> {
-        match self.put(version + 1, lines_of(actions)).await? {
+    pub(super) async fn block_version(&self, version: u64, commit: &Commit) -> Result<bool> {
+        let end = self.timed(LogEnd { version, greatest_row_id: -1, timestamp: None }, commit).await?;
+        match self.put(version + 1, lines_of(&commit.lines(&end))).await? {
             PutOutcome::Made => Ok(true),
             PutOutcome::Taken(found) => Ok(judge(Some(&found), self.transaction) != Theirs::Already),
             PutOutcome::Refused(cause) | PutOutcome::Missing(cause) | PutOutcome::Unknown(cause) => {
@@ -206,6 +234,7 @@ fn judge(commit: Option<&[u8]>, ours: &ApplicationTransaction) -> Theirs {
         for (kind, content) in &action {
             match (kind.as_str(), path_of(content)) {
                 ("commitInfo", _) => {}
+                ("domainMetadata", _) if RowTracking::greatest_in(content).is_some() => {}
                 ("txn", _) if content["appId"] != ours.id.as_str() => {}
                 ("txn", _) if content["version"].as_i64().is_some_and(|have| have >= ours.version) => {
                     return Theirs::Already;

@@ -31,6 +31,12 @@ impl OpenedFile {
         Ok(Self { store, file: file.clone(), footer })
     }
 
+    /// Whether the file has a column that `wanted` names.
+    pub(super) fn has_column(&self, wanted: impl Fn(&str) -> bool) -> bool {
+        let columns = self.footer.metadata.file_metadata().schema_descr();
+        columns.root_schema().get_fields().iter().any(|root| wanted(root.name()))
+    }
+
     /// Reads row groups, or the rows of them that `selection` has, with those of the file's columns that `wanted` names.
     pub(super) fn batches(
         &self,

@@ -1,6 +1,6 @@
 //! The new rows: found by key, each with its partition, and which of them have a place already.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
@@ -11,6 +11,7 @@ use arrow::row::{Row, RowConverter, Rows, SortField};
 use crate::error::{Error, Result};
 use crate::rewrite::RewriteInput;
 use crate::rewrite::row_block::{NumberedRows, RowBlock, columns_of, conformed, incomparable};
+use crate::rewrite::row_ids::RowId;
 use crate::snapshot::Snapshot;
 
 /// The new rows by key and partition. Of each row the key alone is in memory; the rest is where it was until it is written.
@@ -21,6 +22,10 @@ pub(super) struct NewRows {
     /// Row numbers by key.
     order: Vec<u32>,
     placed: Vec<bool>,
+    /// Which rows replace a row of a file, in its place or elsewhere.
+    replacing: Vec<bool>,
+    /// What rows were called before, that are written elsewhere.
+    kept: HashMap<u32, RowId>,
     partitions: Partitions,
     /// The partition of each row.
     partition_of: Vec<u32>,
@@ -47,6 +52,14 @@ pub(super) struct TakenPlace {
     pub position: u32,
     /// The number of the new row.
     pub new_row: u32,
+}
+
+/// What became of replaced rows of a file.
+pub(super) struct AssignedRows {
+    /// The places that new rows take, in order.
+    pub here: Vec<TakenPlace>,
+    /// Rows that new ones replace which are written to other files, in order.
+    pub elsewhere: Vec<TakenPlace>,
 }
 
 /// The columns of the key, and what makes them comparable.
@@ -107,6 +120,8 @@ impl NewRows {
             keys,
             order,
             placed: vec![false; count],
+            replacing: vec![false; count],
+            kept: HashMap::new(),
             partitions,
             partition_of,
             needed,
@@ -116,8 +131,9 @@ impl NewRows {
     }
 
     /// Adds rows that were in a file, to be written together with those without a place. Says whether it did: it adds none if a key of
-    /// theirs is there already or twice among them, as files of others may have it.
-    pub(super) async fn add(&mut self, part: &Arc<dyn RowBlock>) -> Result<bool> {
+    /// theirs is there already or twice among them, as files of others may have it. `row_ids` say what they are called where the table
+    /// tracks rows.
+    pub(super) async fn add(&mut self, part: &Arc<dyn RowBlock>, row_ids: Vec<RowId>) -> Result<bool> {
         if part.row_count() == 0 {
             return Ok(true);
         }
@@ -136,6 +152,8 @@ impl NewRows {
         let count = self.keys.num_rows();
         self.source = Arc::new(source);
         self.placed.resize(count, false);
+        self.replacing.resize(count, false);
+        self.kept.extend((first as u32..count as u32).zip(row_ids));
         self.order.extend(first as u32..count as u32);
         let keys = &self.keys;
         // Rows of files are mostly in order, which this kind of sort makes use of.
@@ -174,30 +192,47 @@ impl NewRows {
         self.partitions.values.get(partition as usize).cloned().unwrap_or_default()
     }
 
+    /// What a row is called that is written to another file than the one that it was in.
+    pub(super) fn keep(&mut self, row: u32, row_id: RowId) {
+        self.kept.entry(row).or_insert(row_id);
+    }
+
+    /// What rows are called that were in other files.
+    pub(super) fn take_kept(&mut self) -> HashMap<u32, RowId> {
+        std::mem::take(&mut self.kept)
+    }
+
     /// Gives replaced rows of a file to the new rows of the same keys, if those are of the file's partition and have no place yet. `keys`
-    /// has the columns of [`key_schema`](Self::key_schema) of the rows at these `positions`. Gives the places that were taken, in
-    /// order.
+    /// has the columns of [`key_schema`](Self::key_schema) of the rows at these `positions`. A partition that no new row has is none.
     pub(super) fn assign_positions(
         &mut self,
         keys: &RecordBatch,
         positions: &[u32],
         partition_values: &[ArrayRef],
-        partition: u32,
-    ) -> Result<Vec<TakenPlace>> {
+        partition: Option<u32>,
+    ) -> Result<AssignedRows> {
         let first = UInt32Array::from(vec![0; positions.len()]);
         let constant = |place: usize| take(partition_values.get(place)?, &first, None).ok();
         let columns = self.key.columns(keys, constant)?;
         let keys = self.key.converter.convert_columns(&columns).map_err(incomparable)?;
-        let mut found = Vec::new();
-        for (place, key) in positions.iter().zip(&keys) {
-            let Some(row) = self.row_of(key) else { continue };
-            let is_here = self.partition_of.get(row as usize) == Some(&partition);
-            if let Some(placed) = self.placed.get_mut(row as usize).filter(|placed| is_here && !**placed) {
+        let mut assigned = AssignedRows { here: Vec::new(), elsewhere: Vec::new() };
+        for (position, key) in positions.iter().zip(&keys) {
+            let Some(new_row) = self.row_of(key) else { continue };
+            let row = new_row as usize;
+            let is_here = partition.is_some() && self.partition_of.get(row).copied() == partition;
+            let (Some(placed), Some(replacing)) = (self.placed.get_mut(row), self.replacing.get_mut(row)) else {
+                continue;
+            };
+            let place = TakenPlace { position: *position, new_row };
+            if is_here && !*placed {
                 *placed = true;
-                found.push(TakenPlace { position: *place, new_row: row });
+                assigned.here.push(place);
+            } else if !*replacing {
+                assigned.elsewhere.push(place);
             }
+            *replacing = true;
         }
-        Ok(found)
+        Ok(assigned)
     }
 
     /// The rows that have no place, by key, of each partition.

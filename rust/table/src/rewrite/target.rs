@@ -14,6 +14,7 @@ use parquet::file::metadata::ParquetMetaData;
 use tokio::task::JoinHandle;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::rewrite::row_ids::RowIds;
 use crate::snapshot::DataFile;
 use crate::storage::disk::{self, DiskStep, on_a_thread, sync_folder};
 use crate::storage::location::place_of;
@@ -36,6 +37,8 @@ pub(super) struct FileTarget<'a> {
     pub columns_are_in_files: bool,
     /// Whether the caller needs to know which columns have NaN.
     pub tracks_nan: bool,
+    /// How files keep what their rows are called; none if nobody tracks rows.
+    pub row_ids: Option<Arc<RowIds>>,
     /// The schema that Spark wrote into the files, if it has more than Parquet can say.
     pub spark_schema: Option<String>,
     /// Gives the path of a new file.
@@ -72,6 +75,11 @@ impl WrittenFile {
 }
 
 impl FileTarget<'_> {
+    /// All columns of a file.
+    pub(super) fn file_schema(&self) -> &SchemaRef {
+        self.row_ids.as_ref().map_or(&self.schema, |row_ids| row_ids.schema())
+    }
+
     /// Removes files that nobody will see. Failing is harmless: the files are only waste.
     pub(super) async fn discard(&self, files: &[WrittenFile]) {
         for file in files {

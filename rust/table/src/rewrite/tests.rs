@@ -7,6 +7,7 @@ mod logs;
 mod random;
 mod refill;
 mod repeating;
+mod row_tracking;
 mod stats;
 
 use std::fs::File;

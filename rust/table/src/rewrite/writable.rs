@@ -19,7 +19,7 @@ struct Switch {
     remedy: &'static str,
 }
 
-const SWITCHES: [Switch; 5] = [
+const SWITCHES: [Switch; 4] = [
     Switch {
         property: "delta.appendOnly",
         what: "takes appends only",
@@ -30,7 +30,6 @@ const SWITCHES: [Switch; 5] = [
         what: "keeps a feed of changes",
         remedy: "set the property to false, or change the table with another writer",
     },
-    Switch { property: "delta.enableRowTracking", what: "tracks rows", remedy: OTHER_WRITER },
     Switch { property: "delta.enableIcebergCompatV1", what: "is an Iceberg table as well", remedy: OTHER_WRITER },
     Switch { property: "delta.enableIcebergCompatV2", what: "is an Iceberg table as well", remedy: OTHER_WRITER },
 ];
@@ -71,6 +70,7 @@ pub(crate) fn check_writable(state: &DeltaState) -> Result<()> {
     {
         return refuse(&format!("its column {column} {what}"), OTHER_WRITER);
     }
+    state.row_tracking()?;
     Constraints::of(state).map(drop)
 }
 

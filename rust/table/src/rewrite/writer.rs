@@ -58,7 +58,7 @@ impl FileWriter {
         let path = (target.path)(number, replaces, partition_values)?;
         let output = Output::new(target, &path)?;
         let waiting = EncodedBytes::default();
-        let parquet = ArrowWriter::try_new(waiting.clone(), Arc::clone(&target.schema), Some(properties.clone()));
+        let parquet = ArrowWriter::try_new(waiting.clone(), Arc::clone(target.file_schema()), Some(properties.clone()));
         let (mut parquet, factory) = parquet
             .and_then(ArrowWriter::into_serialized_writer)
             .map_err(|error| Error::unsupported("Parquet cannot have the table's columns").with_source(error))?;

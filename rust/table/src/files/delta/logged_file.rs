@@ -9,6 +9,7 @@ use deltalake_core::kernel::{DeletionVectorDescriptor, Remove};
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 
+use super::row_tracking::RowOrigin;
 use crate::error::{Error, Result};
 
 /// A data file of the log.
@@ -23,6 +24,10 @@ pub(super) struct LoggedFile {
     /// Milliseconds since 1970-01-01 UTC.
     pub modification_time: i64,
     pub deletion_vector: Option<DeletionVectorDescriptor>,
+    /// The id of its first row, where the table tracks rows.
+    pub base_row_id: Option<i64>,
+    /// The version that added the file first, where the table tracks rows.
+    pub default_row_commit_version: Option<i64>,
 }
 
 /// The path of a file below the table's folder, of the text that the log has for it.
@@ -42,9 +47,15 @@ impl LoggedFile {
             size: Some(self.size),
             tags: None,
             deletion_vector: self.deletion_vector,
-            base_row_id: None,
-            default_row_commit_version: None,
+            base_row_id: self.base_row_id,
+            default_row_commit_version: self.default_row_commit_version,
         }
+    }
+
+    /// What its rows are called; none in a table that does not track them.
+    pub(super) fn origin(&self) -> Option<RowOrigin> {
+        let (base_row_id, commit_version) = (self.base_row_id?, self.default_row_commit_version?);
+        Some(RowOrigin { base_row_id, commit_version })
     }
 }
 
@@ -68,6 +79,8 @@ struct LogColumns {
     partition_values: MapArray,
     partition_names: StringArray,
     partition_texts: StringArray,
+    base_row_ids: Int64Array,
+    commit_versions: Int64Array,
     vectors: VectorColumns,
 }
 
@@ -89,7 +102,10 @@ impl LogColumns {
     fn of(batch: &RecordBatch) -> Option<Self> {
         let constants = batch.column_by_name("fileConstantValues")?.as_struct_opt()?.clone();
         let partition_values = constants.column_by_name("partitionValues")?.as_map_opt()?.clone();
+        let numbers = |name: &str| Some(constants.column_by_name(name)?.as_primitive_opt::<Int64Type>()?.clone());
         Some(Self {
+            base_row_ids: numbers("baseRowId")?,
+            commit_versions: numbers("defaultRowCommitVersion")?,
             paths: texts(batch.column_by_name("path")?)?,
             sizes: batch.column_by_name("size")?.as_primitive_opt::<Int64Type>()?.clone(),
             modification_times: batch.column_by_name("modificationTime")?.as_primitive_opt::<Int64Type>()?.clone(),
@@ -103,7 +119,10 @@ impl LogColumns {
 
     fn file(&self, row: usize) -> Result<LoggedFile> {
         let path = self.paths.value(row).to_owned();
+        let number = |of: &Int64Array| (self.constants.is_valid(row) && of.is_valid(row)).then(|| of.value(row));
         Ok(LoggedFile {
+            base_row_id: number(&self.base_row_ids),
+            default_row_commit_version: number(&self.commit_versions),
             partition_values: self.partition_values(row),
             size: self.sizes.value(row),
             modification_time: self.modification_times.value(row),

@@ -340,6 +340,9 @@ async fn features_that_a_commit_could_not_honour_are_named() {
         "generatedColumns",
         "domainMetadata",
         "clustering",
+        "rowTracking",
+        "inCommitTimestamp",
+        "typeWidening",
     ];
     let plain_properties = json!({"delta.appendOnly": "false", "delta.constraints.positive": "k > 0"});
     assert_eq!(check(features(&all), &k, plain_properties).await, Ok(()));
@@ -350,9 +353,8 @@ async fn features_that_a_commit_could_not_honour_are_named() {
             check(plain(), &k, json!({"delta.constraints.odd": "hash(k) = 1"})).await,
             "the CHECK constraint odd (hash(k) = 1) has the function `hash(k)`",
         ),
-        (check(features(&["rowTracking", "domainMetadata"]), &k, json!({})).await, "rowTracking"),
         (check(features(&["clustering", "domainMetadata"]), &[point], json!({})).await, "clustering"),
-        (check(features(&["inCommitTimestamp"]), &k, json!({})).await, "inCommitTimestamp"),
+        (check(features(&["icebergCompatV2"]), &k, json!({})).await, "icebergCompatV2"),
         (
             check(plain(), &with_metadata("delta.generationExpression", json!("1 + 1")), json!({})).await,
             "its column k is generated",

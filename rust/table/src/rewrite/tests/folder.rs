@@ -265,6 +265,7 @@ async fn many_new_rows_are_cut_into_files() {
         file_bytes: 20_000,
         columns_are_in_files: true,
         tracks_nan: false,
+        row_ids: None,
         spark_schema: None,
         path: &path,
     };

@@ -27,6 +27,7 @@ async fn written(batches: &[RecordBatch]) -> (WrittenFile, FileTarget<'static>) 
         file_bytes: 0,
         columns_are_in_files: false,
         tracks_nan: true,
+        row_ids: None,
         spark_schema: None,
         path: &|_, _, _| Ok("a.parquet".to_owned()),
     };
@@ -35,7 +36,7 @@ async fn written(batches: &[RecordBatch]) -> (WrittenFile, FileTarget<'static>) 
         let part: Arc<dyn RowBlock> = Arc::new(batch.clone());
         let source = NumberedRows::new(&[part], batch.schema().fields(), &batch.schema()).unwrap();
         let rows: Vec<u32> = (0..batch.num_rows() as u32).collect();
-        writer.append(encode_new(&rows, &source, &factory).await.unwrap()).await.unwrap();
+        writer.append(encode_new(&rows, &source, &factory, None).await.unwrap()).await.unwrap();
     }
     (writer.finish(None).await.unwrap(), target)
 }
