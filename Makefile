@@ -68,7 +68,7 @@ CHROMIUM := $(LAKEMARK_CACHE)/chromium
 TOOLS := $(LAKEMARK_CACHE)/tools
 export LAKEMARK_TPC_PYTHON := $(TPC)/bin/python
 
-.PHONY: help setup fmt lint audit test test-core test-python test-spark test-sqllogic test-jobs test-browser bench stress fuzz site release try-release demo ci
+.PHONY: help setup fmt lint audit test test-core test-python test-spark test-sqllogic test-jobs test-browser test-delta bench stress fuzz site release try-release demo ci
 .PHONY: style benches-built test-rust rust native native-release jar jar-release wheel
 
 help: ## list the verbs
@@ -132,6 +132,10 @@ test-jobs: native $(AIRFLOW)/.done ## the DAGs of examples/jobs in the real Airf
 
 test-browser: native $(CHROMIUM)/.done ## the page of `lakemark serve` in the real Chromium; no part of ci, as the browser takes 500 MB
 	LAKEMARK_CHROMIUM=$(CHROMIUM)/chromium $(PY) -m pytest tests/browser
+
+test-delta: native ## tables that Spark's own Delta makes, changes and reads after migrations; no part of ci, as its jars are downloaded
+	$(call spark_peers,4.1)
+	LAKEMARK_DELTA_JARS=$(LAKEMARK_CACHE)/spark-peers/4.1 $(PY) -m pytest tests/delta
 
 # The pages of the crates and of the connector are on it if `cargo doc` and `make release` made them before.
 site: export LAKEMARK_SITE_RUST = $(wildcard $(CARGO_TARGET_DIR)/doc)
@@ -252,7 +256,7 @@ bench-updates-spark: jar-release $(SPARK35)/.done ### scans of ROWS=2000000 in S
 peers: setup
 	$(VENV)/bin/pip install --quiet --requirement benchmarks/requirements.txt
 
-# The jars of the formats that run beside us, for one version of Spark.
+# The jars of the formats that run beside us or judge us, for one version of Spark.
 define spark_peers
 mvn --batch-mode --quiet --file benchmarks/spark-peers/pom-$(1).xml dependency:copy-dependencies \
   -DincludeGroupIds=io.delta,io.unitycatalog,org.apache.iceberg,org.apache.hudi,org.apache.paimon \

@@ -23,6 +23,7 @@ FOLDERS = {
     "tests/serve": "The server and its clients",
     "tests/browser": "The page of the server in a browser (`make test-browser`)",
     "tests/spark": "Spark",
+    "tests/delta": "Spark's own Delta (`make test-delta`)",
     "tests/jobs": "Scheduled jobs in Airflow (`make test-jobs`)",
     "tests/structure": "The code itself",
 }
