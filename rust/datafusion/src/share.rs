@@ -33,6 +33,7 @@ pub(crate) mod flight;
 pub(crate) mod joint_work;
 mod kept_memory;
 pub(crate) mod key;
+pub(crate) mod opaque;
 pub(crate) mod operator;
 pub(crate) mod pages;
 pub(crate) mod passes;

@@ -11,14 +11,16 @@ use datafusion::dataframe::DataFrame;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::LogicalPlan;
+use futures::FutureExt;
 
 use crate::plan::begun_once::{rows_of, rows_of_planned};
 use crate::plan::slow_queries::AskedQuery;
+use crate::share::opaque::Opaque;
 use crate::share::statements::QueryInFlight;
 
 /// A query that was planned, and runs as soon as its rows are asked for. It may be run several times.
 #[derive(Clone)]
-pub struct ReadyQuery(Form);
+pub struct ReadyQuery(Opaque<Form>);
 
 #[derive(Clone)]
 enum Form {
@@ -42,17 +44,17 @@ pub(crate) struct PlannedQuery {
 
 impl ReadyQuery {
     pub(crate) fn of_frame(frame: DataFrame) -> Self {
-        Self(Form::Frame(frame))
+        Self(Opaque::new(Form::Frame(frame)))
     }
 
     pub(crate) fn of_plan(query: PlannedQuery) -> Self {
-        Self(Form::Planned(query))
+        Self(Opaque::new(Form::Planned(query)))
     }
 
     /// The columns of its rows.
     #[must_use]
     pub fn schema(&self) -> &DFSchema {
-        match &self.0 {
+        match &*self.0 {
             Form::Frame(frame) => frame.schema(),
             Form::Planned(query) => query.plan.schema(),
         }
@@ -63,10 +65,10 @@ impl ReadyQuery {
     /// # Errors
     /// Those of planning the query.
     pub async fn rows(&self) -> Result<SendableRecordBatchStream> {
-        match &self.0 {
-            Form::Frame(frame) => rows_of(frame).await,
+        match &*self.0 {
+            Form::Frame(frame) => rows_of(frame).boxed().await,
             Form::Planned(PlannedQuery { state, plan, in_flight, asked }) => {
-                rows_of_planned(state, plan, in_flight.as_ref(), asked.as_ref()).await
+                rows_of_planned(state, plan, in_flight.as_ref(), asked.as_ref()).boxed().await
             }
         }
     }
@@ -74,7 +76,7 @@ impl ReadyQuery {
     /// The query with a copy of its session, which a program may change.
     #[must_use]
     pub fn into_frame(self) -> DataFrame {
-        match self.0 {
+        match self.0.into_inner() {
             Form::Frame(frame) => frame,
             Form::Planned(PlannedQuery { state, plan, in_flight, asked }) => {
                 let mut state = Arc::unwrap_or_clone(state);

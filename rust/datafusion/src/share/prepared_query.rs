@@ -13,6 +13,7 @@ use datafusion::logical_expr::LogicalPlan;
 
 use super::alike::plan_alike;
 use super::bound_query::FoundTable;
+use super::opaque::Opaque;
 
 /// The plan of a query, which each run has to bind.
 #[derive(Debug)]
@@ -28,10 +29,9 @@ pub(crate) struct KeptPlan {
 }
 
 /// The queries that somebody has prepared in a session.
-#[derive(Default)]
 pub(crate) struct PreparedQueries(Registry);
 
-type Registry = Arc<Mutex<Known>>;
+type Registry = Opaque<Arc<Mutex<Known>>>;
 
 #[derive(Default)]
 struct Known {
@@ -45,7 +45,7 @@ struct Known {
 /// It holds no state of a table: each run sees the newest ones.
 pub struct PreparedQuery {
     text: Arc<str>,
-    kept: Mutex<Option<Kept>>,
+    kept: Mutex<Option<Opaque<Kept>>>,
     registry: Registry,
 }
 
@@ -56,6 +56,12 @@ struct Kept {
     session: Arc<SessionState>,
 }
 
+impl Default for PreparedQueries {
+    fn default() -> Self {
+        Self(Opaque::new(Arc::default()))
+    }
+}
+
 impl PreparedQueries {
     /// The query of a text, of which nothing may be kept yet.
     pub(crate) fn of(&self, text: &str) -> Arc<PreparedQuery> {
@@ -63,7 +69,7 @@ impl PreparedQueries {
         if let Some(query) = known.queries.get(text).and_then(Weak::upgrade) {
             return query;
         }
-        let query = PreparedQuery { text: text.into(), kept: Mutex::default(), registry: Arc::clone(&self.0) };
+        let query = PreparedQuery { text: text.into(), kept: Mutex::default(), registry: self.0.clone() };
         let query = Arc::new(query);
         known.queries.insert(Arc::clone(&query.text), Arc::downgrade(&query));
         query
@@ -85,18 +91,18 @@ impl PreparedQuery {
     /// The plan that is kept, if it is what the session plans of the text now.
     pub(crate) fn plan_in(&self, session: &SessionState) -> Option<Arc<KeptPlan>> {
         let kept = self.kept().clone()?;
-        plan_alike(&kept.session, session).then_some(kept.plan)
+        plan_alike(&kept.session, session).then(|| Arc::clone(&kept.plan))
     }
 
     /// Keeps a plan that a session made, or nothing any more.
     pub(crate) fn keep(&self, plan: Option<KeptPlan>, session: &Arc<SessionState>) {
-        let kept = plan.map(|plan| Kept { plan: Arc::new(plan), session: self.copy_of(session) });
+        let kept = plan.map(|plan| Opaque::new(Kept { plan: Arc::new(plan), session: self.copy_of(session) }));
         let before = std::mem::replace(&mut *self.kept(), kept);
         // It goes where nothing is locked.
         drop(before);
     }
 
-    fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
+    fn kept(&self) -> MutexGuard<'_, Option<Opaque<Kept>>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

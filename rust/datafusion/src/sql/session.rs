@@ -225,7 +225,7 @@ impl LakemarkSession {
             let (session, text, parameters) = (Self::from_context(context.clone()), owned.clone(), parameters.clone());
             async move { session.plan_text(state, &text, parameters).await }.boxed()
         });
-        Ok(planned.await?.asked(|| text.to_owned(), planning))
+        Ok(planned.boxed().await?.asked(|| text.to_owned(), planning))
     }
 
     async fn plan_text(
@@ -280,7 +280,8 @@ impl LakemarkSession {
             link_functions::prepare(&mut state, &mut statement).await?;
             dml::plan(&mut state, statement).await
         };
-        let OfStatement { planned, tables } = of_one_statement(planning).await;
+        // Whoever compiles a caller does not look into it again.
+        let OfStatement { planned, tables } = of_one_statement(planning.boxed()).await;
         let mut plan = planned.map_err(from_engine)?;
         if let Some(parameters) = parameters {
             plan = bound(plan, parameters)?;
@@ -306,7 +307,7 @@ impl LakemarkSession {
     /// The same for whoever changes nothing of the query before it runs, which needs no copy of the session then.
     pub async fn query_of(&self, planned: PlannedStatement) -> Result<ReadyQuery> {
         let PlannedQuery { state, plan, in_flight, asked } = match planned.into_work() {
-            Work::Index(statement) => return Ok(ReadyQuery::of_frame(self.run_index(statement).await?)),
+            Work::Index(statement) => return Ok(ReadyQuery::of_frame(self.run_index(statement).boxed().await?)),
             Work::Engine(query) => query,
         };
         let done = match plan {
@@ -321,7 +322,7 @@ impl LakemarkSession {
             // At once, as definitions are: rows that are requested twice must not be changed twice.
             LogicalPlan::Dml(change) if dml::target(&change).is_some() => {
                 let transaction = transaction(&state)?;
-                let count = dml::run(Arc::unwrap_or_clone(state), change, transaction).await?;
+                let count = dml::run(Arc::unwrap_or_clone(state), change, transaction).boxed().await?;
                 self.forget_transaction();
                 self.rows(vec![("count", Arc::new(UInt64Array::from(vec![count])))])?
             }
