@@ -12,6 +12,7 @@ use lakemark_table::{Result, Stopwatch, index_rows};
 use crate::error::from_engine;
 use crate::plan::ready_query::PlannedQuery;
 use crate::plan::slow_queries::AskedQuery;
+use crate::share::opaque::Opaque;
 use crate::share::statements::QueryInFlight;
 use crate::sql::statement::Statement;
 
@@ -68,10 +69,11 @@ pub struct Parameter {
 /// A statement that was planned and has not been run.
 pub struct PlannedStatement {
     kind: StatementKind,
-    work: Work,
+    work: Opaque<Work>,
 }
 
 /// What is left to be done.
+#[derive(Clone)]
 pub(crate) enum Work {
     /// A statement about indexes, which has no plan.
     Index(Statement),
@@ -86,42 +88,45 @@ impl PlannedStatement {
             Statement::ShowIndexes { .. } => StatementKind::Query,
             _ => StatementKind::Index,
         };
-        Self { kind, work: Work::Index(statement) }
+        Self { kind, work: Opaque::new(Work::Index(statement)) }
     }
 
     /// A statement that the engine planned.
     pub(crate) fn of_engine(kind: StatementKind, state: Arc<SessionState>, plan: LogicalPlan) -> Self {
-        Self { kind, work: Work::Engine(PlannedQuery { state, plan, in_flight: None, asked: None }) }
+        let query = PlannedQuery { state, plan, in_flight: None, asked: None };
+        Self { kind, work: Opaque::new(Work::Engine(query)) }
     }
 
     /// The same statement, as one that others ask, too.
-    pub(crate) fn in_flight(mut self, query: QueryInFlight) -> Self {
-        if let Work::Engine(planned) = &mut self.work {
+    pub(crate) fn in_flight(self, query: QueryInFlight) -> Self {
+        let mut work = self.work.into_inner();
+        if let Work::Engine(planned) = &mut work {
             planned.in_flight = Some(Arc::new(query));
         }
-        self
+        Self { kind: self.kind, work: Opaque::new(work) }
     }
 
     /// The same statement with its text and what its planning took, if it is a query of a session that logs slow ones.
-    pub(crate) fn asked(mut self, text: impl FnOnce() -> String, planning: Stopwatch) -> Self {
-        if let Work::Engine(planned) = &mut self.work
+    pub(crate) fn asked(self, text: impl FnOnce() -> String, planning: Stopwatch) -> Self {
+        let mut work = self.work.into_inner();
+        if let Work::Engine(planned) = &mut work
             && self.kind == StatementKind::Query
         {
             planned.asked = AskedQuery::of(text, planned.state.config_options(), planning);
         }
-        self
+        Self { kind: self.kind, work: Opaque::new(work) }
     }
 
     /// The plan of a query of the engine's.
     pub(crate) fn query_plan(&self) -> Option<&LogicalPlan> {
-        match &self.work {
+        match &*self.work {
             Work::Engine(planned) if self.kind == StatementKind::Query => Some(&planned.plan),
             _ => None,
         }
     }
 
     pub(crate) fn into_work(self) -> Work {
-        self.work
+        self.work.into_inner()
     }
 
     /// What it does.
@@ -135,7 +140,7 @@ impl PlannedStatement {
     /// # Errors
     /// None, as the columns of a list of indexes are known.
     pub fn query_schema(&self) -> Result<Option<SchemaRef>> {
-        match &self.work {
+        match &*self.work {
             _ if self.kind != StatementKind::Query => Ok(None),
             Work::Index(_) => Ok(Some(index_rows(&[]).map_err(|error| from_engine(error.into()))?.schema())),
             Work::Engine(planned) => Ok(Some(SchemaRef::new(planned.plan.schema().as_arrow().clone()))),
@@ -147,7 +152,7 @@ impl PlannedStatement {
     /// # Errors
     /// A parameter stands where values of different types are asked for.
     pub fn parameters(&self) -> Result<Vec<Parameter>> {
-        let Work::Engine(planned) = &self.work else { return Ok(Vec::new()) };
+        let Work::Engine(planned) = &*self.work else { return Ok(Vec::new()) };
         let found = planned.plan.get_parameter_types().map_err(from_engine)?;
         let mut parameters: Vec<Parameter> =
             found.into_iter().map(|(name, data_type)| Parameter { name, data_type }).collect();

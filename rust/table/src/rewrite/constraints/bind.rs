@@ -16,7 +16,9 @@ use super::expression::{Arithmetic, Comparison, Condition, Value};
 use super::literal;
 
 /// Conditions within conditions, and terms of one: a deeper text would be a stack of calls as deep.
-const DEEPEST: usize = 200;
+const DEEPEST: usize = 64;
+/// Values of a list, each of which is compared with each row.
+const MOST_VALUES: usize = 1000;
 
 /// The metadata of a text column whose values are compared in an order of their own.
 const COLLATIONS: &str = "__COLLATIONS";
@@ -113,18 +115,24 @@ impl Binder<'_> {
     }
 
     fn is_in(&self, expression: &Expr, list: &[Expr], depth: usize) -> Result<Condition, String> {
-        let mut found: Option<Condition> = None;
-        for (place, item) in list.iter().enumerate() {
-            if place >= DEEPEST {
-                return Err(format!("has a list of more than {DEEPEST} values"));
-            }
-            let equal = self.compare(Comparison::Equal, expression, item, depth)?;
-            found = Some(match found {
-                Some(before) => Condition::Or(Box::new(before), Box::new(equal)),
-                None => equal,
-            });
+        if list.len() > MOST_VALUES {
+            return Err(format!("has a list of more than {MOST_VALUES} values"));
         }
-        found.ok_or_else(|| "has an empty list".to_owned())
+        let equal = |item: &Expr| self.compare(Comparison::Equal, expression, item, depth);
+        let mut found = list.iter().map(equal).collect::<Result<Vec<_>, _>>()?;
+        // In halves, as one condition within the other would be as deep as the list is long.
+        while found.len() > 1 {
+            let mut halved = Vec::with_capacity(found.len().div_ceil(2));
+            let mut left = found.into_iter();
+            while let Some(one) = left.next() {
+                halved.push(match left.next() {
+                    Some(other) => Condition::Or(Box::new(one), Box::new(other)),
+                    None => one,
+                });
+            }
+            found = halved;
+        }
+        found.pop().ok_or_else(|| "has an empty list".to_owned())
     }
 
     fn like(&self, expression: &Expr, pattern: &Expr, depth: usize) -> Result<Condition, String> {

@@ -322,7 +322,16 @@ async fn features_that_a_commit_could_not_honour_are_named() {
             error.message().to_owned()
         })
     };
-    let features = |names: &[&str]| json!({"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": names});
+    let features = |names: &[&str]| {
+        // Readers have to know of it, too.
+        let read: Vec<&str> = names.iter().copied().filter(|name| *name == "typeWidening").collect();
+        match read.is_empty() {
+            true => json!({"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": names}),
+            false => {
+                json!({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": read, "writerFeatures": names})
+            }
+        }
+    };
     let with_metadata = |key: &str, value: Value| {
         let mut column = column("k", "integer");
         column["metadata"] = json!({key: value});
