@@ -295,7 +295,7 @@ async fn keys_of_several_columns_give_their_parts() {
     let city_is = |text: &str| leaf("city", KeyRanges::point(Key::Bytes(text.as_bytes().to_vec())));
     let predicate = Predicate::And(vec![city_is("city 1"), keys(&[id(1).unwrap(), id(13).unwrap(), id(2).unwrap()])]);
     let (found, values) = covered(&snapshot, &predicate, &["city", "id", "price"]).await;
-    assert_eq!(found.exact_row_count(), Some(2));
+    assert_eq!(found.exact_row_count(), Some(2), "{found:?}");
     let expected = [1, 13].map(|row| (id(row).unwrap(), (city(row), price(row).map(f64::to_bits))));
     assert_eq!(by_id(&values.unwrap()), BTreeMap::from(expected));
 }
@@ -401,5 +401,5 @@ async fn more_values_than_a_dictionary_has_keys_are_left_to_be_read() {
     let (_, few) = covered(&snapshot, &keys(&[3, 150]), &["text"]).await;
     assert_eq!(few.unwrap().columns[0].len(), 2);
     let (found, all) = covered(&snapshot, &keys(&(0..200).collect::<Vec<_>>()), &["text"]).await;
-    assert_eq!((found.exact_row_count(), all.is_none()), (Some(200), true));
+    assert_eq!((found.exact_row_count(), all.is_none()), (Some(200), true), "{all:?}");
 }
