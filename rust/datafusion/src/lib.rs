@@ -2,10 +2,10 @@
 
 mod api;
 pub mod config;
+mod erased;
 pub mod error;
 mod exec;
 mod expr;
-mod opaque;
 mod plan;
 mod read;
 mod share;
@@ -17,12 +17,12 @@ pub use api::info::table_info;
 pub use api::lookup::{RowsWithSchema, lookup};
 pub use api::query::{QueryOptions, count, explain, explain_count, filter_of, scan};
 pub use config::{LakemarkOptions, Share, SlowQueryLimit};
+pub use erased::Erased;
 pub use error::{from_engine, to_engine};
 pub use exec::index_aggregate::{IndexAggregateExec, IndexAggregates};
 pub use exec::scan::LakemarkScanExec;
 pub use expr::translate::translate;
 pub use lakemark_table::{Error, ErrorKind, Result};
-pub use opaque::Opaque;
 pub use plan::begun_once::rows_of;
 pub use plan::provider::LakemarkTable;
 pub use plan::ready_query::ReadyQuery;

@@ -13,7 +13,7 @@ use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::SessionConfig;
 use lakemark_datafusion::{
-    LakemarkOptions, LakemarkSession, Opaque, PlanSharing, PlannedStatement, PlanningCounts, PreparedQuery, Principal,
+    Erased, LakemarkOptions, LakemarkSession, PlanSharing, PlannedStatement, PlanningCounts, PreparedQuery, Principal,
     ReadyQuery, SharingCounts, StatementKind, from_engine,
 };
 use lakemark_table::{Error, ErrorKind, Result};
@@ -49,7 +49,7 @@ pub(crate) struct Statements {
     /// The same one for each of those who have tokens, as they come.
     sessions: Mutex<HashMap<Arc<str>, Arc<LakemarkSession>>>,
     /// What the statements of this server share, and no other session of the process.
-    sharing: Opaque<Arc<PlanSharing>>,
+    sharing: Erased<Arc<PlanSharing>>,
     tables: Tables,
     planning: Planning,
     recent: Recent,
@@ -67,7 +67,7 @@ impl Statements {
         Ok(Self {
             session: Arc::new(session),
             sessions: Mutex::default(),
-            sharing: Opaque::new(sharing),
+            sharing: Erased::new(sharing),
             tables,
             planning,
             recent: Recent::default(),

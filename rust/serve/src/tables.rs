@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use datafusion::catalog::MemorySchemaProvider;
 use datafusion::common::TableReference;
-use lakemark_datafusion::{LakemarkSession, LakemarkTable, Opaque, from_engine};
+use lakemark_datafusion::{Erased, LakemarkSession, LakemarkTable, from_engine};
 use lakemark_table::{Error, ErrorKind, Result, Stopwatch, Table, TableOptions};
 
 use crate::options::TableSource;
@@ -31,7 +31,7 @@ pub(crate) const SCHEMA: &str = "public";
 pub(crate) struct ServedTable {
     pub(crate) schema: String,
     pub(crate) name: String,
-    pub(crate) table: Opaque<Arc<Table>>,
+    pub(crate) table: Erased<Arc<Table>>,
 }
 
 impl ServedTable {
@@ -128,7 +128,7 @@ impl Tables {
         }
         let reference = TableReference::full(CATALOG, schema, name);
         session.context().register_table(reference, Arc::new(provider)).map_err(from_engine)?;
-        self.served().push(ServedTable { schema: schema.to_owned(), name: name.to_owned(), table: Opaque::new(table) });
+        self.served().push(ServedTable { schema: schema.to_owned(), name: name.to_owned(), table: Erased::new(table) });
         Ok(())
     }
 

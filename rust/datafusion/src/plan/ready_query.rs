@@ -11,16 +11,15 @@ use datafusion::dataframe::DataFrame;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::LogicalPlan;
-use futures::FutureExt;
 
-use crate::opaque::Opaque;
+use crate::erased::Erased;
 use crate::plan::begun_once::{rows_of, rows_of_planned};
 use crate::plan::slow_queries::AskedQuery;
 use crate::share::statements::QueryInFlight;
 
 /// A query that was planned, and runs as soon as its rows are asked for. It may be run several times.
 #[derive(Clone)]
-pub struct ReadyQuery(Opaque<Form>);
+pub struct ReadyQuery(Erased<Form>);
 
 #[derive(Clone)]
 enum Form {
@@ -44,11 +43,11 @@ pub(crate) struct PlannedQuery {
 
 impl ReadyQuery {
     pub(crate) fn of_frame(frame: DataFrame) -> Self {
-        Self(Opaque::new(Form::Frame(frame)))
+        Self(Erased::new(Form::Frame(frame)))
     }
 
     pub(crate) fn of_plan(query: PlannedQuery) -> Self {
-        Self(Opaque::new(Form::Planned(query)))
+        Self(Erased::new(Form::Planned(query)))
     }
 
     /// The columns of its rows.
@@ -66,9 +65,9 @@ impl ReadyQuery {
     /// Those of planning the query.
     pub async fn rows(&self) -> Result<SendableRecordBatchStream> {
         match &*self.0 {
-            Form::Frame(frame) => rows_of(frame).boxed().await,
+            Form::Frame(frame) => rows_of(frame).await,
             Form::Planned(PlannedQuery { state, plan, in_flight, asked }) => {
-                rows_of_planned(state, plan, in_flight.as_ref(), asked.as_ref()).boxed().await
+                rows_of_planned(state, plan, in_flight.as_ref(), asked.as_ref()).await
             }
         }
     }

@@ -13,7 +13,7 @@ use datafusion::logical_expr::LogicalPlan;
 
 use super::alike::plan_alike;
 use super::bound_query::FoundTable;
-use crate::opaque::Opaque;
+use crate::erased::Erased;
 
 /// The plan of a query, which each run has to bind.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct KeptPlan {
 /// The queries that somebody has prepared in a session.
 pub(crate) struct PreparedQueries(Registry);
 
-type Registry = Opaque<Arc<Mutex<Known>>>;
+type Registry = Erased<Arc<Mutex<Known>>>;
 
 #[derive(Default)]
 struct Known {
@@ -45,7 +45,7 @@ struct Known {
 /// It holds no state of a table: each run sees the newest ones.
 pub struct PreparedQuery {
     text: Arc<str>,
-    kept: Mutex<Option<Opaque<Kept>>>,
+    kept: Mutex<Option<Erased<Kept>>>,
     registry: Registry,
 }
 
@@ -58,7 +58,7 @@ struct Kept {
 
 impl Default for PreparedQueries {
     fn default() -> Self {
-        Self(Opaque::new(Arc::default()))
+        Self(Erased::new(Arc::default()))
     }
 }
 
@@ -96,13 +96,13 @@ impl PreparedQuery {
 
     /// Keeps a plan that a session made, or nothing any more.
     pub(crate) fn keep(&self, plan: Option<KeptPlan>, session: &Arc<SessionState>) {
-        let kept = plan.map(|plan| Opaque::new(Kept { plan: Arc::new(plan), session: self.copy_of(session) }));
+        let kept = plan.map(|plan| Erased::new(Kept { plan: Arc::new(plan), session: self.copy_of(session) }));
         let before = std::mem::replace(&mut *self.kept(), kept);
         // It goes where nothing is locked.
         drop(before);
     }
 
-    fn kept(&self) -> MutexGuard<'_, Option<Opaque<Kept>>> {
+    fn kept(&self) -> MutexGuard<'_, Option<Erased<Kept>>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -9,8 +9,8 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::{LogicalPlan, Statement as EngineStatement};
 use lakemark_table::{Result, Stopwatch, index_rows};
 
+use crate::erased::Erased;
 use crate::error::from_engine;
-use crate::opaque::Opaque;
 use crate::plan::ready_query::PlannedQuery;
 use crate::plan::slow_queries::AskedQuery;
 use crate::share::statements::QueryInFlight;
@@ -69,7 +69,7 @@ pub struct Parameter {
 /// A statement that was planned and has not been run.
 pub struct PlannedStatement {
     kind: StatementKind,
-    work: Opaque<Work>,
+    work: Erased<Work>,
 }
 
 /// What is left to be done.
@@ -88,13 +88,13 @@ impl PlannedStatement {
             Statement::ShowIndexes { .. } => StatementKind::Query,
             _ => StatementKind::Index,
         };
-        Self { kind, work: Opaque::new(Work::Index(statement)) }
+        Self { kind, work: Erased::new(Work::Index(statement)) }
     }
 
     /// A statement that the engine planned.
     pub(crate) fn of_engine(kind: StatementKind, state: Arc<SessionState>, plan: LogicalPlan) -> Self {
         let query = PlannedQuery { state, plan, in_flight: None, asked: None };
-        Self { kind, work: Opaque::new(Work::Engine(query)) }
+        Self { kind, work: Erased::new(Work::Engine(query)) }
     }
 
     /// The same statement, as one that others ask, too.
@@ -103,7 +103,7 @@ impl PlannedStatement {
         if let Work::Engine(planned) = &mut work {
             planned.in_flight = Some(Arc::new(query));
         }
-        Self { kind: self.kind, work: Opaque::new(work) }
+        Self { kind: self.kind, work: Erased::new(work) }
     }
 
     /// The same statement with its text and what its planning took, if it is a query of a session that logs slow ones.
@@ -114,7 +114,7 @@ impl PlannedStatement {
         {
             planned.asked = AskedQuery::of(text, planned.state.config_options(), planning);
         }
-        Self { kind: self.kind, work: Opaque::new(work) }
+        Self { kind: self.kind, work: Erased::new(work) }
     }
 
     /// The plan of a query of the engine's.

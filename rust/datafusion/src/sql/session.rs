@@ -20,8 +20,8 @@ use lakemark_table::{
 };
 
 use crate::config::LakemarkOptions;
+use crate::erased::Erased;
 use crate::error::from_engine;
-use crate::opaque::Opaque;
 use crate::plan::provider::LakemarkTable;
 use crate::plan::ready_query::{PlannedQuery, ReadyQuery};
 use crate::plan::rules;
@@ -111,7 +111,7 @@ fn transaction(state: &SessionState) -> Result<Option<Transaction>> {
 
 /// Runs SQL, Lakemark's own statements included.
 pub struct LakemarkSession {
-    context: Opaque<SessionContext>,
+    context: Erased<SessionContext>,
     prepared: PreparedQueries,
 }
 
@@ -146,7 +146,7 @@ impl LakemarkSession {
     /// A session over a context of [`session_context`].
     #[must_use]
     pub fn from_context(context: SessionContext) -> Self {
-        Self { context: Opaque::new(context), prepared: PreparedQueries::default() }
+        Self { context: Erased::new(context), prepared: PreparedQueries::default() }
     }
 
     /// This session for somebody: it has the same catalogs, runtime and functions, and the settings that this one has now. Its queries
@@ -226,7 +226,7 @@ impl LakemarkSession {
             let (session, text, parameters) = (Self::from_context(context.clone()), owned.clone(), parameters.clone());
             async move { session.plan_text(state, &text, parameters).await }.boxed()
         });
-        Ok(planned.boxed().await?.asked(|| text.to_owned(), planning))
+        Ok(planned.await?.asked(|| text.to_owned(), planning))
     }
 
     async fn plan_text(
@@ -281,8 +281,7 @@ impl LakemarkSession {
             link_functions::prepare(&mut state, &mut statement).await?;
             dml::plan(&mut state, statement).await
         };
-        // Whoever compiles a caller does not look into it again.
-        let OfStatement { planned, tables } = of_one_statement(planning.boxed()).await;
+        let OfStatement { planned, tables } = of_one_statement(planning).await;
         let mut plan = planned.map_err(from_engine)?;
         if let Some(parameters) = parameters {
             plan = bound(plan, parameters)?;
@@ -292,7 +291,7 @@ impl LakemarkSession {
         }
         let kind = StatementKind::of(&plan);
         if let LogicalPlan::Statement(Prepared::Execute(_)) = plan {
-            let frame = self.context.execute_logical_plan(plan).boxed().await.map_err(from_engine)?;
+            let frame = self.context.execute_logical_plan(plan).await.map_err(from_engine)?;
             let done = "prepared; prepare the statement";
             let anew = of_one_statement(pinned_anew(frame.into_parts().1, done)).await;
             plan = anew.planned.map_err(from_engine)?;
@@ -308,22 +307,22 @@ impl LakemarkSession {
     /// The same for whoever changes nothing of the query before it runs, which needs no copy of the session then.
     pub async fn query_of(&self, planned: PlannedStatement) -> Result<ReadyQuery> {
         let PlannedQuery { state, plan, in_flight, asked } = match planned.into_work() {
-            Work::Index(statement) => return Ok(ReadyQuery::of_frame(self.run_index(statement).boxed().await?)),
+            Work::Index(statement) => return Ok(ReadyQuery::of_frame(self.run_index(statement).await?)),
             Work::Engine(query) => query,
         };
         let done = match plan {
             // The table has as many partitions as the query, while queries that share have one.
             plan @ LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(_)) => {
                 let context = SessionContext::new_with_state(unshared(Arc::unwrap_or_clone(state)));
-                context.execute_logical_plan(plan).boxed().await.map_err(from_engine)?
+                context.execute_logical_plan(plan).await.map_err(from_engine)?
             }
             plan @ (LogicalPlan::Ddl(_) | LogicalPlan::Statement(_)) => {
-                self.context.execute_logical_plan(plan).boxed().await.map_err(from_engine)?
+                self.context.execute_logical_plan(plan).await.map_err(from_engine)?
             }
             // At once, as definitions are: rows that are requested twice must not be changed twice.
             LogicalPlan::Dml(change) if dml::target(&change).is_some() => {
                 let transaction = transaction(&state)?;
-                let count = dml::run(Arc::unwrap_or_clone(state), change, transaction).boxed().await?;
+                let count = dml::run(Arc::unwrap_or_clone(state), change, transaction).await?;
                 self.forget_transaction();
                 self.rows(vec![("count", Arc::new(UInt64Array::from(vec![count])))])?
             }

@@ -9,7 +9,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 /// A shared value behind a trait object.
-pub struct Opaque<T>(Arc<dyn Holds<T>>);
+pub struct Erased<T>(Arc<dyn Holds<T>>);
 
 trait Holds<T>: Send + Sync {
     fn held(&self) -> &T;
@@ -27,7 +27,7 @@ impl<T: Clone + Send + Sync> Holds<T> for T {
     }
 }
 
-impl<T: Clone + Send + Sync + 'static> Opaque<T> {
+impl<T: Clone + Send + Sync + 'static> Erased<T> {
     /// Puts a value behind a trait object.
     #[must_use]
     pub fn new(value: T) -> Self {
@@ -35,7 +35,7 @@ impl<T: Clone + Send + Sync + 'static> Opaque<T> {
     }
 }
 
-impl<T> Opaque<T> {
+impl<T> Erased<T> {
     /// The value, or a copy of it if others have it, too.
     #[must_use]
     pub fn into_inner(self) -> T {
@@ -43,13 +43,13 @@ impl<T> Opaque<T> {
     }
 }
 
-impl<T> Clone for Opaque<T> {
+impl<T> Clone for Erased<T> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<T> Deref for Opaque<T> {
+impl<T> Deref for Erased<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -57,7 +57,7 @@ impl<T> Deref for Opaque<T> {
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Opaque<T> {
+impl<T: fmt::Debug> fmt::Debug for Erased<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.deref().fmt(f)
     }
