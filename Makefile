@@ -72,7 +72,7 @@ CHROMIUM := $(LAKEMARK_CACHE)/chromium
 TOOLS := $(LAKEMARK_CACHE)/tools
 export LAKEMARK_TPC_PYTHON := $(TPC)/bin/python
 
-.PHONY: help setup fmt lint audit test test-core test-python test-spark test-delta test-sqllogic test-jobs test-browser bench stress fuzz site release try-release demo ci
+.PHONY: help setup fmt lint audit test test-core test-python test-spark test-delta test-sqllogic test-jobs test-otel test-browser bench stress fuzz site release try-release demo ci
 .PHONY: style benches-built test-rust rust native native-release jar jar-release wheel
 
 help: ## list the verbs
@@ -136,6 +136,9 @@ test-sqllogic: ## [FILES="joins window.slt"]: DataFusion's own suite over tables
 
 test-jobs: native $(AIRFLOW)/.done ## the DAGs of examples/jobs in the real Airflow; no part of ci, as its environment takes 1 GB
 	LAKEMARK_AIRFLOW_PYTHON=$(AIRFLOW)/bin/python $(PY) -m pytest tests/jobs
+
+test-otel: setup ## the command with the feature otel, whose spans go to a collector; no part of ci, as the feature brings crates of its own
+	$(CARGO) test --workspace --features lakemark-cli/otel --test it spans
 
 test-browser: native $(CHROMIUM)/.done ## the pages of `lakemark serve` and of the demo in the real Chromium; no part of ci, as the browser takes 500 MB
 	LAKEMARK_CHROMIUM=$(CHROMIUM)/chromium $(PY) -m pytest tests/browser

@@ -21,6 +21,7 @@ mod queries;
 mod reached;
 mod serve;
 mod shell;
+mod spans;
 pub mod statements;
 mod stop;
 mod updates;
@@ -34,6 +35,7 @@ use lakemark_table::Operation;
 use crate::args::{Cli, IndexVerb, Verb};
 use crate::failure::{DONE, FAILED, Failure, WRONG_USAGE};
 use crate::log::Log;
+use crate::spans::Spans;
 
 /// The stack of a thread. Parts of the engine go down a condition by one call a level, and `serve` takes 4,000 of them.
 const STACK_BYTES: usize = 16 << 20;
@@ -49,13 +51,15 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> i32 {
             return if said.print().is_ok() { code } else { FAILED };
         }
     };
-    let log = Log::begin(cli.verb.as_ref().and_then(Verb::lines));
+    let spans = Spans::begin();
+    let log = Log::begin(cli.verb.as_ref().and_then(Verb::lines), &spans);
     let runtime = match tokio::runtime::Builder::new_multi_thread().thread_stack_size(STACK_BYTES).enable_all().build()
     {
         Ok(runtime) => runtime,
         Err(error) => return report(log, &Failure::Error(format!("threads cannot be started: {error}"))),
     };
     let outcome = runtime.block_on(dispatch(cli, log));
+    spans.end();
     // A task that still reads must not hold up the exit.
     runtime.shutdown_background();
     match outcome {

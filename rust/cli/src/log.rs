@@ -12,10 +12,11 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer, registry};
+use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::args::{LogArgs, LogFormat};
 use crate::failure::Failure;
+use crate::spans::Spans;
 
 /// What is logged unless `LAKEMARK_LOG` or `--log` says otherwise: our warnings, and errors of everything below us.
 const DEFAULT_LOG: &str =
@@ -28,8 +29,8 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// The log of a command; from now on warnings go there, too.
-    pub(crate) fn begin(lines: Option<&LogArgs>) -> Self {
+    /// The log of a command; from now on warnings go there, too, and spans to where they are sent.
+    pub(crate) fn begin(lines: Option<&LogArgs>, spans: &Spans) -> Self {
         let format = lines.map(|lines| lines.log_format).unwrap_or_default();
         let filter = match lines.and_then(|lines| lines.log.as_ref()) {
             Some(given) => EnvFilter::new(given),
@@ -37,12 +38,13 @@ impl Log {
         };
         // It fails if this process logs already, as a Python program that embeds us may.
         let _ = match format {
-            LogFormat::Json => registry().with(JsonLines.with_filter(filter)).try_init(),
+            LogFormat::Json => spans.registry().with(JsonLines.with_filter(filter)).try_init(),
             LogFormat::Text => {
                 let text = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_target(false).without_time();
-                registry().with(text.with_filter(filter)).try_init()
+                spans.registry().with(text.with_filter(filter)).try_init()
             }
         };
+        spans.tell();
         Self { format }
     }
 

@@ -8,6 +8,8 @@ mod bad_input;
 mod doctor;
 mod interrupt;
 mod shell;
+#[cfg(feature = "otel")]
+mod spans;
 mod table;
 mod updates;
 mod verbs;
