@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from demo_table import Flights
 
 CACHE = Path(os.environ.get("LAKEMARK_CACHE", Path.home() / ".cache" / "lakemark")) / "demo"
-SPARK_ROUNDS = 3
+SPARK_ROUNDS = 2
 FOLDER = CACHE / "flights"
 
 
