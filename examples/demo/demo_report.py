@@ -17,6 +17,10 @@ def printed(results: Results) -> str:
         "Asked of all engines in turn, over the same files; medians, nothing remembered",
         text_table(asked_rows(results.asked)),
     ]
+    if results.machine.profile != "release":
+        parts.append(
+            "Lakemark is a development build here, beside releases; make demo PROFILE=release measures a release."
+        )
     if results.spark:
         parts += ["From PySpark", text_table(spark_rows(results.spark))]
     return "\n\n".join([*parts, live_text(results.live)])

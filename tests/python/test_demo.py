@@ -128,6 +128,7 @@ def test_the_table_has_a_line_for_each_engine_and_query() -> None:
     (read,) = [line for line in lines if line.endswith("4 of 200")]
     assert read.split() == [OURS, "1.0", "100", "4", "of", "200"]
     assert any("30 rows in 3 changes" in line for line in lines)
+    assert any("a development build" in line for line in lines)
 
 
 def test_counts_that_go_back_or_are_of_a_part_of_a_change_fail_the_demo() -> None:
