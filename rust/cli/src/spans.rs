@@ -49,8 +49,9 @@ mod otlp {
 
     /// By these the environment names a collector.
     const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
-    /// By this it names the service.
+    /// By this it names the service, or by an attribute among these.
     const SERVICE: &str = "OTEL_SERVICE_NAME";
+    const ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
     /// What the service and its spans are called where nobody says otherwise, and how the targets begin whose spans are sent.
     const LAKEMARK: &str = "lakemark";
 
@@ -65,9 +66,15 @@ mod otlp {
         std::env::var_os(name).is_some_and(|value| !value.is_empty())
     }
 
+    /// Whether the environment says what the service is called.
+    fn is_named() -> bool {
+        let is_name = |entry: &str| entry.split('=').next().is_some_and(|key| key.trim() == "service.name");
+        is_set(SERVICE) || std::env::var(ATTRIBUTES).is_ok_and(|entries| entries.split(',').any(is_name))
+    }
+
     fn provider(exporter: SpanExporter) -> SdkTracerProvider {
         let resource = Resource::builder();
-        let resource = if is_set(SERVICE) { resource } else { resource.with_service_name(LAKEMARK) };
+        let resource = if is_named() { resource } else { resource.with_service_name(LAKEMARK) };
         SdkTracerProvider::builder().with_resource(resource.build()).with_batch_exporter(exporter).build()
     }
 

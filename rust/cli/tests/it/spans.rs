@@ -59,17 +59,18 @@ fn answer(connection: TcpStream, requests: &Mutex<Vec<Request>>) {
     }
 }
 
-/// Counts flights while spans go to an address.
-fn count(flights: &Flights, endpoint: &str) -> Ran {
+/// Counts flights while spans go to an address, of a service with these attributes.
+fn count(flights: &Flights, endpoint: &str, attributes: &str) -> Ran {
     let mut command = command();
     command.env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint).env("NO_PROXY", "127.0.0.1").env("no_proxy", "127.0.0.1");
+    command.env_remove("OTEL_SERVICE_NAME").env("OTEL_RESOURCE_ATTRIBUTES", attributes);
     command.arg("count").arg(flights.path()).arg("carrier = 'B6'").output().unwrap().into()
 }
 
 #[test]
 fn spans_of_a_command_arrive_before_it_ends() {
     let (flights, collector) = (Flights::new(1, 1000), Collector::begin());
-    let ran = count(&flights, &format!("http://{}", collector.address));
+    let ran = count(&flights, &format!("http://{}", collector.address), "");
     let expected = format!("{}\n", flights_of("B6", 1000));
     assert_eq!((ran.code, ran.stdout, ran.stderr), (Some(0), expected, String::new()));
     assert!(collector.requests.lock().unwrap()[0].head.starts_with("POST /v1/traces "));
@@ -79,10 +80,18 @@ fn spans_of_a_command_arrive_before_it_ends() {
 }
 
 #[test]
+fn the_service_is_called_as_its_attributes_say() {
+    let (flights, collector) = (Flights::new(1, 1000), Collector::begin());
+    let attributes = "deployment.environment=airport, service.name = departures";
+    assert_eq!(count(&flights, &format!("http://{}", collector.address), attributes).code, Some(0));
+    assert!(collector.has("airport") && collector.has("departures"));
+}
+
+#[test]
 fn a_collector_that_is_not_there_changes_no_answer() {
     let flights = Flights::new(1, 1000);
     // The port was free a moment ago, and nobody listens there.
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let ran = count(&flights, &format!("http://{free}"));
+    let ran = count(&flights, &format!("http://{free}"), "");
     assert_eq!((ran.code, ran.stdout), (Some(0), format!("{}\n", flights_of("B6", 1000))));
 }
