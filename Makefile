@@ -156,7 +156,7 @@ try-release: ## [SPARK=4.1.4]: installs dist/ into an empty environment, and run
 	release/try $(PYTHON) $(if $(SPARK),--spark $(SPARK))
 
 demo: $(if $(filter release,$(PROFILE)),native-release jar-release,native jar) ## [PROFILE=release] [SMALL=1]: real flights, indexed, asked beside other engines, changed while another process reads; ends with a page
-	LAKEMARK_PROFILE=$(PROFILE) $(PY) examples/demo $(if $(SMALL),--small)
+	LAKEMARK_PROFILE=$(PROFILE) PYTHONPATH=$(CURDIR)/python:$(CURDIR)/examples $(VENV)/bin/python examples/demo $(if $(SMALL),--small)
 
 bench: ## NAME=… [ROWS=…] [SCALE=1]: a benchmark beside its peers, of a release build; without NAME a list of them
 ifeq ($(origin NAME),command line)

