@@ -1,4 +1,4 @@
-"""The SQL shell at a terminal: what is typed is completed, run and remembered, and errors point at their place."""
+"""The SQL shell at a terminal: what is typed, also ahead, is completed, run and remembered; errors have their place."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Terminal:
         os.close(theirs)
         self.seen = ""
 
-    def types(self, line: str) -> None:
-        """Types a line and presses Enter."""
-        os.write(self.ours, f"{line}\r".encode())
+    def types(self, *lines: str) -> None:
+        """Types lines, and presses Enter after each; they arrive at once."""
+        os.write(self.ours, "".join(f"{line}\r" for line in lines).encode())
 
     def shows(self, text: str) -> None:
         """Waits until a text is shown, and forgets what was shown up to its end."""
@@ -84,3 +84,20 @@ def test_a_session_at_a_terminal(terminal: Terminal, tmp_path: Path) -> None:
     assert terminal.process.wait(PATIENCE) == 0
     remembered = (tmp_path / ".lakemark_history").read_text()
     assert "SELECT carrier * 6" in remembered
+
+
+def test_lines_that_are_typed_ahead_wait_for_the_next_prompt(terminal: Terminal, tmp_path: Path) -> None:
+    terminal.shows("\\q to leave")
+    terminal.types("CREATE TABLE t AS SELECT 7 AS carrier;")
+    # The line was taken, and its statement runs.
+    terminal.shows("[?2004l")
+    # A reader of the terminal gets all of them at once, and the last one has not come to its end.
+    terminal.types("SELECT carrier * 6 FROM t;", "SELECT carrier * 7", "FROM t;", "SELECT carrier * 8 FR")
+    terminal.shows("| 42 ")
+    terminal.shows("| 49 ")
+    os.write(terminal.ours, b"OM t;\r")
+    terminal.shows("| 56 ")
+    terminal.types("\\q")
+    assert terminal.process.wait(PATIENCE) == 0
+    remembered = (tmp_path / ".lakemark_history").read_text()
+    assert "SELECT carrier * 6 FROM t;" in remembered
