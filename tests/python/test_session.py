@@ -71,6 +71,14 @@ def test_names_are_exact_in_python_and_folded_in_sql(indexed: Judged) -> None:
         session.sql("SELECT count(*) FROM Orders")
 
 
+def test_settings_are_shown_as_they_are_set() -> None:
+    session = lakemark.connect()
+    session.sql("SET lakemark.share = off")
+    assert values(session.sql("SHOW lakemark.share")) == [("lakemark.share", "off")]
+    ours = "SELECT value FROM information_schema.df_settings WHERE name = 'lakemark.use_index'"
+    assert values(session.sql(ours)) == [("true",)]
+
+
 def test_our_statements_work_and_happen_once(plain: Judged) -> None:
     session = lakemark.connect()
     session.sql(f"CREATE EXTERNAL TABLE o STORED AS LAKEMARK LOCATION '{plain.folder}'")

@@ -1,9 +1,10 @@
 //! Settings of a session, under the name `lakemark`.
 
+use std::any::Any;
 use std::fmt;
 
-use datafusion::common::extensions_options;
-use datafusion::config::{ConfigExtension, ConfigField, ConfigOptions, Visit};
+use datafusion::common::config_namespace;
+use datafusion::config::{ConfigEntry, ConfigExtension, ConfigField, ConfigOptions, ExtensionOptions, Visit};
 use lakemark_table::{Error, ErrorKind, Result, Transaction};
 
 use crate::error::to_engine;
@@ -99,7 +100,8 @@ impl ConfigField for SlowQueryLimit {
     }
 }
 
-extensions_options! {
+// `extensions_options!` would list the settings without their prefix, and the engine shows what is listed.
+config_namespace! {
     /// Settings of a session: `SET lakemark.use_index = false`.
     pub struct LakemarkOptions {
         /// Whether scans may use indexes; without them every file is scanned.
@@ -127,6 +129,48 @@ impl ConfigExtension for LakemarkOptions {
     const PREFIX: &'static str = "lakemark";
 }
 
+impl ExtensionOptions for LakemarkOptions {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn cloned(&self) -> Box<dyn ExtensionOptions> {
+        Box::new(self.clone())
+    }
+
+    /// Sets what has a name. The engine takes the prefix off before; settings that come from another library have it twice, as the engine
+    /// puts it before the names of `entries`.
+    fn set(&mut self, key: &str, value: &str) -> datafusion::error::Result<()> {
+        let own = key.strip_prefix(Self::PREFIX).and_then(|rest| rest.strip_prefix('.'));
+        ConfigField::set(self, own.unwrap_or(key), value)
+    }
+
+    /// All settings under their full names, by which `SHOW` and `information_schema.df_settings` know them.
+    fn entries(&self) -> Vec<ConfigEntry> {
+        let mut listed = Listed::default();
+        self.visit(&mut listed, Self::PREFIX, "");
+        listed.0
+    }
+}
+
+/// Settings that were visited.
+#[derive(Default)]
+struct Listed(Vec<ConfigEntry>);
+
+impl Visit for Listed {
+    fn some<V: fmt::Display>(&mut self, key: &str, value: V, description: &'static str) {
+        self.0.push(ConfigEntry { key: key.to_owned(), value: Some(value.to_string()), description });
+    }
+
+    fn none(&mut self, key: &str, description: &'static str) {
+        self.0.push(ConfigEntry { key: key.to_owned(), value: None, description });
+    }
+}
+
 impl LakemarkOptions {
     /// The options of a session; the defaults for a session that has none.
     pub(crate) fn of(config: &ConfigOptions) -> Self {
@@ -144,5 +188,36 @@ impl LakemarkOptions {
                  set both or none",
             )),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_listed_under_the_names_by_which_they_are_set() {
+        let mut options = ConfigOptions::default();
+        options.extensions.insert(LakemarkOptions { txn_version: Some(7), ..LakemarkOptions::default() });
+        let listed = |options: &ConfigOptions| {
+            let entries = options.entries().into_iter().filter(|entry| entry.key.starts_with("lakemark."));
+            entries.map(|entry| (entry.key, entry.value)).collect::<Vec<_>>()
+        };
+        let before = listed(&options);
+        assert_eq!(before.len(), LakemarkOptions::default().entries().len());
+        assert!(before.contains(&("lakemark.share".to_owned(), Some("plans".to_owned()))));
+        assert!(before.contains(&("lakemark.slow_query_ms".to_owned(), None)));
+        assert!(LakemarkOptions::default().entries().iter().all(|entry| !entry.description.is_empty()));
+        // What is listed can be set, also as it comes from another library.
+        let mut same = ConfigOptions::default();
+        same.extensions.insert(LakemarkOptions::default());
+        for (name, value) in &before {
+            if let Some(value) = value {
+                same.set(name, value).unwrap();
+                same.set(&format!("lakemark.{name}"), value).unwrap();
+            }
+        }
+        assert_eq!(listed(&same), before);
+        assert!(same.set("lakemark.nosuch", "1").unwrap_err().to_string().contains("nosuch"));
     }
 }

@@ -18,8 +18,7 @@ const OF_PATHS: &str = "dynamic_file.slt";
 /// A session of ours with the settings, functions and tables of one of the suite's.
 pub async fn ours(theirs: &SessionContext, file: &str, use_index: bool) -> Result<LakemarkSession> {
     let theirs = theirs.state();
-    let mut options = LakemarkOptions::default();
-    options.use_index = use_index;
+    let options = LakemarkOptions { use_index, ..LakemarkOptions::default() };
     let config = theirs.config().clone().with_target_partitions(PARTITIONS).with_option_extension(options);
     let mut state = state(&theirs, session_context(config).state());
     // Ours is UTC where nothing is set, which the suite would show in every timestamp.

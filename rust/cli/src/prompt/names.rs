@@ -108,13 +108,8 @@ pub(super) fn settings(session: &LakemarkSession) -> Vec<Setting> {
     let context = session.context();
     let mut entries = context.state_ref().read().config_options().entries();
     entries.extend(context.runtime_env().config_entries());
-    let named = entries.into_iter().map(|entry| {
-        // The engine has its own names whole, and those of extensions without the extension's.
-        let is_whole = entry.key.starts_with("datafusion.");
-        let name = if is_whole { entry.key } else { format!("lakemark.{}", entry.key) };
-        Setting { name, value: entry.value }
-    });
-    let mut settings: Vec<Setting> = named.collect();
+    let mut settings: Vec<Setting> =
+        entries.into_iter().map(|entry| Setting { name: entry.key, value: entry.value }).collect();
     settings.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     settings
 }

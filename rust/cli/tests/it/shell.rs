@@ -50,6 +50,13 @@ fn rows_are_the_same_with_the_index_switched_off() {
 }
 
 #[test]
+fn settings_are_shown_as_they_are_set() {
+    let set = "SET lakemark.share = stars";
+    let shown = ok(["sql", "--format", "csv", "-c", set, "-c", "SHOW lakemark.share"]);
+    assert_eq!(shown, "name,value\nlakemark.share,stars\n");
+}
+
+#[test]
 fn slow_queries_are_one_line_each_without_their_values() {
     let flights = Flights::new(1, 1000);
     let (open, slow) = (open(&flights), "SET lakemark.slow_query_ms = 0");

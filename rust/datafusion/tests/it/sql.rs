@@ -280,3 +280,33 @@ async fn a_condition_that_has_to_be_awaited_is_left_to_the_engine() {
     assert_eq!(found, rows(&session, "SELECT count(*) FROM t WHERE octet_length(s) > 3 AND id < 100").await);
     assert_ne!(found, ["0"]);
 }
+
+#[tokio::test]
+async fn settings_are_shown_under_their_full_names() {
+    let session = LakemarkSession::new();
+    assert_eq!(rows(&session, "SHOW lakemark.share").await, ["lakemark.share|plans"]);
+    assert_eq!(rows(&session, "SHOW LAKEMARK.slow_query_ms").await, ["lakemark.slow_query_ms|NULL"]);
+    session.sql("SET lakemark.share = pages").await.unwrap().collect().await.unwrap();
+    let described = rows(&session, "SHOW lakemark.share VERBOSE").await;
+    assert!(described[0].starts_with("lakemark.share|pages|What queries share"), "{described:?}");
+    let ours =
+        "SELECT name, value FROM information_schema.df_settings WHERE name NOT LIKE 'datafusion.%' ORDER BY name";
+    assert_eq!(
+        rows(&session, ours).await,
+        [
+            "lakemark.selection_cache|true",
+            "lakemark.share|pages",
+            "lakemark.slow_query_ms|NULL",
+            "lakemark.txn_app_id|NULL",
+            "lakemark.txn_version|NULL",
+            "lakemark.use_first_rows|true",
+            "lakemark.use_index|true",
+            "lakemark.use_join_keys|true",
+            "lakemark.use_views|true",
+        ]
+    );
+    assert!(rows(&session, "SHOW ALL").await.contains(&"lakemark.use_index|true".to_owned()));
+    for unknown in ["SHOW share", "SHOW lakemark.nosuch"] {
+        assert!(fails(&session, unknown).await.message().contains("not a variable"), "{unknown}");
+    }
+}

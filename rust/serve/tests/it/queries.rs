@@ -125,7 +125,9 @@ async fn what_tools_look_at_first_is_shown_as_a_query_and_as_a_prepared_one() {
     let mut client = served.client().await;
     for (statement, says) in [
         ("SHOW datafusion.execution.batch_size", "datafusion.execution.batch_size|8192"),
+        ("SHOW lakemark.share", "lakemark.share|plans"),
         ("SHOW ALL", "\ndatafusion.execution.batch_size|8192\n"),
+        ("SHOW ALL", "\nlakemark.use_index|true\n"),
         ("SHOW TABLES", "lakemark|public|flights|BASE TABLE"),
         ("SHOW COLUMNS FROM flights", "lakemark|public|flights|number|Int64|"),
         ("DESCRIBE flights", "number|Int64|"),
