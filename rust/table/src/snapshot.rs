@@ -8,12 +8,14 @@ mod advance;
 mod base;
 mod buffered_rows;
 mod column_cache;
+mod column_names;
 mod coverage;
 mod data_file;
 mod deletion_vectors;
 pub(crate) mod digest;
 mod file_probes;
 pub(crate) mod identity;
+mod indexes;
 mod laid_files;
 mod lineage;
 mod link_columns;
@@ -37,30 +39,25 @@ mod table_columns;
 
 use std::any::Any;
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
-use lakemark_format::{Encoding, FileNumbers, Manifest, ManifestIndex, ManifestSegment, ManifestUpdates, column};
-use lakemark_index::{Leaf, RowSet, Test};
+use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
+use lakemark_format::{FileNumbers, Manifest, ManifestUpdates};
+use lakemark_index::RowSet;
 use object_store::ObjectStore;
 use url::Url;
 
 use crate::error::{Error, Result};
 use crate::files::column_mapping::ColumnMapping;
 use crate::files::parted_list::PartedList;
-use crate::index_kind::IndexKind;
-use crate::report::{ChosenBy, IndexInfo, ProbeReport};
+use crate::report::ProbeReport;
 use crate::store::Store;
-use crate::store::recorded::{Recorded, is_chosen_by_auto};
-use crate::store::segments::missing;
-use crate::values::fields::{Presence, field_of, indexed_field, key_type_of_field};
 
 pub(crate) use self::base::BaseTable;
 pub use self::buffered_rows::{BufferedRows, BufferedRun};
 pub(crate) use self::buffered_rows::{KeyPages, OpenedRun};
-use self::coverage::CoveredFiles;
 pub use self::data_file::DataFile;
 pub(crate) use self::file_probes::ProbedFile;
 pub use self::file_probes::{FileProbes, FileProbesIter};
@@ -356,58 +353,6 @@ impl Snapshot {
         &self.root
     }
 
-    /// The names that columns have in the files, where those differ from what the table shows.
-    #[must_use]
-    pub fn column_names(&self) -> Option<&Arc<ColumnMapping>> {
-        self.names.as_ref()
-    }
-
-    /// The column or field that a user's text names: the column of just this name, else the field with dots between the
-    /// names on the way to it (in double quotes where a name has dots itself). None if the table has neither.
-    #[must_use]
-    pub fn resolve(&self, text: &str) -> Option<String> {
-        let is_known = |name: &String| field_of(&self.schema, name).is_some();
-        Some(text.to_owned()).filter(is_known).or_else(|| column::parse(text).filter(is_known))
-    }
-
-    /// The text for a column or field that [`Snapshot::resolve`] takes for just this one.
-    #[must_use]
-    pub fn display_name(&self, name: &str) -> String {
-        let text = column::display(name);
-        let is_other = column::is_field(name) && self.schema.field_with_name(&text).is_ok();
-        if is_other { column::quoted(name) } else { text.into_owned() }
-    }
-
-    /// A column of the table, or a field inside of its structs, under its whole name.
-    #[must_use]
-    pub fn field(&self, name: &str) -> Option<FieldRef> {
-        field_of(&self.schema, name)
-    }
-
-    /// The column or field of the files that has this name there, typed as it is now; none if the table has it no more.
-    pub(crate) fn physical_field(&self, stored: &str) -> Option<FieldRef> {
-        let field = indexed_field(&self.file_schema, &self.logical_name(stored)?)?;
-        Some(Arc::new(field.as_ref().clone().with_name(stored)))
-    }
-
-    /// The name that a column or field of the table has in the files.
-    pub(crate) fn physical_name<'a>(&self, shown: &'a str) -> Cow<'a, str> {
-        self.names.as_ref().and_then(|names| names.physical(shown)).map_or(Cow::Borrowed(shown), Cow::Owned)
-    }
-
-    /// The name that a column or field of the files shows; none if the table has it no more.
-    pub(crate) fn logical_name<'a>(&self, stored: &'a str) -> Option<Cow<'a, str>> {
-        match &self.names {
-            Some(names) => names.logical(stored).map(Cow::Owned),
-            None => Some(Cow::Borrowed(stored)),
-        }
-    }
-
-    /// How a file with this schema, by stored names, has a column or field of the table, by its shown name.
-    pub(crate) fn presence(&self, stored: &SchemaRef, shown: &str) -> Presence {
-        Presence::of(&shown_schema(self.names.as_deref(), stored), &self.file_schema, shown)
-    }
-
     /// The version of the Delta table, if it is one.
     #[must_use]
     pub fn delta_version(&self) -> Option<u64> {
@@ -419,168 +364,6 @@ impl Snapshot {
     pub fn manifest_number(&self) -> Option<u64> {
         self.manifest.as_ref().map(|manifest| manifest.number())
     }
-
-    /// Whether there are indexes.
-    #[must_use]
-    pub fn has_indexes(&self) -> bool {
-        self.manifest.as_ref().is_some_and(|manifest| manifest.indexes().len() > 0)
-    }
-
-    /// Whether an index is on a column, alone or with others.
-    #[must_use]
-    pub fn is_indexed(&self, column: &str) -> bool {
-        let indexes = self.manifest.iter().flat_map(|manifest| manifest.indexes());
-        indexes.into_iter().any(|index| self.logical_columns(index).iter().any(|own| own == column))
-    }
-
-    /// The indexes and how much of this snapshot they cover.
-    #[must_use]
-    pub fn indexes(&self) -> Vec<IndexInfo> {
-        self.indexes_without(&HashSet::new())
-    }
-
-    /// The same, for people: segments that are gone cover nothing. That takes a listing of the store; the next build makes such segments
-    /// again.
-    pub async fn checked_indexes(&self) -> Result<Vec<IndexInfo>> {
-        let (Some(store), Some(manifest)) = (&self.store, &self.manifest) else { return Ok(self.indexes()) };
-        let lost = missing(store, manifest, manifest.indexes()).await?;
-        Ok(self.indexes_without(&lost.iter().map(|segment| segment.id).collect()))
-    }
-
-    fn indexes_without(&self, lost: &HashSet<[u8; 16]>) -> Vec<IndexInfo> {
-        let Some(manifest) = &self.manifest else { return Vec::new() };
-        manifest.indexes().map(|index| self.index_info(manifest, index, lost)).collect()
-    }
-
-    /// The columns of each index of one of these kinds.
-    #[must_use]
-    pub fn columns_of_kinds(&self, kinds: &[IndexKind]) -> Vec<Vec<String>> {
-        let indexes = self.manifest.iter().flat_map(|manifest| manifest.indexes());
-        let kept = indexes.filter(|index| index.kind.known().is_some_and(|kind| kinds.contains(&kind)));
-        kept.map(|index| self.logical_columns(index)).collect()
-    }
-
-    /// The columns of an index, as the table shows them.
-    fn logical_columns(&self, index: &ManifestIndex) -> Vec<String> {
-        let shown = self.logical_name(&index.column).unwrap_or(Cow::Borrowed(&index.column));
-        column::columns(&shown).map(|column| self.display_name(column)).collect()
-    }
-
-    fn index_info(&self, manifest: &Manifest, index: &ManifestIndex, lost: &HashSet<[u8; 16]>) -> IndexInfo {
-        let of_index = manifest.segments().map(Arc::as_ref).filter(|segment| segment.index_id == index.id);
-        let segments: Vec<&ManifestSegment> = of_index.filter(|segment| !lost.contains(&segment.id)).collect();
-        let covered = match self.is_usable(index) {
-            true => self.covered_by(manifest, segments.iter().copied()),
-            false => CoveredFiles::default(),
-        };
-        let CoveredFiles { files: files_covered, rows } = covered;
-        let files_total = self.files.len() as u64;
-        let data_type = self.physical_field(&index.column).map(|field| field.data_type().to_string());
-        let shown = self.logical_name(&index.column).unwrap_or(Cow::Borrowed(&index.column));
-        let recorded = Recorded::of(index);
-        IndexInfo {
-            name: index.name.clone(),
-            kind: index.kind.clone(),
-            encoding: index.encoding.clone(),
-            column: self.display_name(&shown),
-            columns: self.logical_columns(index),
-            data_type: data_type.unwrap_or_else(|| "gone".to_owned()),
-            chosen_by: if is_chosen_by_auto(index) { ChosenBy::Auto } else { ChosenBy::User },
-            predicted_bytes: recorded.bytes_of(rows),
-            reason: recorded.reason,
-            options: self.shown_options(index),
-            files_covered,
-            files_total,
-            coverage: if files_total == 0 { 1.0 } else { files_covered as f64 / files_total as f64 },
-            segments: segments.len() as u64,
-            bytes: segments.iter().map(|segment| segment.length).sum(),
-            rows,
-        }
-    }
-
-    /// The indexes that can answer tests of the values of `column`, as it is typed now. First are those that know every row, then those
-    /// that know the smaller zones.
-    pub(crate) fn indexes_of(&self, column: &str) -> Vec<&ManifestIndex> {
-        let mut found = self.usable_on(column);
-        found.retain(|index| !index.key_type.is_list());
-        found
-    }
-
-    /// The indexes that can answer the test of a leaf, in the same order. Of lists, an index knows the elements and which are NULL.
-    pub(crate) fn indexes_for(&self, leaf: &Leaf) -> Vec<&ManifestIndex> {
-        let mut found = self.usable_on(&leaf.column);
-        found.retain(|index| match leaf.test {
-            Test::IsNull => true,
-            Test::Ranges(_) => !index.key_type.is_list(),
-            Test::Elements(_) => index.key_type.is_list(),
-        });
-        found
-    }
-
-    fn usable_on(&self, column: &str) -> Vec<&ManifestIndex> {
-        let Some(manifest) = &self.manifest else { return Vec::new() };
-        let stored = self.physical_name(column);
-        let usable = manifest.indexes().filter(|index| index.column == stored && self.answers_conditions(index));
-        let mut found: Vec<&ManifestIndex> = usable.collect();
-        found.sort_by_key(|index| match index.kind.known() {
-            Some(kind) if kind.is_exact() => 0,
-            Some(IndexKind::BloomTree) => 1,
-            _ => 2,
-        });
-        found
-    }
-
-    /// Whether something may be known of conditions on a column: it is one of the partition columns, or an index is on it.
-    #[must_use]
-    pub fn is_prunable(&self, column: &str) -> bool {
-        self.partition_columns.iter().any(|field| field.name() == column)
-            || !self.usable_on(column).is_empty()
-            || self.begins_composite(column)
-    }
-
-    /// Whether an index over several columns begins with this one: of its other columns alone the index knows nothing.
-    fn begins_composite(&self, column: &str) -> bool {
-        let stored = self.physical_name(column);
-        let is_over = |index: &ManifestIndex| {
-            column::is_composite(&index.column) && column::columns(&index.column).next() == Some(&stored)
-        };
-        let mut indexes = self.manifest.iter().flat_map(|manifest| manifest.indexes());
-        indexes.any(|index| is_over(index) && self.answers_conditions(index))
-    }
-
-    /// Whether an index that is made to find single values, of the kind `key`, `bloom_tree` or `summary`, is on a column or begins with it.
-    #[must_use]
-    pub fn has_key_index(&self, column: &str) -> bool {
-        let stored = self.physical_name(column);
-        let begins = |index: &ManifestIndex| column::columns(&index.column).next() == Some(stored.as_ref());
-        let made_for_it =
-            |index: &ManifestIndex| index.kind.known() != Some(IndexKind::Bitmap) && self.answers_conditions(index);
-        let mut indexes = self.manifest.iter().flat_map(|manifest| manifest.indexes());
-        indexes.any(|index| begins(index) && made_for_it(index))
-    }
-
-    /// The indexes of [`Self::indexes_of`] that know every row.
-    pub(crate) fn exact_indexes_of(&self, column: &str) -> Vec<&ManifestIndex> {
-        exact(self.indexes_of(column))
-    }
-
-    /// The indexes of [`Self::indexes_for`] that know every row.
-    pub(crate) fn exact_indexes_for(&self, leaf: &Leaf) -> Vec<&ManifestIndex> {
-        exact(self.indexes_for(leaf))
-    }
-
-    /// Whether the index is usable, and is of a kind that conditions are asked of.
-    fn answers_conditions(&self, index: &ManifestIndex) -> bool {
-        index.kind.known().is_some_and(IndexKind::answers_conditions) && self.is_usable(index)
-    }
-
-    /// Whether the index is of a kind that is known and of a column that the table has now, with the type that it has now.
-    pub(crate) fn is_usable(&self, index: &ManifestIndex) -> bool {
-        index.kind.known().is_some()
-            && (!index.key_type.is_list() || index.encoding.known() == Some(Encoding::Equality))
-            && self.physical_field(&index.column).and_then(|field| key_type_of_field(&field)).as_ref()
-                == Some(&index.key_type)
-    }
 }
 
 /// How many rows of these files are deleted or replaced, and the places of the files that have some.
@@ -588,15 +371,4 @@ fn deleted_of(files: &PartedList<DataFile>) -> (u64, Arc<[usize]>) {
     let deleted = || files.iter().enumerate().filter_map(|(place, file)| Some((place, file.deleted.as_ref()?)));
     let rows = deleted().map(|(_, deleted)| u64::from(deleted.len())).sum();
     (rows, deleted().map(|(place, _)| place).collect())
-}
-
-/// Of these indexes those that know every row.
-fn exact(mut indexes: Vec<&ManifestIndex>) -> Vec<&ManifestIndex> {
-    indexes.retain(|index| index.kind.known().is_some_and(IndexKind::finds_rows));
-    indexes
-}
-
-/// The schema of a file by the names that its columns show.
-fn shown_schema(names: Option<&ColumnMapping>, stored: &SchemaRef) -> SchemaRef {
-    names.map_or_else(|| Arc::clone(stored), |names| names.logical_schema(stored))
 }

@@ -14,13 +14,14 @@ use std::sync::Arc;
 
 use lakemark_format::{FileNumbers, Manifest};
 
+use super::column_names::shown_schema;
 use super::deletion_vectors::MatchedLists;
 use super::digest::{DigestedLists, FilesDigest};
 use super::match_files::{FileMatcher, MatchedFiles};
 use super::reader_cache::ReaderCache;
 use super::shapes::{SummaryOfFile, read_shapes};
 use super::table_columns::TableColumns;
-use super::{BaseTable, DataFile, FileIndexState, Lineage, Snapshot, shown_schema};
+use super::{BaseTable, DataFile, FileIndexState, Lineage, Snapshot};
 use crate::error::Result;
 use crate::files::delta::{DeltaFile, DeltaState};
 use crate::files::listed_file::{ListedFile, ListingChange};

@@ -7,8 +7,9 @@ use buoyant_kernel::actions::deletion_vector::DeletionVectorDescriptor;
 use futures::{StreamExt, TryFutureExt, TryStreamExt, stream};
 use lakemark_index::RowSet;
 
+use super::column_names::shown_schema;
 use super::shapes::{SummaryOfFile, read_shapes};
-use super::{BaseTable, DataFile, FileIndexState, shown_schema};
+use super::{BaseTable, DataFile, FileIndexState};
 use crate::error::Result;
 use crate::files::delta::DeltaState;
 use crate::files::parted_list::PartedList;

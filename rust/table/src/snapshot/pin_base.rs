@@ -10,6 +10,7 @@ use futures::future::join;
 use lakemark_format::{Manifest, ManifestPublication, ManifestUpdates};
 use object_store::ObjectMeta;
 
+use super::column_names::shown_schema;
 use super::deletion_vectors::MatchedLists;
 use super::laid_files::LaidFiles;
 use super::match_files::{FileMatcher, KnownSchemas, MatchedFiles};
@@ -18,7 +19,7 @@ use super::recent::{Recent, has_same_migrations, has_same_moves};
 use super::shapes::{ReadableShapes, SummaryOfFile, UnreadableFile, read_shapes, readable_shapes};
 use super::snapshot_cache::FileListSource;
 use super::table_columns::TableColumns;
-use super::{BaseTable, BufferedRows, DataFile, FileIndexState, Lineage, Snapshot, deleted_of, shown_schema};
+use super::{BaseTable, BufferedRows, DataFile, FileIndexState, Lineage, Snapshot, deleted_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::delta::{DeltaFile, DeltaState};
 use crate::files::listed_file::{FileList, ListedFile};
