@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakemark
+from stock_table import stock_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,3 +85,15 @@ def indexed(plain: Judged) -> Judged:
     for column in ("city", "id", "day"):
         plain.table.create_index(column, using="bitmap", name=f"by_{column}", progress=False)
     return plain
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Ten things in two files, without a key."""
+    return stock_folder(tmp_path)
+
+
+@pytest.fixture
+def stock(folder: Path) -> lakemark.Table:
+    """The same with the key `id`, so that it takes updates."""
+    return lakemark.Table(folder, key="id")
