@@ -88,6 +88,14 @@ def spark(warehouse: Path) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture(scope="module")
+def fast(spark: SparkSession) -> SparkSession:
+    """Another session, with indexes; in `spark` they are switched off."""
+    session = spark.newSession()
+    session.conf.set("spark.lakemark.use_index", "true")
+    return session
+
+
 @pytest.fixture(autouse=True)
 def no_leak(spark: SparkSession) -> Iterator[None]:
     """After each test every vector and every stream has given its memory back."""
