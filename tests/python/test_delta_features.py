@@ -136,3 +136,29 @@ def test_rows_of_a_table_that_tracks_them_keep_their_ids(tmp_path: Path) -> None
     firsts = sorted((add["baseRowId"], json.loads(add["stats"])["numRecords"]) for add in added)
     assert firsts[0][0] == 1000
     assert all(first + count <= after for (first, count), (after, _) in itertools.pairwise(firsts))
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_delta_rs_reads_the_changes_of_a_migration_from_the_feed(tmp_path: Path, partitioned: bool) -> None:
+    deltalake.write_deltalake(
+        tmp_path,
+        rows(),
+        partition_by=["part"] if partitioned else None,
+        configuration={"delta.enableChangeDataFeed": "true"},
+    )
+    table = lakemark.Table(tmp_path, key="id")
+    # A row that changes, one that moves to another partition, one that is new, and one that goes.
+    table.upsert({"id": [1, 2, 5000], "v": [50, 51, 52], "part": ["p1", "p9", "p0"]})
+    table.delete([7])
+    assert table.migrate().delta_version == 1
+    feed = deltalake.DeltaTable(tmp_path).load_cdf(starting_version=1, ending_version=1)
+    found = pa.table(feed.read_all()).select(["id", "v", "part", "_change_type"]).to_pylist()
+    assert sorted(tuple(row.values()) for row in found) == [
+        (1, 2, "p1", "update_preimage"),
+        (1, 50, "p1", "update_postimage"),
+        (2, 3, "p2", "update_preimage"),
+        (2, 51, "p9", "update_postimage"),
+        (7, 8, "p1", "delete"),
+        (5000, 52, "p0", "insert"),
+    ]
+    assert by_id(deltalake.DeltaTable(tmp_path).to_pyarrow_table()) == by_id(table.scan().to_arrow())

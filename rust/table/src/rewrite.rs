@@ -9,6 +9,7 @@
 //!
 //! Invariant: it takes a snapshot and pins none. Nobody sees a new file before a commit of the log, or a manifest, names it.
 
+mod change_feed;
 mod commit;
 mod constraints;
 mod copy;
@@ -43,6 +44,7 @@ use tokio::task::JoinHandle;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Progress;
+use crate::rewrite::change_feed::ChangeFeed;
 use crate::rewrite::emptied_files::emptied_files;
 use crate::rewrite::encode::{RowGroup, encode_new, rewrite};
 use crate::rewrite::file::OldFile;
@@ -93,6 +95,8 @@ pub(crate) trait RewrittenKeys: Send + Sync {
 pub(crate) struct RewriteOutput {
     /// The new files.
     pub files: Vec<WrittenFile>,
+    /// Files that say which rows changed, where the table keeps a feed of changes.
+    pub changes: Vec<WrittenFile>,
     /// The files of the snapshot that the new files replace, by number. A replaced file may have no successor.
     pub replaced: Vec<usize>,
 }
@@ -119,12 +123,17 @@ async fn rewrite_files(
     let cores = std::thread::available_parallelism().map_or(2, Into::into);
     let (progress, making, file, rewritten) = (input.progress.clone(), VecDeque::new(), None, RewriteOutput::default());
     let syncing = Vec::new();
-    let mut job = RewriteJob { snapshot, target, rows, progress, cores, making, file, begun: 0, rewritten, syncing };
+    let feed = target.changes.map(ChangeFeed::new);
+    let mut job =
+        RewriteJob { snapshot, target, rows, progress, cores, making, file, begun: 0, rewritten, syncing, feed };
     match job.run(input).await {
         Ok(()) => Ok(job.rewritten),
         Err(error) => {
             job.stop().await;
             target.discard(&job.rewritten.files).await;
+            let changes = job.feed.as_ref().map(|feed| feed.files.as_slice()).unwrap_or_default();
+            target.discard(changes).await;
+            target.discard(&job.rewritten.changes).await;
             Err(error)
         }
     }
@@ -145,6 +154,8 @@ struct RewriteJob<'a> {
     rewritten: RewriteOutput,
     /// Files that are being synced.
     syncing: Vec<JoinHandle<std::io::Result<()>>>,
+    /// What says which rows changed; none if nobody asks.
+    feed: Option<ChangeFeed<'a>>,
 }
 
 /// A row group that is being made.
@@ -186,6 +197,10 @@ impl RewriteJob<'_> {
         if self.target.columns_are_in_files {
             self.write_bare().await?;
         }
+        if let Some(mut feed) = self.feed.take() {
+            self.rewritten.changes = feed.files;
+            self.target.sync(&self.rewritten.changes, &mut feed.syncing).await?;
+        }
         self.target.sync(&self.rewritten.files, &mut self.syncing).await
     }
 
@@ -193,6 +208,9 @@ impl RewriteJob<'_> {
     async fn rewrite(&mut self, number: usize, file: &DataFile, deleted: &RowSet) -> Result<()> {
         let old = OldFile::plan(self.snapshot, file, deleted, &mut self.rows, self.target).await?;
         self.rewritten.replaced.push(number);
+        if let Some(feed) = &mut self.feed {
+            feed.of_file(number, file, &old, deleted, self.rows.source()).await?;
+        }
         let pieces = old.pieces();
         let dealt: u64 = pieces.iter().map(|piece| piece.rows.len() as u64).sum();
         self.advance(u64::from(deleted.universe()) - dealt + old.places.len() as u64);
@@ -253,6 +271,7 @@ impl RewriteJob<'_> {
         let properties = new_properties();
         for (partition, rows) in left {
             let values = self.rows.partition_values(partition);
+            self.feed_new(&values, &rows).await?;
             let last = rows.len().div_ceil(most).saturating_sub(1);
             for (place, rows) in rows.chunks(most).enumerate() {
                 let StartedFile { writer, factory } = self.begin(None, &values, &properties)?;
@@ -264,6 +283,13 @@ impl RewriteJob<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Writes down which of these rows are new or changed. Where no file is replaced, its readers take all rows of new files for inserted.
+    async fn feed_new(&mut self, partition_values: &[ArrayRef], rows: &[u32]) -> Result<()> {
+        let Some(feed) = self.feed.as_mut().filter(|_| !self.rewritten.replaced.is_empty()) else { return Ok(()) };
+        let changes = rows.iter().filter_map(|row| Some((*row, self.rows.change_of(*row)?)));
+        feed.of_new(partition_values, &changes.collect::<Vec<_>>(), self.rows.source()).await
     }
 
     /// Waits until a core is free for a row group.
@@ -301,7 +327,7 @@ impl RewriteJob<'_> {
             making.row_group.abort();
             drop(making.row_group.await);
         }
-        for syncing in self.syncing.drain(..) {
+        for syncing in self.syncing.drain(..).chain(self.feed.iter_mut().flat_map(|feed| feed.syncing.drain(..))) {
             drop(syncing.await);
         }
     }

@@ -10,12 +10,13 @@ use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use deltalake_core::kernel::{Action, Add, Transaction};
+use deltalake_core::kernel::{Action, Add, AddCDCFile, Transaction};
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 use crate::files::column_mapping::physical_fields;
 use crate::files::delta::{DeltaState, partition_text};
+use crate::rewrite::change_feed::{self, CHANGES};
 use crate::rewrite::commit::{AddedFile, Commit, CommitDemands, CommitInfo};
 use crate::rewrite::constraints::Constraints;
 use crate::rewrite::folder::hive_folders;
@@ -23,7 +24,7 @@ use crate::rewrite::log::{Admission, Log, Outcome};
 use crate::rewrite::refill::name_start;
 use crate::rewrite::row_ids::RowIds;
 use crate::rewrite::stats::stats_of;
-use crate::rewrite::target::{FILE_BYTES, FileTarget, WrittenFile};
+use crate::rewrite::target::{FILE_BYTES, FileTarget, NewPath, WrittenFile};
 use crate::rewrite::{RewriteInput, RewriteOutput, rewrite_files};
 use crate::snapshot::{DataFile, Snapshot};
 use crate::storage::clock;
@@ -80,27 +81,27 @@ pub(super) async fn migrate_then(
         let folder = beside.map_or_else(|| hive_folders(&partition_columns, partition), Ok)?;
         Ok(format!("{folder}{}-{number:05}-{}.parquet", name_start(replaces), new_id()))
     };
+    let change_path = |number: usize, _: Option<&DataFile>, partition: &[ArrayRef]| {
+        // The log has the partition of a change file, whatever folder it is in.
+        let folder = hive_folders(&partition_columns, partition).unwrap_or_default();
+        Ok(format!("{CHANGES}/{folder}cdc-{number:05}-{}.parquet", new_id()))
+    };
+    let changes = change_feed::is_kept(&state)
+        .then(|| new_files(location, change_feed::columns(&schema), None, None, &change_path));
     let columns = state.row_tracking()?.and_then(|tracking| tracking.columns);
     let row_ids = columns.map(|columns| Arc::new(RowIds::new(columns, &state, &schema)));
-    let target = FileTarget {
-        object_store: Arc::clone(&location.object_store),
-        prefix: location.prefix.clone(),
-        local: location.local.clone(),
-        schema,
-        file_bytes: FILE_BYTES,
-        columns_are_in_files: false,
-        tracks_nan: true,
-        row_ids,
-        spark_schema: None,
-        path: &path,
-    };
+    let target = new_files(location, schema, row_ids, changes.as_ref(), &path);
     let rewritten = rewrite_files(snapshot, input, &target).await?;
     reach("migration-written");
     before_commit();
     let commit = commit_of(&state, snapshot, &rewritten, &target.schema, &partition_columns, transaction).await;
     let replaced = rewritten.replaced.iter().filter_map(|file| Some(snapshot.files().get(*file)?.path.as_str()));
     let admission = Admission { replaced: replaced.collect(), keys: input.keys };
-    let commit = match (target.check_there(&rewritten.files).await, commit) {
+    let are_there = match target.check_there(&rewritten.files).await {
+        Ok(()) => target.check_there(&rewritten.changes).await,
+        error => error,
+    };
+    let commit = match (are_there, commit) {
         (Ok(()), Ok(commit)) => log.end_of(&state, &commit).await.map(|end| (end, commit)),
         (Err(error), _) | (_, Err(error)) => Err(error),
     };
@@ -109,6 +110,29 @@ pub(super) async fn migrate_then(
         Err(error) => Outcome::Refused(error),
     };
     conclude(&target, committed, rewritten).await
+}
+
+/// New files of the table.
+fn new_files<'a>(
+    location: &Location,
+    schema: SchemaRef,
+    row_ids: Option<Arc<RowIds>>,
+    changes: Option<&'a FileTarget<'a>>,
+    path: &'a NewPath<'a>,
+) -> FileTarget<'a> {
+    FileTarget {
+        object_store: Arc::clone(&location.object_store),
+        prefix: location.prefix.clone(),
+        local: location.local.clone(),
+        schema,
+        file_bytes: FILE_BYTES,
+        columns_are_in_files: false,
+        tracks_nan: true,
+        row_ids,
+        changes,
+        spark_schema: None,
+        path,
+    }
 }
 
 /// What becomes of the new files after a commit was made or not.
@@ -120,10 +144,12 @@ async fn conclude(target: &FileTarget<'_>, committed: Outcome, rewritten: Rewrit
         }
         Outcome::Already => {
             target.discard(&rewritten.files).await;
+            target.discard(&rewritten.changes).await;
             Ok(MigrationOutcome::Already)
         }
         Outcome::Refused(error) => {
             target.discard(&rewritten.files).await;
+            target.discard(&rewritten.changes).await;
             Err(error)
         }
         // The log may name the files.
@@ -179,6 +205,7 @@ async fn commit_of(
     let metrics = json!({
         "numAddedFiles": rewritten.files.len().to_string(),
         "numRemovedFiles": rewritten.replaced.len().to_string(),
+        "numAddedChangeFiles": rewritten.changes.len().to_string(),
     });
     let info = CommitInfo { operation: "MIGRATE", read_version: snapshot.delta_version(), now, metrics };
     let mut commit = Commit::of_nothing(info, CommitDemands::of(state)?);
@@ -196,25 +223,34 @@ async fn commit_of(
         }
         commit.removes.push(line);
     }
-    let wanted = wanted_stats(state);
-    for file in &rewritten.files {
+    let partition_values = |file: &WrittenFile| {
         let replaced = file.replaces.and_then(|file| snapshot.files().get(file));
         let known = replaced.and_then(|file| partition_of.get(file.path.as_str()).cloned().flatten());
-        let partition_values = match known {
-            Some(values) => values,
-            None => partition_texts(partition_columns, file)?,
-        };
-        let size = i64::try_from(file.size).map_err(|_| Error::internal("a file of that size cannot be"))?;
+        known.map_or_else(|| partition_texts(partition_columns, file), Ok)
+    };
+    let size =
+        |file: &WrittenFile| i64::try_from(file.size).map_err(|_| Error::internal("a file of that size cannot be"));
+    let wanted = wanted_stats(state);
+    for file in &rewritten.files {
         let action = to_json(&Action::Add(Add {
             path: file.path.clone(),
-            partition_values,
-            size,
+            partition_values: partition_values(file)?,
+            size: size(file)?,
             modification_time: now,
             data_change: true,
             stats: Some(stats_of(file, schema, &wanted)),
             ..Add::default()
         }))?;
         commit.adds.push(AddedFile { action, rows: file.rows() });
+    }
+    for file in &rewritten.changes {
+        commit.others.push(to_json(&Action::Cdc(AddCDCFile {
+            path: file.path.clone(),
+            partition_values: partition_values(file)?,
+            size: size(file)?,
+            data_change: false,
+            tags: None,
+        }))?);
     }
     // With a time, since tables that forget old transactions forget those without one at once.
     let through = transaction.through.as_ref().map(|through| (&through.id, through.version));

@@ -143,20 +143,22 @@ pub(super) async fn encode_new(
 }
 
 /// A row group that is being encoded.
-struct Encoder {
+pub(super) struct Encoder {
     schema: SchemaRef,
     columns: Vec<ArrowColumnWriter>,
     with_nan: BTreeSet<usize>,
 }
 
 impl Encoder {
-    fn new(factory: &ArrowRowGroupWriterFactory, schema: &SchemaRef) -> Result<Self> {
+    /// A row group of a file with these columns.
+    pub(super) fn new(factory: &ArrowRowGroupWriterFactory, schema: &SchemaRef) -> Result<Self> {
         // The number of a row group matters to encrypted files only.
         let columns = factory.create_column_writers(0).map_err(unwritten)?;
         Ok(Self { schema: Arc::clone(schema), columns, with_nan: BTreeSet::new() })
     }
 
-    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+    /// Adds rows.
+    pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         if batch.num_rows() == 0 {
             return Ok(());
         }
@@ -177,7 +179,8 @@ impl Encoder {
         Ok(())
     }
 
-    fn finish(self) -> Result<RowGroup> {
+    /// The row group with all rows that were added.
+    pub(super) fn finish(self) -> Result<RowGroup> {
         let chunks = self.columns.into_iter().map(ArrowColumnWriter::close).collect::<Result<Vec<_>, _>>();
         let columns = RowGroupColumns::Encoded(chunks.map_err(unwritten)?);
         Ok(RowGroup { columns, with_nan: self.with_nan })

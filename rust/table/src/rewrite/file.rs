@@ -29,6 +29,8 @@ pub(super) struct OldFile {
     pub deleted: RowSet,
     /// The places that new rows take, in the order of the file.
     pub places: Vec<TakenPlace>,
+    /// The places of rows whose new ones are written to other files. Only tables that track rows, or keep a feed of changes, know them.
+    pub elsewhere: Vec<TakenPlace>,
     /// How row groups get into the new file as they are; none if they cannot.
     pub copying: Option<Copying>,
     /// How the new file keeps what its rows are called; none if nobody tracks rows.
@@ -60,16 +62,16 @@ impl OldFile {
         check_rewritable(file, &opened.footer, replaced)?;
         let hidden = file.deleted.as_ref().map_or_else(|| replaced.clone(), |deleted| replaced.or(deleted));
         let row_ids = target.row_ids.clone();
-        let mut old = Self { opened, deleted: hidden, places: Vec::new(), copying: None, row_ids };
+        let mut old =
+            Self { opened, deleted: hidden, places: Vec::new(), elsewhere: Vec::new(), copying: None, row_ids };
         let partition = new.partition_of(&file.partition_values)?;
-        // What a row that moves to another partition is called is of interest where rows are tracked.
-        if partition.is_some() || target.row_ids.is_some() {
+        if partition.is_some() || target.row_ids.is_some() || target.changes.is_some() {
             let keys = old.keys(replaced, new).await?;
             let positions: Vec<u32> = replaced.iter().collect();
             let AssignedRows { here, elsewhere } =
                 new.assign_positions(&keys, &positions, &file.partition_values, partition)?;
-            old.places = here;
-            old.keep_ids(&elsewhere, new).await?;
+            (old.places, old.elsewhere) = (here, elsewhere);
+            old.keep_ids(new).await?;
         }
         if old.pieces().iter().any(|piece| piece.is_whole) {
             old.copying = Copying::of(&old.opened, target).await?;
@@ -78,11 +80,11 @@ impl OldFile {
     }
 
     /// Lets new rows that are written to other files be called as the rows that they replace here.
-    async fn keep_ids(&self, elsewhere: &[TakenPlace], new: &mut NewRows) -> Result<()> {
-        let Some(row_ids) = self.row_ids.as_ref().filter(|_| !elsewhere.is_empty()) else { return Ok(()) };
-        let positions = elsewhere.iter().map(|place| place.position).collect();
+    async fn keep_ids(&self, new: &mut NewRows) -> Result<()> {
+        let Some(row_ids) = self.row_ids.as_ref().filter(|_| !self.elsewhere.is_empty()) else { return Ok(()) };
+        let positions = self.elsewhere.iter().map(|place| place.position).collect();
         let replaced = RowSet::from_rows(positions, self.deleted.universe());
-        for (place, row_id) in elsewhere.iter().zip(row_ids.of_rows(&self.opened, &replaced).await?) {
+        for (place, row_id) in self.elsewhere.iter().zip(row_ids.of_rows(&self.opened, &replaced).await?) {
             new.keep(place.new_row, RowId { version: None, ..row_id });
         }
         Ok(())

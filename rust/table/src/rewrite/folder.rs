@@ -47,6 +47,7 @@ pub(crate) async fn write(
         columns_are_in_files: true,
         tracks_nan: false,
         row_ids: None,
+        changes: None,
         spark_schema: snapshot.spark_schema_of_files().await?,
         path: &path,
     };

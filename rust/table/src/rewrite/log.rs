@@ -233,7 +233,7 @@ fn judge(commit: Option<&[u8]>, ours: &ApplicationTransaction) -> Theirs {
         let Ok(Value::Object(action)) = serde_json::from_slice(line) else { return Theirs::Conflict };
         for (kind, content) in &action {
             match (kind.as_str(), path_of(content)) {
-                ("commitInfo", _) => {}
+                ("commitInfo" | "cdc", _) => {}
                 ("domainMetadata", _) if RowTracking::greatest_in(content).is_some() => {}
                 ("txn", _) if content["appId"] != ours.id.as_str() => {}
                 ("txn", _) if content["version"].as_i64().is_some_and(|have| have >= ours.version) => {

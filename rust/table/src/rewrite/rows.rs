@@ -54,6 +54,29 @@ pub(super) struct TakenPlace {
     pub new_row: u32,
 }
 
+/// What becomes of a row, as a feed of changes calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RowChange {
+    Inserted,
+    Deleted,
+    /// The row had these values before.
+    UpdatedFrom,
+    /// The row has these values now.
+    UpdatedTo,
+}
+
+impl RowChange {
+    /// The word of the protocol.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Inserted => "insert",
+            Self::Deleted => "delete",
+            Self::UpdatedFrom => "update_preimage",
+            Self::UpdatedTo => "update_postimage",
+        }
+    }
+}
+
 /// What became of replaced rows of a file.
 pub(super) struct AssignedRows {
     /// The places that new rows take, in order.
@@ -195,6 +218,12 @@ impl NewRows {
     /// What a row is called that is written to another file than the one that it was in.
     pub(super) fn keep(&mut self, row: u32, row_id: RowId) {
         self.kept.entry(row).or_insert(row_id);
+    }
+
+    /// What became of a row, after all replaced rows were looked at; none for a row that was in a file before as it is.
+    pub(super) fn change_of(&self, row: u32) -> Option<RowChange> {
+        let is_replacing = *self.replacing.get(row as usize).filter(|_| row < self.count)?;
+        Some(if is_replacing { RowChange::UpdatedTo } else { RowChange::Inserted })
     }
 
     /// What rows are called that were in other files.

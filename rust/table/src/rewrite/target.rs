@@ -39,6 +39,8 @@ pub(super) struct FileTarget<'a> {
     pub tracks_nan: bool,
     /// How files keep what their rows are called; none if nobody tracks rows.
     pub row_ids: Option<Arc<RowIds>>,
+    /// Where the changes of rows go, with the columns that say what they are; none if nobody keeps a feed of changes.
+    pub changes: Option<&'a FileTarget<'a>>,
     /// The schema that Spark wrote into the files, if it has more than Parquet can say.
     pub spark_schema: Option<String>,
     /// Gives the path of a new file.

@@ -1,5 +1,6 @@
 //! Small tables, what is merged into them, and what their files have then.
 
+mod change_feed;
 mod constraints;
 mod delta;
 mod folder;

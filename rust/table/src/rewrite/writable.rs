@@ -19,16 +19,11 @@ struct Switch {
     remedy: &'static str,
 }
 
-const SWITCHES: [Switch; 4] = [
+const SWITCHES: [Switch; 3] = [
     Switch {
         property: "delta.appendOnly",
         what: "takes appends only",
         remedy: "set the property to false, or insert with another writer",
-    },
-    Switch {
-        property: "delta.enableChangeDataFeed",
-        what: "keeps a feed of changes",
-        remedy: "set the property to false, or change the table with another writer",
     },
     Switch { property: "delta.enableIcebergCompatV1", what: "is an Iceberg table as well", remedy: OTHER_WRITER },
     Switch { property: "delta.enableIcebergCompatV2", what: "is an Iceberg table as well", remedy: OTHER_WRITER },

@@ -357,7 +357,6 @@ async fn features_that_a_commit_could_not_honour_are_named() {
     assert_eq!(check(features(&all), &k, plain_properties).await, Ok(()));
     let refused = [
         (check(plain(), &k, json!({"delta.appendOnly": "true"})).await, "delta.appendOnly"),
-        (check(plain(), &k, json!({"delta.enableChangeDataFeed": "true"})).await, "delta.enableChangeDataFeed"),
         (
             check(plain(), &k, json!({"delta.constraints.odd": "hash(k) = 1"})).await,
             "the CHECK constraint odd (hash(k) = 1) has the function `hash(k)`",

@@ -266,6 +266,7 @@ async fn many_new_rows_are_cut_into_files() {
         columns_are_in_files: true,
         tracks_nan: false,
         row_ids: None,
+        changes: None,
         spark_schema: None,
         path: &path,
     };

@@ -28,6 +28,7 @@ async fn written(batches: &[RecordBatch]) -> (WrittenFile, FileTarget<'static>) 
         columns_are_in_files: false,
         tracks_nan: true,
         row_ids: None,
+        changes: None,
         spark_schema: None,
         path: &|_, _, _| Ok("a.parquet".to_owned()),
     };
