@@ -162,3 +162,26 @@ def test_delta_rs_reads_the_changes_of_a_migration_from_the_feed(tmp_path: Path,
         (5000, 52, "p0", "insert"),
     ]
     assert by_id(deltalake.DeltaTable(tmp_path).to_pyarrow_table()) == by_id(table.scan().to_arrow())
+
+
+def test_the_log_gets_statistics_of_fields_of_structs_that_delta_rs_skips_files_by(tmp_path: Path) -> None:
+    places = [{"city": ("Oslo", "Rom")[n % 2], "at": {"x": float(n)}} for n in range(100)]
+    deltalake.write_deltalake(tmp_path, pa.table({"id": list(range(100)), "place": places}))
+    table = lakemark.Table(tmp_path, key="id")
+    table.upsert(
+        pa.table({"id": [1, 500], "place": [{"city": "Wien", "at": {"x": -1.0}}, {"city": None, "at": {"x": 7.5}}]})
+    )
+    assert table.migrate().delta_version == 1
+    stats = [json.loads(action["add"]["stats"]) for action in committed(tmp_path, 1) if "add" in action]
+    assert [of_file["minValues"] for of_file in stats] == [
+        {"id": 0, "place": {"city": "Oslo", "at": {"x": -1.0}}},
+        {"id": 500, "place": {"at": {"x": 7.5}}},
+    ]
+    assert [of_file["nullCount"] for of_file in stats] == [
+        {"id": 0, "place": {"city": 0, "at": {"x": 0}}},
+        {"id": 0, "place": {"city": 1, "at": {"x": 0}}},
+    ]
+    lake = deltalake.DeltaTable(tmp_path)
+    found = pa.table(lake.get_add_actions(flatten=True)).to_pylist()
+    assert sorted(row["max.place.at.x"] for row in found) == [7.5, 99.0]
+    assert lake.to_pyarrow_table().num_rows == 101

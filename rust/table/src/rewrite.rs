@@ -18,6 +18,8 @@ mod emptied_files;
 mod encode;
 mod file;
 pub(crate) mod folder;
+mod indexed_columns;
+mod leaves;
 mod log;
 mod output;
 mod reader;

@@ -3,7 +3,6 @@
 use std::io::Cursor;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Schema};
 use bytes::Bytes;
 use parquet::arrow::ArrowSchemaConverter;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
@@ -18,6 +17,7 @@ use parquet::file::reader::{ChunkReader, Length};
 
 use crate::error::Result;
 use crate::files::amended_reader::AmendedReader;
+use crate::rewrite::leaves::has_floats;
 use crate::rewrite::reader::OpenedFile;
 use crate::rewrite::target::FileTarget;
 use crate::storage::local::of_listed;
@@ -43,7 +43,7 @@ impl Copying {
         let have = old.footer.metadata.file_metadata().schema_descr();
         let Ok(wanted) = ArrowSchemaConverter::new().convert(&target.schema) else { return Ok(None) };
         // What a log says of floats depends on whether there is a NaN, which bytes do not show.
-        let is_open = target.tracks_nan && has_floats(&target.schema);
+        let is_open = target.tracks_nan && target.schema.fields().iter().any(|field| has_floats(field.data_type()));
         if is_open || have.columns() != wanted.columns() {
             return Ok(None);
         }
@@ -120,10 +120,6 @@ fn reader_of(old: &OpenedFile) -> AmendedReader {
 /// Where the first page of a column is.
 fn start_of(chunk: &ColumnChunkMetaData) -> Option<u64> {
     u64::try_from(chunk.dictionary_page_offset().unwrap_or_else(|| chunk.data_page_offset())).ok()
-}
-
-fn has_floats(schema: &Schema) -> bool {
-    schema.fields().iter().any(|field| matches!(field.data_type(), DataType::Float32 | DataType::Float64))
 }
 
 /// Bytes of a file from a place on, which a reader requests by their places in the file.

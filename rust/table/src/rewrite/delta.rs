@@ -20,6 +20,7 @@ use crate::rewrite::change_feed::{self, CHANGES};
 use crate::rewrite::commit::{AddedFile, Commit, CommitDemands, CommitInfo};
 use crate::rewrite::constraints::Constraints;
 use crate::rewrite::folder::hive_folders;
+use crate::rewrite::indexed_columns::IndexedColumns;
 use crate::rewrite::log::{Admission, Log, Outcome};
 use crate::rewrite::refill::name_start;
 use crate::rewrite::row_ids::RowIds;
@@ -34,9 +35,6 @@ use crate::storage::location::Location;
 
 pub(crate) use crate::rewrite::log::{ApplicationTransaction, ApplicationVersion};
 pub(crate) use crate::rewrite::writable::check_writable;
-
-/// Columns that have statistics unless a table says otherwise.
-const INDEXED_COLUMNS: usize = 32;
 
 /// What became of a migration.
 #[derive(Debug)]
@@ -230,7 +228,7 @@ async fn commit_of(
     };
     let size =
         |file: &WrittenFile| i64::try_from(file.size).map_err(|_| Error::internal("a file of that size cannot be"));
-    let wanted = wanted_stats(state);
+    let wanted = IndexedColumns::of(state);
     for file in &rewritten.files {
         let action = to_json(&Action::Add(Add {
             path: file.path.clone(),
@@ -268,25 +266,4 @@ fn to_json(action: &Action) -> Result<Value> {
 fn partition_texts(columns: &[Field], file: &WrittenFile) -> Result<HashMap<String, Option<String>>> {
     let values = columns.iter().zip(&file.partition_values);
     values.map(|(column, value)| Ok((column.name().clone(), partition_text(value)?))).collect()
-}
-
-/// Which columns have statistics: the first ones, or those that the table names, or all of a clustered one.
-fn wanted_stats(state: &DeltaState) -> impl Fn(usize, &Field) -> bool + use<> {
-    let properties = state.properties();
-    let named: Option<Vec<String>> = properties.get("delta.dataSkippingStatsColumns").map(|names| {
-        let names = names.split(',').map(|name| name.trim().trim_matches('`'));
-        names
-            .map(|name| state.names.as_ref().and_then(|names| names.physical(name)).unwrap_or_else(|| name.to_owned()))
-            .collect()
-    });
-    let first = match properties.get("delta.dataSkippingNumIndexedCols").and_then(|count| count.parse::<i64>().ok()) {
-        Some(count) => usize::try_from(count).unwrap_or(usize::MAX),
-        None => INDEXED_COLUMNS,
-    };
-    let is_clustered = state.is_clustered();
-    move |place, field| match &named {
-        _ if is_clustered => true,
-        Some(named) => named.contains(field.name()),
-        None => place < first,
-    }
 }

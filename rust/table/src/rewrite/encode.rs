@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
+use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::{filter_record_batch, interleave_record_batch};
-use arrow::datatypes::{DataType, Float32Type, Float64Type, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use futures::TryStreamExt;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::errors::ParquetError;
@@ -14,6 +14,7 @@ use parquet::errors::ParquetError;
 use crate::error::{Error, Result};
 use crate::rewrite::copy::CopiedColumn;
 use crate::rewrite::file::{OldFile, RowGroupSpan};
+use crate::rewrite::leaves::leaves_with_nan;
 use crate::rewrite::reader::BATCH_ROWS;
 use crate::rewrite::row_block::NumberedRows;
 use crate::rewrite::row_ids::{KeptRowIds, after_taking};
@@ -25,7 +26,7 @@ use crate::values::conform::{Match, conform_batch};
 /// A row group without a file.
 pub(super) struct RowGroup {
     pub columns: RowGroupColumns,
-    /// The columns of floats that have NaN, by place.
+    /// The leaves of floats that have NaN.
     pub with_nan: BTreeSet<usize>,
 }
 
@@ -163,8 +164,7 @@ impl Encoder {
             return Ok(());
         }
         self.encode(batch).map_err(unwritten)?;
-        let with_nan = batch.columns().iter().enumerate().filter(|(_, column)| has_nan(column));
-        self.with_nan.extend(with_nan.map(|(at, _)| at));
+        self.with_nan.extend(leaves_with_nan(batch.columns()));
         Ok(())
     }
 
@@ -184,13 +184,5 @@ impl Encoder {
         let chunks = self.columns.into_iter().map(ArrowColumnWriter::close).collect::<Result<Vec<_>, _>>();
         let columns = RowGroupColumns::Encoded(chunks.map_err(unwritten)?);
         Ok(RowGroup { columns, with_nan: self.with_nan })
-    }
-}
-
-fn has_nan(column: &ArrayRef) -> bool {
-    match column.data_type() {
-        DataType::Float32 => column.as_primitive::<Float32Type>().iter().flatten().any(f32::is_nan),
-        DataType::Float64 => column.as_primitive::<Float64Type>().iter().flatten().any(f64::is_nan),
-        _ => false,
     }
 }

@@ -3,38 +3,93 @@
 use arrow::array::{Array, ArrayRef, AsArray, UInt64Array};
 use arrow::compute::{SortOptions, sort_to_indices};
 use arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, DecimalType, Field, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, SchemaRef, TimeUnit, TimestampMicrosecondType,
+    DataType, Date32Type, Decimal128Type, DecimalType, Field, Fields, Float32Type, Float64Type, Int8Type, Int16Type,
+    Int32Type, Int64Type, Schema, TimeUnit, TimestampMicrosecondType,
 };
 use chrono::DateTime;
+use lakemark_format::column;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use serde_json::{Map, Number, Value, json};
 
+use crate::rewrite::indexed_columns::IndexedColumns;
+use crate::rewrite::leaves::leaf_count;
 use crate::rewrite::target::WrittenFile;
 
 /// Decimals below this are the same after a reader has taken them for 64-bit floats.
 const EXACT_DECIMAL: u128 = 1_000_000_000_000_000;
 
-/// The statistics of a file as JSON text: of flat columns only, since nobody needs more to skip files, and of those that `wanted` names.
-pub(super) fn stats_of(file: &WrittenFile, schema: &SchemaRef, wanted: impl Fn(usize, &Field) -> bool) -> String {
-    let (mut lowest, mut highest, mut nulls) = (Map::new(), Map::new(), Map::new());
-    for (place, field) in schema.fields().iter().enumerate() {
-        if field.data_type().is_nested() || !wanted(place, field) {
-            continue;
+/// Characters that are left of a long text.
+const TEXT_LETTERS: usize = 32;
+
+/// The statistics of a file as JSON text: of the columns and fields of structs that `wanted` names, by their places and whole names. Nobody
+/// needs those of lists and maps to skip files.
+pub(super) fn stats_of(file: &WrittenFile, schema: &Schema, wanted: &IndexedColumns) -> String {
+    let mut fields = FieldWalk { file, wanted, leaf: 0, place: 0 };
+    let FileStats { lowest, highest, nulls } = fields.stats(schema.fields(), &[]);
+    json!({"numRecords": file.rows(), "minValues": lowest, "maxValues": highest, "nullCount": nulls}).to_string()
+}
+
+/// The statistics of columns, or of the fields of a struct.
+#[derive(Default)]
+struct FileStats {
+    lowest: Map<String, Value>,
+    highest: Map<String, Value>,
+    nulls: Map<String, Value>,
+}
+
+/// A walk over the columns of a file and the fields inside of them.
+struct FieldWalk<'a> {
+    file: &'a WrittenFile,
+    wanted: &'a IndexedColumns,
+    /// The number of the next leaf.
+    leaf: usize,
+    /// The place of the next column or field, as tables count them: a list or a map is one.
+    place: usize,
+}
+
+impl FieldWalk<'_> {
+    fn stats(&mut self, fields: &Fields, outer: &[&str]) -> FileStats {
+        let mut stats = FileStats::default();
+        for field in fields {
+            let way = [outer, &[field.name().as_str()]].concat();
+            match field.data_type() {
+                DataType::Struct(inner) => {
+                    let FileStats { lowest, highest, nulls } = self.stats(inner, &way);
+                    let (all, inside) = (&mut stats, [lowest, highest, nulls]);
+                    for (all, inside) in [&mut all.lowest, &mut all.highest, &mut all.nulls].into_iter().zip(inside) {
+                        if !inside.is_empty() {
+                            all.insert(field.name().clone(), Value::Object(inside));
+                        }
+                    }
+                }
+                flat if !flat.is_nested() => self.add_flat(field, &column::join(way), &mut stats),
+                nested => {
+                    self.leaf += leaf_count(nested);
+                    self.place += 1;
+                }
+            }
         }
-        let Some(column) = ColumnStats::read(file, schema, field) else { continue };
+        stats
+    }
+
+    fn add_flat(&mut self, field: &Field, name: &str, stats: &mut FileStats) {
+        let (leaf, place) = (self.leaf, self.place);
+        (self.leaf, self.place) = (leaf + 1, place + 1);
+        if !self.wanted.has(place, name) {
+            return;
+        }
+        let Some(column) = ColumnStats::read(self.file, leaf, field) else { return };
         if let Some(count) = column.null_count() {
-            nulls.insert(field.name().clone(), json!(count));
+            stats.nulls.insert(field.name().clone(), json!(count));
         }
         // A reader for which NaN is the largest number would skip a file whose bounds leave it out.
-        if !file.with_nan.contains(&place)
+        if !self.file.with_nan.contains(&leaf)
             && let Some((low, high)) = column.bounds()
         {
-            lowest.insert(field.name().clone(), low);
-            highest.insert(field.name().clone(), high);
+            stats.lowest.insert(field.name().clone(), low);
+            stats.highest.insert(field.name().clone(), high);
         }
     }
-    json!({"numRecords": file.rows(), "minValues": lowest, "maxValues": highest, "nullCount": nulls}).to_string()
 }
 
 /// The statistics that the row groups of a file have of a column.
@@ -46,9 +101,9 @@ struct ColumnStats {
 }
 
 impl ColumnStats {
-    fn read(file: &WrittenFile, schema: &SchemaRef, field: &Field) -> Option<Self> {
+    fn read(file: &WrittenFile, leaf: usize, field: &Field) -> Option<Self> {
         let columns = file.metadata.file_metadata().schema_descr();
-        let converter = StatisticsConverter::try_new(field.name(), schema, columns).ok()?;
+        let converter = StatisticsConverter::from_column_index(leaf, field, columns).ok()?;
         // Row groups that were copied may not say how many NULLs they have.
         let converter = converter.with_missing_null_counts_as_zero(false);
         let groups = file.metadata.row_groups();
@@ -96,8 +151,8 @@ fn value_of(values: &ArrayRef, at: usize, is_upper: bool) -> Option<Value> {
         DataType::Int64 => Some(values.as_primitive::<Int64Type>().value(at).into()),
         DataType::Float32 => Number::from_f64(values.as_primitive::<Float32Type>().value(at).into()).map(Value::Number),
         DataType::Float64 => Number::from_f64(values.as_primitive::<Float64Type>().value(at)).map(Value::Number),
-        DataType::Utf8 => Some(values.as_string::<i32>().value(at).into()),
-        DataType::LargeUtf8 => Some(values.as_string::<i64>().value(at).into()),
+        DataType::Utf8 => Some(text_bound(values.as_string::<i32>().value(at), is_upper).into()),
+        DataType::LargeUtf8 => Some(text_bound(values.as_string::<i64>().value(at), is_upper).into()),
         DataType::Date32 => {
             let seconds = i64::from(values.as_primitive::<Date32Type>().value(at)) * 86_400;
             Some(DateTime::from_timestamp(seconds, 0)?.format("%Y-%m-%d").to_string().into())
@@ -111,6 +166,22 @@ fn value_of(values: &ArrayRef, at: usize, is_upper: bool) -> Option<Value> {
             decimal(unscaled, *precision, *scale)
         }
         _ => None,
+    }
+}
+
+/// The beginning of a long text, cut so that it still is a bound: an upper one ends with the greatest character, in the place of a smaller
+/// one.
+fn text_bound(text: &str, is_upper: bool) -> String {
+    if text.chars().nth(TEXT_LETTERS).is_none() {
+        return text.to_owned();
+    }
+    if !is_upper {
+        return text.chars().take(TEXT_LETTERS).collect();
+    }
+    let smaller = text.chars().enumerate().skip(TEXT_LETTERS).find(|(_, letter)| *letter < char::MAX);
+    match smaller {
+        Some((place, _)) => text.chars().take(place).chain([char::MAX]).collect(),
+        None => text.to_owned(),
     }
 }
 

@@ -65,7 +65,7 @@ pub(crate) struct WrittenFile {
     pub partition_values: Vec<ArrayRef>,
     /// The metadata that Parquet has of the file.
     pub metadata: Arc<ParquetMetaData>,
-    /// The columns of floats that have NaN, by place: Parquet's statistics leave NaN out.
+    /// The leaves of floats that have NaN, outside of lists and maps: Parquet's statistics leave NaN out.
     pub with_nan: BTreeSet<usize>,
 }
 

@@ -48,12 +48,6 @@ pub(crate) fn check_writable(state: &DeltaState) -> Result<()> {
         let what = format!("it has the feature {feature}, which this release does not know how to write");
         return refuse(&what, OTHER_WRITER);
     }
-    let has_structs =
-        || state.logged_schema.fields().iter().any(|field| matches!(field.data_type(), DataType::Struct(_)));
-    if state.is_clustered() && has_structs() {
-        let what = "it is clustered (clustering) and has structs, whose fields it may be clustered by";
-        return refuse(what, OTHER_WRITER);
-    }
     let properties = state.properties();
     for Switch { property, what, remedy } in SWITCHES {
         if properties.get(property).is_some_and(|value| value.eq_ignore_ascii_case("true")) {
@@ -74,7 +68,7 @@ fn refuse(what: &str, remedy: &str) -> Result<()> {
 }
 
 /// The name of a feature that demands what our commits do not do. The others demand nothing of a commit, or only in tables that use them,
-/// which the properties and columns show. New files have statistics of every flat column, so those of a clustered table have them, too.
+/// which the properties and columns show. New files have statistics of every column and field, so those of a clustered table have them, too.
 fn unwritable(feature: &WriterFeature) -> Option<&str> {
     match feature {
         WriterFeature::Unknown(name) => Some(name),
