@@ -186,3 +186,26 @@ def test_the_log_gets_statistics_of_fields_of_structs(tmp_path: Path) -> None:
     assert lake.to_pyarrow_table().num_rows == 101
     below = deltalake.QueryBuilder().register("t", lake).execute("SELECT id FROM t WHERE place['at']['x'] < 0")
     assert pa.table(below.read_all()).to_pydict() == {"id": [1]}
+
+
+def test_checkpoints_of_migrations_are_all_that_other_readers_need(tmp_path: Path) -> None:
+    deltalake.write_deltalake(tmp_path, rows(), configuration={"delta.checkpointInterval": "3"})
+    table = lakemark.Table(tmp_path, key="id")
+    expected = by_id(rows())
+    for version in range(1, 8):
+        table.upsert(rows(1000 + version, 1))
+        table.delete([version])
+        assert table.migrate().delta_version == version
+        expected |= by_id(rows(1000 + version, 1))
+        del expected[version]
+    log = tmp_path / "_delta_log"
+    assert json.loads((log / "_last_checkpoint").read_text())["version"] == 6
+    assert sorted(path.name for path in log.glob("*.parquet")) == [f"{n:020}.checkpoint.parquet" for n in (3, 6)]
+    for version in range(6):
+        (log / f"{version:020}.json").unlink()
+    lake = deltalake.DeltaTable(tmp_path)
+    assert lake.version() == 7
+    assert by_id(lake.to_pyarrow_table()) == by_id(lakemark.Table(tmp_path).scan().to_arrow()) == expected
+    # Others go on from the checkpoint.
+    deltalake.write_deltalake(tmp_path, rows(9000, 5), mode="append")
+    assert table.count() == len(expected) + 5

@@ -10,6 +10,7 @@
 //! Invariant: it takes a snapshot and pins none. Nobody sees a new file before a commit of the log, or a manifest, names it.
 
 mod change_feed;
+mod checkpoint;
 mod commit;
 mod constraints;
 mod copy;
@@ -21,6 +22,7 @@ pub(crate) mod folder;
 mod indexed_columns;
 mod leaves;
 mod log;
+mod log_files;
 mod output;
 mod reader;
 pub(crate) mod refill;

@@ -1,6 +1,7 @@
 //! Delta tables: the files of the current version, their partition values and deletion vectors.
 
 mod after;
+mod checkpoint;
 mod commits;
 mod log;
 mod log_search;
@@ -33,6 +34,7 @@ use crate::files::column_mapping::{ColumnMapping, plain_schema};
 use crate::files::parted_list::PartedList;
 use crate::storage::location::Location;
 
+pub(crate) use self::checkpoint::Checkpoint;
 use self::commits::FileKey;
 pub(crate) use self::log::DeltaLog;
 use self::logged_file::{LoggedFile, malformed_vector, unescaped};

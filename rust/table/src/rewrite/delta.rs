@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::files::column_mapping::physical_fields;
 use crate::files::delta::{DeltaState, partition_text};
 use crate::rewrite::change_feed::{self, CHANGES};
+use crate::rewrite::checkpoint;
 use crate::rewrite::commit::{AddedFile, Commit, CommitDemands, CommitInfo};
 use crate::rewrite::constraints::Constraints;
 use crate::rewrite::folder::hive_folders;
@@ -107,7 +108,11 @@ pub(super) async fn migrate_then(
         Ok((end, commit)) => log.commit(end, &commit, &admission).await,
         Err(error) => Outcome::Refused(error),
     };
-    conclude(&target, committed, rewritten).await
+    let outcome = conclude(&target, committed, rewritten).await?;
+    if let MigrationOutcome::Committed { version, .. } = &outcome {
+        checkpoint::after_commit(location, &state, *version).await;
+    }
+    Ok(outcome)
 }
 
 /// New files of the table.

@@ -1,6 +1,7 @@
 //! Small tables, what is merged into them, and what their files have then.
 
 mod change_feed;
+mod checkpoints;
 mod constraints;
 mod delta;
 mod folder;

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use buoyant_kernel::{DeltaResult as KernelResult, Engine, Snapshot as KernelSnapshot};
+use buoyant_kernel::{DeltaResult as KernelResult, Engine, SnapshotRef};
 use deltalake_core::kernel::Snapshot as LogSnapshot;
 use deltalake_core::{DeltaResult, DeltaTableError};
 
@@ -49,9 +49,9 @@ impl DeltaState {
     }
 
     /// What the kernel finds in the log at this version.
-    async fn search<T: Send + 'static>(
+    pub(super) async fn search<T: Send + 'static>(
         &self,
-        find: impl FnOnce(&KernelSnapshot, &dyn Engine) -> KernelResult<T> + Send + 'static,
+        find: impl FnOnce(&SnapshotRef, &dyn Engine) -> KernelResult<T> + Send + 'static,
     ) -> Result<T> {
         let logged = self.logged_here().await?;
         let found = self.search_in(&logged, find).await;
@@ -61,7 +61,7 @@ impl DeltaState {
     async fn search_in<T: Send + 'static>(
         &self,
         logged: &LogSnapshot,
-        find: impl FnOnce(&KernelSnapshot, &dyn Engine) -> KernelResult<T> + Send + 'static,
+        find: impl FnOnce(&SnapshotRef, &dyn Engine) -> KernelResult<T> + Send + 'static,
     ) -> DeltaResult<T> {
         let logged = Arc::clone(logged.scan_builder().build()?.snapshot());
         let engine = self.log_store.engine(None);
