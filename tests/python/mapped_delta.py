@@ -45,14 +45,14 @@ def commit(folder: Path, version: int, *actions: dict[str, Any]) -> None:
     (log / f"{version:020}.json").write_text("\n".join(json.dumps(action) for action in actions))
 
 
-def metadata(*columns: dict[str, Any]) -> dict[str, Any]:
+def metadata(*columns: dict[str, Any], mode: str = "name") -> dict[str, Any]:
     return {
         "metaData": {
             "id": "4f1c9e53-6ba7-4c1f-9a3e-7a7f6b2f8b12",
             "format": {"provider": "parquet", "options": {}},
             "schemaString": json.dumps(struct(*columns)),
             "partitionColumns": [column["name"] for column in columns if column["name"] == "day"],
-            "configuration": {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "1000"},
+            "configuration": {"delta.columnMapping.mode": mode, "delta.columnMapping.maxColumnId": "1000"},
             "createdTime": 0,
         }
     }
@@ -71,20 +71,37 @@ def rows(part: int) -> list[dict[str, Any]]:
     ]
 
 
+def stored_field(column: dict[str, Any]) -> pa.Field:
+    """The column as files have it: under its stored name, and with its id."""
+    said = column["metadata"]
+    number = {"PARQUET:field_id": str(said["delta.columnMapping.id"])}
+    return pa.field(said["delta.columnMapping.physicalName"], stored_type(column["type"]), metadata=number)
+
+
+def stored_type(kind: Any) -> pa.DataType:
+    if kind == "long":
+        return pa.int64()
+    if kind == "string":
+        return pa.string()
+    if kind["type"] == "array":
+        return pa.list_(stored_type(kind["elementType"]))
+    return pa.struct([stored_field(field) for field in kind["fields"]])
+
+
 def write_part(folder: Path, part: int) -> dict[str, Any]:
     def stored(value: dict[str, Any]) -> dict[str, Any]:
         return {"col-x": value["x"], "col-name": value["name"]}
 
-    kind = pa.struct({"col-x": pa.int64(), "col-name": pa.string()})
     found = rows(part)
-    data = pa.table(
-        {
-            "col-1": pa.array([row["id"] for row in found], pa.int64()),
-            "col-2": pa.array([row["city"] for row in found]),
-            "col-3": pa.array([stored(row["place"]) for row in found], kind),
-            "col-4": pa.array([[stored(value) for value in row["many"]] for row in found], pa.list_(kind)),
-        }
-    )
+    values = [
+        [row["id"] for row in found],
+        [row["city"] for row in found],
+        [stored(row["place"]) for row in found],
+        [[stored(value) for value in row["many"]] for row in found],
+    ]
+    schema = pa.schema([stored_field(column) for column in COLUMNS[:4]])
+    arrays = [pa.array(column, field.type) for column, field in zip(values, schema, strict=True)]
+    data = pa.table(arrays, schema=schema)
     path = folder / f"part-{part}.parquet"
     pq.write_table(data, path, row_group_size=100, write_page_index=True)
     return {
@@ -101,8 +118,8 @@ def write_part(folder: Path, part: int) -> dict[str, Any]:
 ALL = [{**row, "day": f"day{part}"} for part in range(2) for row in rows(part)]
 
 
-def write_mapped(folder: Path) -> None:
+def write_mapped(folder: Path, mode: str = "name") -> None:
     """Two files of a table, one in each partition."""
     folder.mkdir(exist_ok=True)
     protocol = {"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}
-    commit(folder, 0, protocol, metadata(*COLUMNS), write_part(folder, 0), write_part(folder, 1))
+    commit(folder, 0, protocol, metadata(*COLUMNS, mode=mode), write_part(folder, 0), write_part(folder, 1))

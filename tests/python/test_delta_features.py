@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 import json
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import deltalake
@@ -15,6 +17,7 @@ import lakemark
 from mapped_delta import commit
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 ROWS = 1000
@@ -209,3 +212,134 @@ def test_checkpoints_of_migrations_are_all_that_other_readers_need(tmp_path: Pat
     # Others go on from the checkpoint.
     deltalake.write_deltalake(tmp_path, rows(9000, 5), mode="append")
     assert table.count() == len(expected) + 5
+
+
+def digits(of: int) -> Decimal:
+    return Decimal(of) / 4
+
+
+def moment(of: int) -> dt.datetime:
+    return dt.datetime.fromisoformat("2024-01-01") + dt.timedelta(days=of)
+
+
+# A column, its type before and now, in the log and in Arrow, and its values.
+WIDENED: list[tuple[str, str, str, pa.DataType, pa.DataType, Callable[[int], Any]]] = [
+    ("whole", "byte", "long", pa.int8(), pa.int64(), int),
+    ("count", "integer", "double", pa.int32(), pa.float64(), int),
+    ("ratio", "float", "double", pa.float32(), pa.float64(), lambda of: of + 0.1),
+    ("day", "date", "timestamp_ntz", pa.date32(), pa.timestamp("us"), moment),
+    ("price", "decimal(5,2)", "decimal(10,4)", pa.decimal128(5, 2), pa.decimal128(10, 4), digits),
+    ("amount", "integer", "decimal(12,1)", pa.int32(), pa.decimal128(12, 1), int),
+]
+# What the narrower types do not have.
+NOON = dt.datetime.fromisoformat("2030-01-01 12:00:00")
+WIDE: list[Any] = [10**12, 0.5, 0.1, NOON, Decimal("123456.7891"), Decimal("0.5")]
+
+
+def widened(folder: Path) -> pa.Table:
+    """A table with a file from before its columns were widened, and one from after that."""
+    names = [name for name, *_ in WIDENED]
+    before = pa.table(
+        {
+            "id": list(range(ROWS)),
+            **{name: pa.array([of(n % 100) for n in range(ROWS)], kind) for name, _, _, kind, _, of in WIDENED},
+            "s": pa.array([{"x": n % 7} for n in range(ROWS)], pa.struct({"x": pa.int32()})),
+        }
+    )
+    wide = [(name, kind) for name, _, _, _, kind, _ in WIDENED]
+    schema = pa.schema([("id", pa.int64()), *wide, ("s", pa.struct({"x": pa.int64()}))])
+    rows_after = [{"id": ROWS, **dict(zip(names, WIDE, strict=True)), "s": {"x": 10**12}}]
+    after = pa.Table.from_pylist(rows_after, schema)
+    folder.mkdir(exist_ok=True)
+
+    def field(name: str, kind: Any, *change: str) -> dict[str, Any]:
+        said = {"delta.typeChanges": [dict(zip(("fromType", "toType"), change, strict=True))]} if change else {}
+        return {"name": name, "type": kind, "nullable": True, "metadata": said}
+
+    def metadata(*columns: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "metaData": {
+                "id": "4f1c9e53-6ba7-4c1f-9a3e-7a7f6b2f8b14",
+                "format": {"provider": "parquet", "options": {}},
+                "schemaString": json.dumps({"type": "struct", "fields": columns}),
+                "partitionColumns": [],
+                "configuration": {"delta.enableTypeWidening": "true"},
+                "createdTime": 0,
+            }
+        }
+
+    def add(name: str, data: pa.Table) -> dict[str, Any]:
+        pq.write_table(data, folder / name, row_group_size=100)
+        size = (folder / name).stat().st_size
+        said = {"size": size, "modificationTime": 1_700_000_000_000, "dataChange": True}
+        return {"add": {"path": name, "partitionValues": {}, **said}}
+
+    def inside(*field_of_struct: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "struct", "fields": field_of_struct}
+
+    features = ["typeWidening", "timestampNtz"]
+    reader = {"minReaderVersion": 3, "readerFeatures": features}
+    protocol = {"protocol": {**reader, "minWriterVersion": 7, "writerFeatures": features}}
+    old = [field(name, kind) for name, kind, *_ in WIDENED]
+    old_s = field("s", inside(field("x", "integer")))
+    commit(folder, 0, protocol, metadata(field("id", "long"), *old, old_s), add("a.parquet", before))
+    new = [field(name, now, was, now) for name, was, now, *_ in WIDENED]
+    new_s = field("s", inside(field("x", "long", "integer", "long")))
+    commit(folder, 1, metadata(field("id", "long"), *new, new_s))
+    commit(folder, 2, add("b.parquet", after))
+    kept = [before.column(name).cast(kind) for name, kind in wide]
+    s = pa.array([{"x": n % 7} for n in range(ROWS)], schema.field("s").type)
+    return pa.concat_tables([pa.table([before.column("id"), *kept, s], schema=schema), after])
+
+
+def literal(value: Any) -> str:
+    if isinstance(value, dt.datetime):
+        return f"TIMESTAMP '{value}'"
+    if isinstance(value, Decimal):
+        return f"CAST('{value}' AS DECIMAL(12,4))"
+    return repr(value)
+
+
+def test_values_from_before_a_type_was_widened_are_found_as_those_from_after_it(tmp_path: Path) -> None:
+    expected = widened(tmp_path)
+    names = [name for name, *_ in WIDENED]
+    table = lakemark.Table(tmp_path)
+    assert by_id(table.scan().to_arrow()) == by_id(expected)
+    for column in (*names, "s.x"):
+        assert table.create_index(column, progress=False).coverage == 1.0
+    found = by_id(expected)
+    for name in names:
+        for row in (0, 57, ROWS):
+            value = found[row][name]
+            for operator, holds in (("=", lambda of, value: of == value), (">", lambda of, value: of > value)):
+                want = sorted(n for n, of in found.items() if holds(of[name], value))
+                condition = f"{name} {operator} {literal(value)}"
+                for use_index in (True, False):
+                    have = table.scan(condition, columns=["id"], use_index=use_index).to_arrow()
+                    assert sorted(have["id"].to_pylist()) == want, (condition, use_index)
+    for use_index in (True, False):
+        assert table.count("s['x'] = 3", use_index=use_index) == sum(row["s"]["x"] == 3 for row in found.values())
+        assert table.count(f"s['x'] = {10**12}", use_index=use_index) == 1
+    assert table.verify().ok
+
+
+def test_a_migration_writes_the_types_that_columns_have_now(tmp_path: Path) -> None:
+    expected = widened(tmp_path)
+    table = lakemark.Table(tmp_path, key="id")
+    changed = expected.slice(ROWS).set_column(0, "id", pa.array([7], pa.int64()))
+    table.upsert(changed)
+    table.migrate()
+    now = by_id(expected) | by_id(changed)
+    assert by_id(lakemark.Table(tmp_path).scan().to_arrow()) == now
+    added = [line["add"]["path"] for line in committed(tmp_path, 3) if "add" in line]
+    for path in added:
+        assert pq.read_schema(tmp_path / path).types == expected.schema.types
+    assert added
+
+
+def test_a_change_of_a_type_that_is_not_known_is_refused_by_name(tmp_path: Path) -> None:
+    widened(tmp_path)
+    log = tmp_path / "_delta_log" / f"{1:020}.json"
+    log.write_text(log.read_text().replace('\\"fromType\\": \\"byte\\"', '\\"fromType\\": \\"string\\"'))
+    with pytest.raises(lakemark.UnsupportedError, match=r"column whole .* from string to long.*copy the table"):
+        lakemark.Table(tmp_path).scan().to_arrow()

@@ -1,4 +1,4 @@
-"""Delta tables with column mapping by name; Python says what is right."""
+"""Delta tables with column mapping by name and by id; Python says what is right."""
 
 from __future__ import annotations
 
@@ -128,3 +128,40 @@ def test_changes_keep_to_the_stored_names(mapped: Path, state: str) -> None:
     check(lakemark.Table(mapped), expected, "town")
     names = {tuple(pq.read_schema(path).names) for path in mapped.rglob("*.parquet") if "part-0000" in path.name}
     assert names == {("col-1", "col-2", "col-9")}
+
+
+def test_a_table_that_maps_columns_by_id_is_read_and_migrated(tmp_path: Path) -> None:
+    write_mapped(tmp_path, mode="id")
+    table = lakemark.Table(tmp_path)
+    for column in ("city", "id"):
+        assert table.create_index(column, progress=False).coverage == 1.0
+    oslo = [row for row in ALL if row["city"] == "Oslo"]
+    assert scanned(table, None) == ALL
+    for use_index in (True, False):
+        assert scanned(table, "city = 'Oslo'", use_index=use_index) == oslo
+    # The nested columns are gone from the table, not from its files: updates of such tables are for flat columns.
+    commit(tmp_path, 1, metadata(COLUMNS[0], COLUMNS[1], COLUMNS[4], mode="id"))
+    table = lakemark.Table(tmp_path, key="id")
+    table.upsert(pa.table({"id": [3, 10_000], "city": ["Graz", "Graz"], "day": ["day0", "day1"]}))
+    table.migrate()
+    for use_index in (True, False):
+        found = scanned(lakemark.Table(tmp_path), "city = 'Graz'", use_index=use_index)
+        assert [(row["id"], row["day"]) for row in found] == [(3, "day0"), (10_000, "day1")]
+    # Other readers find columns by their ids, so that files have them.
+    [schema, *_] = [pq.read_schema(path) for path in tmp_path.rglob("*.parquet") if "part-0000" in path.name]
+    ids = {column["metadata"]["delta.columnMapping.physicalName"]: column["metadata"] for column in COLUMNS}
+    for field_of_file in schema:
+        number = ids[field_of_file.name]["delta.columnMapping.id"]
+        assert field_of_file.metadata[b"PARQUET:field_id"] == str(number).encode()
+
+
+def test_a_file_without_ids_is_refused_in_a_table_that_maps_by_id(tmp_path: Path) -> None:
+    write_mapped(tmp_path, mode="id")
+    path = tmp_path / "part-1.parquet"
+    rows = pq.read_table(path)
+    bare = [pa.field(column.name, column.type) for column in rows.schema]
+    pq.write_table(rows.cast(pa.schema(bare)), path)
+    added = {"path": path.name, "partitionValues": {"col-5": "day1"}, "size": path.stat().st_size}
+    commit(tmp_path, 1, {"add": {**added, "modificationTime": 1_700_000_000_001, "dataChange": True}})
+    with pytest.raises(lakemark.UnsupportedError, match=r"part-1.parquet .* without an id.*copy the table"):
+        lakemark.Table(tmp_path).scan().to_arrow()

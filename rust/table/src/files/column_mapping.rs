@@ -1,8 +1,11 @@
-//! Columns that are stored under other names than the table shows: Delta's column mapping by name.
+//! Columns that are stored under other names than the table shows: Delta's column mapping, by name and by id.
 //!
 //! A table shows one name, its files have another. The stored name stays when the column is renamed, and is never used again when the
 //! column is dropped. Whatever outlives a snapshot (manifests, segments, the footers that a table remembers) has *stored* names; whatever a
-//! snapshot gives has *shown* names. [`ColumnMapping`] translates, and gives engines footers with shown names.
+//! snapshot gives has *shown* names. [`ColumnMapping`] translates, and gives engines footers with shown names. A file of a table that maps by
+//! id has the same names, which [`field_ids`] checks.
+
+mod field_ids;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,6 +33,7 @@ pub(crate) const OURS: &str = "__lakemark_";
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ColumnMapping {
     columns: MappedColumns,
+    by: MappedBy,
     fingerprint: u64,
 }
 
@@ -39,6 +43,8 @@ type MappedColumns = BTreeMap<String, MappedColumn>;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct MappedColumn {
     shown: String,
+    /// By which files know the column, where the table maps columns by id.
+    id: Option<i32>,
     inner: NestedMapping,
 }
 
@@ -57,12 +63,24 @@ enum NestedMapping {
     Map(Box<NestedMapping>, Box<NestedMapping>),
 }
 
+/// What finds a column in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum MappedBy {
+    Name,
+    Id,
+}
+
 impl ColumnMapping {
-    /// The stored names that the fields of a Delta table's schema give.
-    pub(crate) fn of(schema: &Schema) -> Self {
-        let columns = columns_of(schema.fields());
+    /// The stored names that the fields of a Delta table's schema give, and their ids, if these find columns.
+    pub(crate) fn of(schema: &Schema, by: MappedBy) -> Self {
+        let columns = columns_of(schema.fields(), by);
         let fingerprint = fingerprint(format!("{columns:?}").as_bytes());
-        Self { columns, fingerprint }
+        Self { columns, by, fingerprint }
+    }
+
+    /// Whether ids find columns, and names only as far as they agree.
+    pub(crate) fn is_by_id(&self) -> bool {
+        self.by == MappedBy::Id
     }
 
     /// The names of some columns alone, selected by their shown names: all that a reader of just these columns needs.
@@ -70,7 +88,7 @@ impl ColumnMapping {
     pub fn of_columns(&self, is_read: impl Fn(&str) -> bool) -> Self {
         let read = self.columns.iter().filter(|(_, column)| is_read(&column.shown));
         let columns = read.map(|(stored, column)| (stored.clone(), column.clone())).collect();
-        Self { columns, fingerprint: self.fingerprint }
+        Self { columns, ..*self }
     }
 
     /// Changes whenever a name does.
@@ -148,26 +166,26 @@ impl ColumnMapping {
     }
 }
 
-fn columns_of(fields: &Fields) -> MappedColumns {
+fn columns_of(fields: &Fields, by: MappedBy) -> MappedColumns {
     let column = |field: &FieldRef| {
         // A table that was not mapped from the beginning has columns whose stored name is their first one.
         let stored = field.metadata().get(STORED_NAME).unwrap_or(field.name()).clone();
-        (stored, MappedColumn { shown: field.name().clone(), inner: inner_of(field.data_type()) })
+        let id = field.metadata().get(COLUMN_ID).filter(|_| by == MappedBy::Id).and_then(|id| id.parse().ok());
+        (stored, MappedColumn { shown: field.name().clone(), id, inner: inner_of(field.data_type(), by) })
     };
     fields.iter().map(column).collect()
 }
 
-fn inner_of(data_type: &DataType) -> NestedMapping {
+fn inner_of(data_type: &DataType, by: MappedBy) -> NestedMapping {
+    let inner = |field: &Field| Box::new(inner_of(field.data_type(), by));
     match data_type {
-        DataType::Struct(fields) => NestedMapping::Struct(columns_of(fields)),
+        DataType::Struct(fields) => NestedMapping::Struct(columns_of(fields, by)),
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
-            NestedMapping::List(Box::new(inner_of(item.data_type())))
+            NestedMapping::List(inner(item))
         }
         DataType::Map(entries, _) => match entries.data_type() {
             DataType::Struct(fields) => match fields.iter().collect::<Vec<_>>().as_slice() {
-                [key, value] => {
-                    NestedMapping::Map(Box::new(inner_of(key.data_type())), Box::new(inner_of(value.data_type())))
-                }
+                [key, value] => NestedMapping::Map(inner(key), inner(value)),
                 _ => NestedMapping::Flat,
             },
             _ => NestedMapping::Flat,
@@ -358,7 +376,7 @@ mod tests {
     fn items_of_lists_show_their_names_however_they_are_stored() {
         let point = DataType::Struct(vec![named("x", "cx", DataType::Int64)].into());
         let item = Arc::new(Field::new("element", point, true));
-        let names = ColumnMapping::of(&Schema::new(vec![named("many", "c4", DataType::List(item))]));
+        let names = ColumnMapping::of(&Schema::new(vec![named("many", "c4", DataType::List(item))]), MappedBy::Name);
         for repeated in [
             "repeated group list { optional group element { optional int64 cx; } }",
             "repeated group array { optional int64 cx; }",

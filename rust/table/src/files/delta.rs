@@ -6,10 +6,13 @@ mod commits;
 mod log;
 mod log_search;
 mod logged_file;
+pub(crate) mod logged_path;
+mod mapped_by_id;
 mod newest;
 mod row_tracking;
 mod scanned_files;
 mod short_log;
+mod type_changes;
 mod writer_feature;
 
 use std::collections::{HashMap, HashSet};
@@ -18,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{DataType, Field, SchemaRef};
+use buoyant_kernel::Error as KernelError;
 use buoyant_kernel::actions::deletion_vector::DeletionVectorDescriptor;
 use chrono::{DateTime, Utc};
 use deltalake_core::kernel::{Remove, Snapshot as LogSnapshot};
@@ -30,14 +34,15 @@ use object_store::ObjectMeta;
 use url::Url;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::column_mapping::{ColumnMapping, plain_schema};
+use crate::files::column_mapping::{ColumnMapping, MappedBy, plain_schema};
 use crate::files::parted_list::PartedList;
 use crate::storage::location::Location;
 
 pub(crate) use self::checkpoint::Checkpoint;
 use self::commits::FileKey;
 pub(crate) use self::log::DeltaLog;
-use self::logged_file::{LoggedFile, malformed_vector, unescaped};
+use self::logged_file::{LoggedFile, malformed_vector};
+use self::logged_path::{place_of_file, snapshot_path};
 pub(crate) use self::newest::NewestState;
 pub(crate) use self::row_tracking::{RowIdColumns, RowOrigin, RowTracking};
 use self::scanned_files::{check_readable, scan_files};
@@ -96,6 +101,22 @@ pub(crate) struct Removal {
 pub(crate) struct VectorCache(Mutex<HashMap<String, Arc<RowSet>>>);
 
 fn delta_error(location: &Location, error: DeltaTableError) -> Error {
+    match &error {
+        DeltaTableError::KernelError(KernelError::MaxCatalogVersion(_)) => {
+            return Error::unsupported(format!(
+                "the Delta table {} is managed by a catalog, which alone knows its newest commits (catalogManaged), and this release asks \
+                 no catalog for them; read it through its catalog, or copy it to a table without that feature",
+                location.text
+            ));
+        }
+        DeltaTableError::KernelError(KernelError::Unsupported(what)) => {
+            return Error::unsupported(format!(
+                "the Delta table {} has a feature that this release does not read: {what}; copy it to a table without that feature",
+                location.text
+            ));
+        }
+        _ => {}
+    }
     Error::io(format!("the Delta log of {} cannot be read", location.text)).with_source(error)
 }
 
@@ -199,19 +220,20 @@ impl DeltaState {
         let log_store = log_store_of(location)?;
         let logged = Arc::new(LogSnapshot::try_new(log_store.as_ref(), version).await.map_err(unreadable)?);
         let (metadata, logged_schema) = (logged.metadata(), logged.arrow_schema());
-        let (schema, names) = match metadata.configuration().get("delta.columnMapping.mode").map(String::as_str) {
-            None | Some("none") => (Arc::clone(&logged_schema), None),
-            Some("name") => {
-                let names = ColumnMapping::of(&logged_schema);
-                (plain_schema(&logged_schema), Some(Arc::new(names)))
-            }
+        type_changes::check(&location.text, &logged_schema)?;
+        let mode = match metadata.configuration().get("delta.columnMapping.mode").map(String::as_str) {
+            None | Some("none") => None,
+            Some("name") => Some(MappedBy::Name),
+            Some("id") => Some(MappedBy::Id),
             Some(mode) => {
                 return Err(Error::unsupported(format!(
-                    "the Delta table {} maps columns by {mode}, this release reads tables that map them by name; copy it to one",
+                    "the Delta table {} maps columns by {mode}, which this release does not know; copy it to a table that maps them by name",
                     location.text
                 )));
             }
         };
+        let names = mode.map(|by| Arc::new(ColumnMapping::of(&logged_schema, by)));
+        let schema = if mode.is_some() { plain_schema(&logged_schema) } else { Arc::clone(&logged_schema) };
         let partition_columns = metadata
             .partition_columns()
             .iter()
@@ -224,7 +246,7 @@ impl DeltaState {
         let mut files = made_of_files(location, &logged, &log_store, made).await?;
         // A path that a log gives two files has them in one order, whoever reads it.
         files.sort_by(|a, b| a.path.cmp(&b.path).then_with(|| a.key().cmp(&b.key())));
-        Ok(Self {
+        let state = Self {
             version: logged.version(),
             schema,
             logged_schema,
@@ -235,7 +257,9 @@ impl DeltaState {
             logged,
             log_store,
             transactions: Mutex::default(),
-        })
+        };
+        state.check_ids(state.files.iter().cloned()).await?;
+        Ok(state)
     }
 
     /// The id of the table. A table that is made anew in the same place has another.
@@ -325,7 +349,7 @@ impl DeltaState {
         let logged = self.logged_here().await?;
         let mut found = HashMap::with_capacity(paths.len());
         let take = |file: LoggedFile| -> Result<()> {
-            let path = unescaped(&file.path);
+            let path = snapshot_path(&self.location, &file.path)?;
             if wanted.contains(path.as_str()) {
                 found.insert(path, file);
             }
@@ -378,16 +402,6 @@ impl DeltaState {
     }
 }
 
-/// Whether a path of the log is absolute: one with a scheme (`file:/a` has one slash), or one from the root.
-fn is_elsewhere(path: &str) -> bool {
-    let scheme = path.split_once(":/").map(|(scheme, _)| scheme);
-    let is_scheme = |scheme: &str| {
-        scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-            && scheme.chars().all(|character| character.is_ascii_alphanumeric() || matches!(character, '+' | '-' | '.'))
-    };
-    path.starts_with('/') || scheme.is_some_and(is_scheme)
-}
-
 impl DeltaFile {
     /// How the log knows the file.
     fn key(&self) -> FileKey {
@@ -401,13 +415,7 @@ fn data_file(
     partition_columns: &[Field],
     names: Option<&ColumnMapping>,
 ) -> Result<DeltaFile> {
-    let path = unescaped(&file.path);
-    if is_elsewhere(&path) {
-        return Err(Error::unsupported(format!(
-            "the Delta table {} has files outside its folder (a shallow clone?), which this release does not read: {path}",
-            location.text
-        )));
-    }
+    let path = snapshot_path(location, &file.path)?;
     let size =
         u64::try_from(file.size).map_err(|_| Error::corrupt(format!("the Delta log gives {path} a negative size")))?;
     let last_modified = DateTime::<Utc>::from_timestamp_millis(file.modification_time).unwrap_or_default();
@@ -422,7 +430,7 @@ fn data_file(
     let origin = file.origin().map(Box::new);
     let vector = file.deletion_vector.map(DeletionVectorDescriptor::try_from).transpose();
     let vector = vector.map_err(|error| malformed_vector(&path).with_source(error))?;
-    let meta = ObjectMeta { location: location.data_file_path(&path), last_modified, size, e_tag: None, version: None };
+    let meta = ObjectMeta { location: place_of_file(location, &path), last_modified, size, e_tag: None, version: None };
     let logged_path = (file.path != path).then(|| file.path.into_boxed_str());
     Ok(DeltaFile { meta, path, logged_path, partition_values, vector, origin })
 }

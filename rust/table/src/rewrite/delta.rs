@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 use crate::files::column_mapping::physical_fields;
+use crate::files::delta::logged_path::is_outside;
 use crate::files::delta::{DeltaState, partition_text};
 use crate::rewrite::change_feed::{self, CHANGES};
 use crate::rewrite::checkpoint;
@@ -75,8 +76,9 @@ pub(super) async fn migrate_then(
     Constraints::of(&state)?.check(snapshot, input).await?;
     let StoredColumns { in_files: schema, partition: partition_columns } = stored_columns(&state);
     let path = |number: usize, replaces: Option<&DataFile>, partition: &[ArrayRef]| {
-        // A new file lies beside the one that it replaces, wherever that is.
-        let beside = replaces.map(|file| file.path.rsplit_once('/').map_or(String::new(), |(at, _)| format!("{at}/")));
+        // A new file lies beside the one that it replaces, unless that is no file of the table's own.
+        let own = replaces.filter(|file| !is_outside(&file.path));
+        let beside = own.map(|file| file.path.rsplit_once('/').map_or(String::new(), |(at, _)| format!("{at}/")));
         let folder = beside.map_or_else(|| hive_folders(&partition_columns, partition), Ok)?;
         Ok(format!("{folder}{}-{number:05}-{}.parquet", name_start(replaces), new_id()))
     };

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use object_store::ObjectStoreExt;
-use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::files::delta::logged_path::snapshot_path;
 use crate::files::delta::{DeltaState, LOG_FOLDER, RowTracking};
 use crate::rewrite::RewrittenKeys;
 use crate::rewrite::commit::{Commit, LogEnd};
@@ -99,7 +99,7 @@ impl Log<'_> {
         let pinned = snapshot.delta_version().filter(|pinned| *pinned <= state.version);
         let Some(pinned) = pinned else { return Err(self.conflict()) };
         for version in pinned + 1..=state.version {
-            if judge(self.read(version).await?.as_deref(), self.transaction) != Theirs::Harmless {
+            if self.judge(self.read(version).await?.as_deref()) != Theirs::Harmless {
                 return Err(self.conflict());
             }
         }
@@ -147,7 +147,7 @@ impl Log<'_> {
                 PutOutcome::Missing(cause) | PutOutcome::Unknown(cause) => {
                     return Outcome::Unknown(self.unwritable(cause));
                 }
-                PutOutcome::Taken(found) => match judge(Some(&found), self.transaction) {
+                PutOutcome::Taken(found) => match self.judge(Some(&found)) {
                     Theirs::Harmless => end = end.after(&found),
                     Theirs::Files(files) => match admission.lets_pass(&files).await {
                         Ok(true) => end = end.after(&found),
@@ -167,7 +167,7 @@ impl Log<'_> {
         let end = self.timed(LogEnd { version, greatest_row_id: -1, timestamp: None }, commit).await?;
         match self.put(version + 1, lines_of(&commit.lines(&end))).await? {
             PutOutcome::Made => Ok(true),
-            PutOutcome::Taken(found) => Ok(judge(Some(&found), self.transaction) != Theirs::Already),
+            PutOutcome::Taken(found) => Ok(self.judge(Some(&found)) != Theirs::Already),
             PutOutcome::Refused(cause) | PutOutcome::Missing(cause) | PutOutcome::Unknown(cause) => {
                 Err(self.unwritable(cause))
             }
@@ -212,6 +212,42 @@ impl Log<'_> {
             format!("others changed the Delta table {} at the same time; run it again", self.location.text),
         )
     }
+
+    /// What a commit means. Whatever is not known to leave schema and protocol alone is a conflict, also a commit that cannot be read, or
+    /// not any more.
+    fn judge(&self, commit: Option<&[u8]>) -> Theirs {
+        let (Some(commit), ours) = (commit, self.transaction) else { return Theirs::Conflict };
+        let (mut is_known, mut files) = (true, Files::default());
+        for line in commit.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
+            let Ok(Value::Object(action)) = serde_json::from_slice(line) else { return Theirs::Conflict };
+            for (kind, content) in &action {
+                match kind.as_str() {
+                    "commitInfo" | "cdc" => {}
+                    "domainMetadata" if RowTracking::greatest_in(content).is_some() => {}
+                    "txn" if content["appId"] != ours.id.as_str() => {}
+                    "txn" if content["version"].as_i64().is_some_and(|have| have >= ours.version) => {
+                        return Theirs::Already;
+                    }
+                    "add" | "remove" => match self.path_of(content) {
+                        Some(path) if kind == "add" => files.added.push(path),
+                        Some(path) => files.removed.push(path),
+                        None => is_known = false,
+                    },
+                    _ => is_known = false,
+                }
+            }
+        }
+        match is_known {
+            true if files == Files::default() => Theirs::Harmless,
+            true => Theirs::Files(files),
+            false => Theirs::Conflict,
+        }
+    }
+
+    /// The path of a file as snapshots have it.
+    fn path_of(&self, action: &Value) -> Option<String> {
+        snapshot_path(self.location, action["path"].as_str()?).ok()
+    }
 }
 
 /// A commit as its file has it: an action a line.
@@ -222,38 +258,4 @@ fn lines_of(actions: &[Value]) -> Vec<u8> {
 
 fn commit_name(version: u64) -> String {
     format!("{version:020}.json")
-}
-
-/// What a commit means. Whatever is not known to leave schema and protocol alone is a conflict, also a commit that cannot be read, or not
-/// any more.
-fn judge(commit: Option<&[u8]>, ours: &ApplicationTransaction) -> Theirs {
-    let Some(commit) = commit else { return Theirs::Conflict };
-    let (mut is_known, mut files) = (true, Files::default());
-    for line in commit.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
-        let Ok(Value::Object(action)) = serde_json::from_slice(line) else { return Theirs::Conflict };
-        for (kind, content) in &action {
-            match (kind.as_str(), path_of(content)) {
-                ("commitInfo" | "cdc", _) => {}
-                ("domainMetadata", _) if RowTracking::greatest_in(content).is_some() => {}
-                ("txn", _) if content["appId"] != ours.id.as_str() => {}
-                ("txn", _) if content["version"].as_i64().is_some_and(|have| have >= ours.version) => {
-                    return Theirs::Already;
-                }
-                ("add", Some(path)) => files.added.push(path),
-                ("remove", Some(path)) => files.removed.push(path),
-                _ => is_known = false,
-            }
-        }
-    }
-    match is_known {
-        true if files == Files::default() => Theirs::Harmless,
-        true => Theirs::Files(files),
-        false => Theirs::Conflict,
-    }
-}
-
-/// The path of a file as snapshots have it: a log escapes it.
-fn path_of(action: &Value) -> Option<String> {
-    let path = percent_decode_str(action["path"].as_str()?).decode_utf8();
-    path.ok().map(std::borrow::Cow::into_owned)
 }

@@ -2,6 +2,7 @@
 
 mod change_feed;
 mod checkpoints;
+mod clones;
 mod constraints;
 mod delta;
 mod folder;

@@ -10,6 +10,7 @@ use super::open_tables::{OpenTable, TableKey, known};
 use super::relocating_store::followed;
 use super::table_cache::{HandleStores, TableCache};
 use crate::error::{Error, Result};
+use crate::files::delta::logged_path::place_of_file;
 use crate::metrics::Metrics;
 use crate::storage::location::{Location, STORE_FOLDER};
 use crate::store::Store;
@@ -113,6 +114,7 @@ impl BaseTable {
         let stored = path.strip_prefix(STORE_FOLDER).and_then(|path| path.strip_prefix('/'));
         match (stored, &self.store) {
             (Some(stored), Some(store)) => store.data_path(stored),
+            _ if self.format == TableFormat::Delta => place_of_file(&self.location, path),
             _ => self.location.data_file_path(path),
         }
     }

@@ -1,8 +1,9 @@
 //! Delta tables whose logs are written here by hand.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use arrow::array::AsArray;
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Date32Type};
 use lakemark_index::Predicate;
 use lakemark_table::{BuildOptions, ErrorKind, FileProbe, ProbeOptions, Snapshot, Table, TableFormat, TableOptions};
@@ -55,8 +56,8 @@ fn table(features: bool, configuration: serde_json::Value) -> tempfile::TempDir 
 }
 
 #[tokio::test]
-async fn files_outside_of_the_table_are_refused_however_they_are_written() {
-    for path in ["/elsewhere/c.parquet", "file:/elsewhere/c.parquet", "file:///c.parquet", "s3a://bucket/c.parquet"] {
+async fn files_in_another_store_than_the_table_are_refused_however_they_are_written() {
+    for path in ["s3a://bucket/c.parquet", "hdfs:/elsewhere/c.parquet", "file%3A/elsewhere/c.parquet"] {
         let folder = table(false, json!({}));
         let mut outside = add(folder.path(), "a.parquet", None);
         outside["add"]["path"] = path.into();
@@ -65,6 +66,99 @@ async fn files_outside_of_the_table_are_refused_however_they_are_written() {
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{path}: {error}");
         assert!(error.to_string().contains(path), "{error}");
     }
+}
+
+#[tokio::test]
+async fn a_shallow_clone_has_files_of_the_table_that_it_was_made_from() {
+    let source = table(false, json!({}));
+    let clone = tempfile::tempdir().unwrap();
+    let root = clone.path();
+    let outside = |name: &str, path: String, day: Option<&str>| {
+        let mut file = add(source.path(), name, day);
+        file["add"]["path"] = path.into();
+        file
+    };
+    let url = url::Url::from_file_path(source.path().join("a.parquet")).unwrap().to_string();
+    let mut actions = opening(false, json!({}));
+    actions.push(outside("a.parquet", url.clone(), Some("2024-01-31")));
+    // With one slash, as Hadoop writes it.
+    actions.push(outside("b.parquet", format!("file:{}", source.path().join("b.parquet").display()), None));
+    commit(root, 0, &actions);
+    let table = open(root).await;
+    create_indexes(&table).await;
+    write(&root.join("c.parquet"), &batch(500, 250));
+    commit(root, 1, &[add(root, "c.parquet", None)]);
+    table.build(BuildOptions::default()).await.unwrap();
+
+    let answers = async |table: &Table| {
+        let snapshot = table.snapshot().await.unwrap();
+        let found = probe(&snapshot, &equals("k", 3)).await;
+        let names = snapshot.files().iter().map(|file| file.path.rsplit('/').next().unwrap().to_owned());
+        names.zip(found.files.iter().map(exact_rows)).collect::<Vec<_>>()
+    };
+    let rows = |first: usize| rows_of(&k_values(first, 250), 3);
+    let all = [("c.parquet", rows(500)), ("a.parquet", rows(0)), ("b.parquet", rows(250))];
+    let all = all.map(|(name, rows)| (name.to_owned(), rows));
+    assert_eq!(answers(&table).await, all);
+    assert_eq!(answers(&open(root).await).await, all);
+    assert!(table.verify().await.unwrap().is_ok());
+    // A later commit removes the file by the same text.
+    commit(root, 2, &[json!({"remove": {"path": url, "deletionTimestamp": 1, "dataChange": true}})]);
+    let left = [all[0].clone(), all[2].clone()];
+    assert_eq!(answers(&table).await, left);
+    assert_eq!(answers(&open(root).await).await, left);
+}
+
+#[tokio::test]
+async fn files_from_before_a_column_was_widened_have_values_of_its_new_type() {
+    let folder = table(false, json!({}));
+    let root = folder.path();
+    let table = open(root).await;
+    create_indexes(&table).await;
+    let narrow = rows_of(&k_values(0, 250), 3);
+    assert_eq!(exact_rows(&probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await.files[0]), narrow);
+    let mut widened = opening(false, json!({"delta.enableTypeWidening": "true"}));
+    let features = ["typeWidening"];
+    widened[0] = json!({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features,
+        "writerFeatures": features}});
+    let field = |name: &str, kind: &str, metadata: serde_json::Value| {
+        let mut field = json!({"name": name, "type": kind, "nullable": true});
+        field["metadata"] = metadata;
+        field
+    };
+    let changed = json!({"delta.typeChanges": [{"fromType": "integer", "toType": "long"}]});
+    let fields = [field("day", "date", json!({})), field("k", "long", changed), field("s", "string", json!({}))];
+    widened[1]["metaData"]["schemaString"] = json!({"type": "struct", "fields": fields}).to_string().into();
+    commit(root, 1, &widened);
+    let large = i64::from(i32::MAX) + 3;
+    let k: ArrayRef = Arc::new(Int64Array::from(vec![3, large, 5]));
+    write(&root.join("c.parquet"), &RecordBatch::try_from_iter([("k", k)]).unwrap());
+    commit(root, 2, &[add(root, "c.parquet", None)]);
+    // The keys of the index are those of the narrower type.
+    let snapshot = table.snapshot().await.unwrap();
+    assert_eq!(snapshot.schema().field_with_name("k").unwrap().data_type(), &DataType::Int64);
+    assert_eq!(probe(&snapshot, &equals("k", 3)).await.files[0], FileProbe::Unknown);
+    table.drop_index("k_bitmap", false).await.unwrap();
+    create_indexes(&table).await;
+    let snapshot = table.snapshot().await.unwrap();
+    let found = probe(&snapshot, &equals("k", 3)).await;
+    assert_eq!((exact_rows(&found.files[0]), exact_rows(&found.files[2])), (narrow, vec![0]));
+    let found = probe(&snapshot, &equals("k", large)).await;
+    assert_eq!((exact_rows(&found.files[0]), exact_rows(&found.files[2])), (vec![], vec![1]));
+    assert!(table.verify().await.unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn a_table_that_a_catalog_manages_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut actions = opening(false, json!({"delta.enableInCommitTimestamps": "true"}));
+    actions[0] = json!({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["catalogManaged"],
+        "writerFeatures": ["catalogManaged", "inCommitTimestamp"]}});
+    actions.insert(0, json!({"commitInfo": {"operation": "CREATE TABLE", "inCommitTimestamp": 1_700_000_000_000u64}}));
+    commit(folder.path(), 0, &actions);
+    let error = open(folder.path()).await.snapshot().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(error.to_string().contains("catalogManaged") && error.to_string().contains("copy it"), "{error}");
 }
 
 /// The bytes of an inline deletion vector.

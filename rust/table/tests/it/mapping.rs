@@ -1,11 +1,14 @@
 //! Delta tables whose columns are stored under other names than they show.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, RecordBatch};
+use arrow::datatypes::Schema;
 use lakemark_index::Reason;
 use lakemark_table::{BuildOptions, ErrorKind, FileProbe};
+use parquet::arrow::PARQUET_FIELD_ID_META_KEY;
 use serde_json::{Value, json};
 
 use crate::delta::commit;
@@ -40,20 +43,20 @@ fn stored(first: usize, names: [&str; 2]) -> RecordBatch {
 }
 
 /// A table of two files in two days.
-fn table(mode: &str) -> tempfile::TempDir {
+fn table() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     write(&root.join("a.parquet"), &stored(0, ["col-k", "col-s"]));
     write(&root.join("b.parquet"), &stored(250, ["col-k", "col-s"]));
     let protocol = json!({"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}});
     let files = [add(root, "a.parquet", "col-day", Some("2024-01-31")), add(root, "b.parquet", "col-day", None)];
-    commit(root, 0, &[vec![protocol, metadata(mode, &COLUMNS)], files.to_vec()].concat());
+    commit(root, 0, &[vec![protocol, metadata("name", &COLUMNS)], files.to_vec()].concat());
     folder
 }
 
 #[tokio::test]
 async fn columns_are_found_by_their_stored_names_and_show_the_table_s() {
-    let folder = table("name");
+    let folder = table();
     let table = open(folder.path()).await;
     let snapshot = table.snapshot().await.unwrap();
     let names: Vec<_> = snapshot.schema().fields().iter().map(|field| field.name().clone()).collect();
@@ -74,7 +77,7 @@ async fn columns_are_found_by_their_stored_names_and_show_the_table_s() {
 
 #[tokio::test]
 async fn an_index_follows_its_column_when_that_is_renamed() {
-    let folder = table("name");
+    let folder = table();
     let table = open(folder.path()).await;
     table.create_index(spec("k"), false).await.unwrap();
     table.build(BuildOptions::default()).await.unwrap();
@@ -126,9 +129,59 @@ async fn a_column_that_is_dropped_and_added_again_is_another_one() {
     assert_eq!(snapshot.indexes()[1].coverage, 1.0);
 }
 
+/// The same rows, of which the file says the ids of the columns.
+fn numbered(rows: &RecordBatch, ids: [u32; 2]) -> RecordBatch {
+    let schema = rows.schema();
+    let fields = schema.fields().iter().zip(ids).map(|(field, id)| {
+        let id = HashMap::from([(PARQUET_FIELD_ID_META_KEY.to_owned(), id.to_string())]);
+        field.as_ref().clone().with_metadata(id)
+    });
+    let fields: Vec<_> = fields.collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), rows.columns().to_vec()).unwrap()
+}
+
 #[tokio::test]
-async fn mapping_by_id_is_refused() {
-    let folder = table("id");
-    let error = open(folder.path()).await.snapshot().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+async fn a_table_that_maps_columns_by_id_is_read_where_names_agree_with_ids() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    write(&root.join("a.parquet"), &numbered(&stored(0, ["col-k", "col-s"]), [2, 3]));
+    let protocol = json!({"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}});
+    commit(root, 0, &[protocol, metadata("id", &COLUMNS), add(root, "a.parquet", "col-day", None)]);
+    let table = open(root).await;
+    table.create_index(spec("k"), false).await.unwrap();
+    table.build(BuildOptions::default()).await.unwrap();
+    let found = probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await;
+    assert_eq!(exact_rows(&found.files[0]), rows_of(&k_values(0, 250), 3));
+    // Renamed in the log alone, and a file that comes with the next commit.
+    let renamed = [("day", "col-day", "date"), ("key", "col-k", "integer"), ("s", "col-s", "string")];
+    write(&root.join("b.parquet"), &numbered(&stored(250, ["col-k", "col-s"]), [2, 3]));
+    commit(root, 1, &[metadata("id", &renamed)]);
+    commit(root, 2, &[add(root, "b.parquet", "col-day", None)]);
+    table.build(BuildOptions::default()).await.unwrap();
+    let found = probe(&table.snapshot().await.unwrap(), &equals("key", 3)).await;
+    assert_eq!(exact_rows(&found.files[1]), rows_of(&k_values(250, 250), 3));
+    assert!(table.verify().await.unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn a_file_whose_names_and_ids_disagree_is_refused_by_its_name() {
+    // No ids, as other formats have them, and ids that are those of other columns: names would find wrong values.
+    for (ids, wrong) in [(None, "without an id"), (Some([3, 2]), "under the name col-s")] {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        write(&root.join("a.parquet"), &numbered(&stored(0, ["col-k", "col-s"]), [2, 3]));
+        let protocol = json!({"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}});
+        commit(root, 0, &[protocol, metadata("id", &COLUMNS), add(root, "a.parquet", "col-day", None)]);
+        let table = open(root).await;
+        table.snapshot().await.unwrap();
+        let rows = stored(250, ["col-k", "col-s"]);
+        write(&root.join("b.parquet"), &ids.map_or(rows.clone(), |ids| numbered(&rows, ids)));
+        commit(root, 1, &[add(root, "b.parquet", "col-day", None)]);
+        // The table that was open before reads the commit alone, and another one all of the log.
+        for table in [&table, &open(root).await] {
+            let error = table.snapshot().await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+            assert!(error.to_string().contains("b.parquet") && error.to_string().contains(wrong), "{error}");
+        }
+    }
 }

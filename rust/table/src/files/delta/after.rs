@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use super::commits::LogChanges;
-use super::logged_file::unescaped;
+use super::logged_path::snapshot_path;
 use super::{DeltaFile, DeltaState, data_file};
 use crate::files::parted_list::ListEdit;
 
@@ -70,7 +70,7 @@ impl DeltaState {
     fn edits(&self, changes: LogChanges) -> Option<Vec<ListEdit<Arc<DeltaFile>>>> {
         let mut paths: BTreeMap<String, ChangedPath> = BTreeMap::new();
         for (key, file) in changes.files {
-            let path = unescaped(&key.path);
+            let path = snapshot_path(&self.location, &key.path).ok()?;
             let is_listed = self.file(&path).is_some_and(|listed| listed.key() == key);
             let changed = paths.entry(path).or_default();
             changed.replaces |= is_listed;

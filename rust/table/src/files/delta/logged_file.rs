@@ -30,16 +30,11 @@ pub(super) struct LoggedFile {
     pub default_row_commit_version: Option<i64>,
 }
 
-/// The path of a file below the table's folder, of the text that the log has for it.
-pub(super) fn unescaped(path: &str) -> String {
-    percent_decode_str(path).decode_utf8_lossy().into_owned()
-}
-
 impl LoggedFile {
     /// The action that removes the file.
     pub(super) fn removal(self, time: i64) -> Remove {
         Remove {
-            path: unescaped(&self.path),
+            path: percent_decode_str(&self.path).decode_utf8_lossy().into_owned(),
             data_change: true,
             deletion_timestamp: Some(time),
             extended_file_metadata: Some(true),

@@ -114,6 +114,9 @@ impl CachedState {
             return None;
         }
         let state = self.state.after(commits.version, commits.changes)?;
+        let came = state.changes_since(&self.state).into_iter().filter_map(|change| change.item);
+        // What fails here fails again where the log is read as a whole, and is told then.
+        state.check_ids(came).await.ok()?;
         Some(Self { state: Arc::new(state), commit: commits.last })
     }
 }
