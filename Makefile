@@ -124,7 +124,7 @@ test-spark: native jar ## Java unit tests and the Spark tests on the PySpark of 
 	LAKEMARK_SPARK_VERSION=$(SPARK_VERSION) $(PY) -m pytest --numprocesses=$(SPARK_SESSIONS) --dist=loadgroup --no-loadscope-reorder tests/spark
 	$(PY) tests/readme/run.py spark start-spark
 
-test-delta: native jar $(DELTA)/.done ## Delta tables under their own names, on the PySpark of SPARK_VERSION (4.1 or 4.2); no part of ci, as it takes minutes
+test-delta: native jar $(DELTA)/.done ## Spark's own Delta beside ours, on the PySpark of SPARK_VERSION (4.1 or 4.2): its tables by their names, and what migrations commit; no part of ci, as it takes minutes
 	LAKEMARK_SPARK_VERSION=$(SPARK_VERSION) LAKEMARK_DELTA_JARS=$(DELTA) $(PY) -m pytest tests/delta
 
 # Its artefacts are apart, as the suite turns on features that nothing of ours has. What the tables are written to syncs all the time.

@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Delta alone: indexes are switched off."""
+    """Delta alone: indexes are switched off, and what it makes of tables and commits is its own."""
     wanted = os.environ.get("LAKEMARK_SPARK_VERSION")
     assert wanted in (None, pyspark.__version__), f"this environment has PySpark {pyspark.__version__}"
     folder = os.environ.get("LAKEMARK_DELTA_JARS")
@@ -47,7 +47,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.driver.extraJavaOptions": JAVA_OPTIONS,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "1g",
+        "spark.driver.memory": "2g",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.databricks.delta.snapshotPartitions": "1",
