@@ -37,7 +37,7 @@ pub(crate) struct RowGroupSelection {
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct File {
-    /// Below the table's root, as the names are.
+    /// Below the table's root, as the names are. That of a file outside of it begins with a scheme.
     path: String,
     size: u64,
     modified_ms: i64,

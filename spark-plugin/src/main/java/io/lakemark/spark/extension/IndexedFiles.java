@@ -77,7 +77,7 @@ final class IndexedFiles {
         continue;
       }
       RowGroupSelection choice = probe(table, filter);
-      choice.files().forEach((path, file) -> files.put(table.root() + "/" + path, file));
+      choice.files().forEach((path, file) -> files.put(table.file(path), file));
       total += choice.rowGroupsTotal();
       skipped += choice.rowGroupsSkipped();
     }

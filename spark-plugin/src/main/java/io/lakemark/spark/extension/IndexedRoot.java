@@ -1,6 +1,9 @@
 package io.lakemark.spark.extension;
 
 import io.lakemark.spark.read.RowGroupSelection;
+import java.net.URI;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.apache.hadoop.fs.Path;
 
 /**
@@ -11,6 +14,10 @@ import org.apache.hadoop.fs.Path;
  * @param version the version that Delta's reader reads, or {@link RowGroupSelection#NO_VERSION}
  */
 record IndexedRoot(Path root, String store, long version) {
+  /** A path that leads out of the table: a scheme, and the place in the same file system. */
+  private static final Pattern OUTSIDE =
+      Pattern.compile("[A-Za-z][A-Za-z0-9+.-]*:(/.*)", Pattern.DOTALL);
+
   /** A table whose files Spark lists, or a Delta table whatever its version. */
   IndexedRoot(Path root, String store) {
     this(root, store, RowGroupSelection.NO_VERSION);
@@ -19,6 +26,19 @@ record IndexedRoot(Path root, String store, long version) {
   /** The same Delta table at a version. */
   IndexedRoot at(long wanted) {
     return new IndexedRoot(root, store, wanted);
+  }
+
+  /**
+   * The URL of a file that the indexes know under this path. A shallow clone of Delta has files of
+   * the table that it was made from.
+   */
+  String file(String path) {
+    Matcher outside = OUTSIDE.matcher(path);
+    if (!outside.matches()) {
+      return root + "/" + path;
+    }
+    URI url = root.toUri();
+    return new Path(url.getScheme(), url.getAuthority(), outside.group(1)).toString();
   }
 
   /** The path as people write it. */

@@ -20,7 +20,7 @@ import org.apache.spark.sql.types.StructType;
  * @param missesUnpublished whether migrations wrote files that are not published
  * @param rowGroupsTotal row groups of all files whose row groups are known
  * @param rowGroupsSkipped how many of them need not be read
- * @param files the files of which something need not be read, by their paths below the table's root
+ * @param files the files of which something need not be read, by the paths that the indexes know
  */
 public record RowGroupSelection(
     boolean missesBuffered,
