@@ -51,8 +51,7 @@ async fn write(location: &Location, version: u64) -> Result<()> {
         Ok(_) => return Ok(()),
         Err(error) => return Err(error.into()),
     }
-    let Checkpoint { bytes, actions, files } =
-        DeltaState::read_version(location, Some(version)).await?.checkpoint().await?;
+    let Checkpoint { bytes, actions, files } = Checkpoint::of(location, version).await?;
     let size = bytes.len();
     put(location, &name, bytes).await?;
     if last_version(location).await.is_some_and(|last| last > version) {

@@ -9,14 +9,17 @@ use arrow::array::Array;
 use arrow::record_batch::RecordBatch;
 use buoyant_kernel::engine::arrow_data::ArrowEngineData;
 use buoyant_kernel::{DeltaResult as KernelResult, Engine, Error as KernelError, SnapshotRef};
+use deltalake_core::kernel::Snapshot as LogSnapshot;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
-use super::DeltaState;
+use super::log_search::search_in;
+use super::{ATTEMPTS, delta_error, log_store_of};
 use crate::error::Result;
+use crate::storage::location::Location;
 
 /// The file of a checkpoint, and what it has.
 pub(crate) struct Checkpoint {
@@ -26,13 +29,27 @@ pub(crate) struct Checkpoint {
     pub files: u64,
 }
 
-impl DeltaState {
-    /// The checkpoint of this version. It is in memory as a whole.
+impl Checkpoint {
+    /// The checkpoint of a version. It is in memory as a whole.
     ///
     /// # Errors
     /// The log cannot be read.
-    pub(crate) async fn checkpoint(&self) -> Result<Checkpoint> {
-        self.search(encoded).await
+    pub(crate) async fn of(location: &Location, version: u64) -> Result<Self> {
+        let log_store = log_store_of(location)?;
+        let read = || LogSnapshot::try_new(log_store.as_ref(), Some(version));
+        let mut logged = read().await;
+        // A listing may lack a commit that others have just made.
+        for _ in 1..ATTEMPTS {
+            if logged.is_ok() {
+                break;
+            }
+            logged = read().await;
+        }
+        let checkpoint = match logged {
+            Ok(logged) => search_in(&logged, &log_store, encoded).await,
+            Err(error) => Err(error),
+        };
+        checkpoint.map_err(|error| delta_error(location, error))
     }
 }
 

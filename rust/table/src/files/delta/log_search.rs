@@ -6,6 +6,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use buoyant_kernel::{DeltaResult as KernelResult, Engine, SnapshotRef};
 use deltalake_core::kernel::Snapshot as LogSnapshot;
+use deltalake_core::logstore::LogStoreRef;
 use deltalake_core::{DeltaResult, DeltaTableError};
 
 use super::{DeltaState, delta_error};
@@ -49,24 +50,25 @@ impl DeltaState {
     }
 
     /// What the kernel finds in the log at this version.
-    pub(super) async fn search<T: Send + 'static>(
+    async fn search<T: Send + 'static>(
         &self,
         find: impl FnOnce(&SnapshotRef, &dyn Engine) -> KernelResult<T> + Send + 'static,
     ) -> Result<T> {
         let logged = self.logged_here().await?;
-        let found = self.search_in(&logged, find).await;
+        let found = search_in(&logged, &self.log_store, find).await;
         found.map_err(|error| delta_error(&self.location, error))
     }
+}
 
-    async fn search_in<T: Send + 'static>(
-        &self,
-        logged: &LogSnapshot,
-        find: impl FnOnce(&SnapshotRef, &dyn Engine) -> KernelResult<T> + Send + 'static,
-    ) -> DeltaResult<T> {
-        let logged = Arc::clone(logged.scan_builder().build()?.snapshot());
-        let engine = self.log_store.engine(None);
-        // The kernel's storage handler blocks.
-        let found = tokio::task::spawn_blocking(move || find(&logged, engine.as_ref()));
-        Ok(found.await.map_err(|error| DeltaTableError::GenericError { source: error.into() })??)
-    }
+/// What the kernel finds in a log.
+pub(super) async fn search_in<T: Send + 'static>(
+    logged: &LogSnapshot,
+    log_store: &LogStoreRef,
+    find: impl FnOnce(&SnapshotRef, &dyn Engine) -> KernelResult<T> + Send + 'static,
+) -> DeltaResult<T> {
+    let logged = Arc::clone(logged.scan_builder().build()?.snapshot());
+    let engine = log_store.engine(None);
+    // The kernel's storage handler blocks.
+    let found = tokio::task::spawn_blocking(move || find(&logged, engine.as_ref()));
+    Ok(found.await.map_err(|error| DeltaTableError::GenericError { source: error.into() })??)
 }

@@ -5,12 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use arrow::array::AsArray;
+use arrow::datatypes::Int32Type;
 use object_store::memory::InMemory;
 use object_store::{ObjectStore, ObjectStoreExt};
 use serde_json::{Value, json};
 
 use super::logs::{add, column, commit, contents, migrated, opening, plain};
-use super::{RewriteFixture, expected, old_rows, open, rows, write};
+use super::{RewriteFixture, expected, old_rows, open, read, rows, write};
 use crate::files::delta::DeltaState;
 use crate::{Table, TableOptions};
 
@@ -42,6 +44,12 @@ fn log_files(root: &Path) -> Vec<String> {
     let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
+}
+
+fn sorted(numbers: impl Iterator<Item = i64>) -> Vec<i64> {
+    let mut numbers: Vec<i64> = numbers.collect();
+    numbers.sort_unstable();
+    numbers
 }
 
 fn last_checkpoint(root: &Path) -> Value {
@@ -80,6 +88,41 @@ async fn a_checkpoint_has_all_that_the_log_leads_to() {
         insert(&open(root).await, 4..=4).await;
         assert_eq!(last_checkpoint(root)["version"], 4);
         assert_eq!(contents(root).await.len(), 7);
+    }
+}
+
+#[tokio::test]
+async fn a_checkpoint_has_statistics_in_the_forms_that_the_table_wants() {
+    for (as_struct, as_json) in [(true, false), (true, true), (false, true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let wanted = json!({"delta.checkpoint.writeStatsAsStruct": as_struct.to_string(),
+            "delta.checkpoint.writeStatsAsJson": as_json.to_string()});
+        begin(root, json!({"minReaderVersion": 1, "minWriterVersion": 3}), wanted);
+        let table = open(root).await;
+        // The second checkpoint takes the statistics of the first one over.
+        for (versions, keys) in [(1..=2, vec![101, 102]), (3..=4, vec![101, 102, 103, 104])] {
+            let last = *versions.end();
+            insert(&table, versions).await;
+            let checkpoint = read(&root.join(format!("_delta_log/{last:020}.checkpoint.parquet")));
+            let adds = checkpoint.column_by_name("add").unwrap().as_struct();
+            let (parsed, text) = (adds.column_by_name("stats_parsed"), adds.column_by_name("stats"));
+            assert_eq!((parsed.is_some(), text.is_some()), (as_struct, as_json));
+            // Each form has those of the files that were inserted; nobody logged any of the first file.
+            if let Some(parsed) = parsed {
+                let lowest = parsed.as_struct().column_by_name("minValues").unwrap();
+                let lowest = lowest.as_struct().column_by_name("k").unwrap().as_primitive::<Int32Type>();
+                assert_eq!(sorted(lowest.iter().flatten().map(i64::from)), keys);
+            }
+            if let Some(text) = text {
+                let of = |text: &str| serde_json::from_str::<Value>(text).unwrap()["minValues"]["k"].as_i64();
+                assert_eq!(sorted(text.as_string::<i32>().iter().flatten().filter_map(of)), keys);
+            }
+            for version in 0..last {
+                let _ = std::fs::remove_file(root.join(format!("_delta_log/{version:020}.json")));
+            }
+            assert_eq!(contents(root).await.len(), 3 + keys.len());
+        }
     }
 }
 
