@@ -28,7 +28,7 @@ use crate::rewrite::row_block::NumberedRows;
 use crate::rewrite::rows::RowChange;
 use crate::rewrite::target::{FileTarget, WrittenFile};
 use crate::rewrite::unfit;
-use crate::rewrite::writer::{FileWriter, ROW_GROUP_ROWS, StartedFile, new_properties};
+use crate::rewrite::writer::{FileWriter, ROW_GROUP_BYTES, ROW_GROUP_ROWS, StartedFile, new_properties};
 use crate::snapshot::DataFile;
 use crate::values::conform::{Match, conform_batch};
 
@@ -135,8 +135,16 @@ struct ChangeFile {
     writer: FileWriter,
     factory: Arc<ArrowRowGroupWriterFactory>,
     schema: SchemaRef,
-    /// The row group that is being made, and its rows.
-    group: Option<(Encoder, usize)>,
+    /// The row group that is being made.
+    group: Option<ChangeGroup>,
+}
+
+/// A row group of a change file that is being made.
+struct ChangeGroup {
+    encoder: Encoder,
+    rows: usize,
+    /// What the rows took in memory.
+    bytes: u64,
 }
 
 impl ChangeFile {
@@ -160,18 +168,21 @@ impl ChangeFile {
         columns.push(Arc::new(changes.iter().map(|change| Some(change.name())).collect::<StringArray>()));
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns)
             .map_err(|error| Error::internal("rows and their changes do not go together").with_source(error))?;
-        let (mut encoder, rows) = match self.group.take() {
+        let mut group = match self.group.take() {
             Some(group) => group,
-            None => (Encoder::new(&self.factory, &self.schema)?, 0),
+            None => ChangeGroup { encoder: Encoder::new(&self.factory, &self.schema)?, rows: 0, bytes: 0 },
         };
-        encoder.write(&batch)?;
-        self.group = Some((encoder, rows + batch.num_rows()));
-        if rows + batch.num_rows() >= ROW_GROUP_ROWS { self.end_group().await } else { Ok(()) }
+        group.encoder.write(&batch)?;
+        group.rows += batch.num_rows();
+        group.bytes += batch.get_array_memory_size() as u64;
+        let is_full = group.rows >= ROW_GROUP_ROWS || group.bytes >= ROW_GROUP_BYTES;
+        self.group = Some(group);
+        if is_full { self.end_group().await } else { Ok(()) }
     }
 
     async fn end_group(&mut self) -> Result<()> {
         match self.group.take() {
-            Some((encoder, _)) => self.writer.append(encoder.finish()?).await,
+            Some(group) => self.writer.append(group.encoder.finish()?).await,
             None => Ok(()),
         }
     }

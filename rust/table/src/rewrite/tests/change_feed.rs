@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::AsArray;
+use arrow::array::{AsArray, RecordBatch};
 use serde_json::{Value, json};
 
 use super::logs::{
     add, buffered, column, commit, committed, contents, data_files, inline_vector, migrated, opening, transaction,
 };
-use super::{RewriteFixture, expected, old_rows, open, pairs, positions, read, rows, with_column, write};
+use super::{RewriteFixture, expected, old_rows, open, pairs_of, positions, read, rows, with_column, write};
 use crate::ErrorKind;
 use crate::rewrite::delta;
 use crate::rewrite::refill::SmallFile;
@@ -33,9 +33,20 @@ fn change_files(root: &Path, version: u64) -> Vec<Value> {
 
 /// The rows of a change file, in its order.
 fn changes(root: &Path, file: &Value) -> Vec<(i32, String, String)> {
+    changes_of(root, file, ["k", "s"])
+}
+
+/// The same, by the names that the file has for its columns.
+fn changes_of(root: &Path, file: &Value, columns: [&str; 2]) -> Vec<(i32, String, String)> {
     let path = root.join(file["path"].as_str().unwrap());
     let kinds = read(&path).column_by_name("_change_type").unwrap().as_string::<i32>().clone();
-    pairs(&path).into_iter().zip(kinds.iter()).map(|((k, s), kind)| (k, s, kind.unwrap().to_owned())).collect()
+    let rows = pairs_of(&path, columns).into_iter().zip(kinds.iter());
+    rows.map(|((k, s), kind)| (k, s.unwrap(), kind.unwrap().to_owned())).collect()
+}
+
+/// The names of the columns of a file.
+fn names(file: &RecordBatch) -> Vec<String> {
+    file.schema().fields().iter().map(|field| field.name().clone()).collect()
 }
 
 fn told(rows: &[(i32, &str, &str)]) -> Vec<(i32, String, String)> {
@@ -102,6 +113,68 @@ async fn a_row_that_moves_to_another_partition_is_an_update_of_both() {
     assert!(to["path"].as_str().unwrap().starts_with("_change_data/p=y/cdc-"), "{to}");
     assert_eq!(changes(root, from), told(&[(1, "old", "delete"), (2, "old", "update_preimage")]));
     assert_eq!(changes(root, to), told(&[(2, "moved", "update_postimage"), (7, "new", "insert")]));
+}
+
+#[tokio::test]
+async fn a_file_of_which_nothing_is_left_has_its_rows_in_the_feed() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    write(&root.join("a.parquet"), &old_rows(0, 3));
+    let mut file = add(root, "a.parquet", json!({}));
+    file["add"]["deletionVector"] = inline_vector(&[1]);
+    begin(root, &[], &[file]);
+    let table = open(root).await;
+    let (_, rewritten) = migrated(&table, &RewriteFixture::new(vec![positions(&[0, 2], 3)], Vec::new()), 1).await;
+    assert_eq!((rewritten.files.len(), rewritten.replaced), (0, vec![0]));
+    let files = change_files(root, 1);
+    let [only] = files.as_slice() else { panic!("{files:?}") };
+    assert_eq!(changes(root, only), told(&[(0, "old", "delete"), (2, "old", "delete")]));
+}
+
+/// Readers of change files find columns as those of data files do. What rows are called is in data files alone.
+#[tokio::test]
+async fn change_files_have_stored_names_with_ids_and_nothing_of_what_rows_are_called() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let [k, s] = [0, 1].map(|column| old_rows(0, 3).column(column).clone());
+    write(&root.join("a.parquet"), &RecordBatch::try_from_iter([("c-k", k), ("c-s", s)]).unwrap());
+    let column = |id: usize, shown: &str, kind: &str| {
+        json!({"name": shown, "type": kind, "nullable": true,
+            "metadata": {"delta.columnMapping.id": id, "delta.columnMapping.physicalName": format!("c-{shown}")}})
+    };
+    let columns = [column(1, "k", "integer"), column(2, "s", "string"), column(3, "p", "string")];
+    let protocol = json!({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["columnMapping"],
+        "writerFeatures": ["columnMapping", "changeDataFeed", "rowTracking", "domainMetadata"]});
+    let configuration = json!({"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "3",
+        "delta.enableChangeDataFeed": "true", "delta.enableRowTracking": "true",
+        "delta.rowTracking.materializedRowIdColumnName": "_row-id",
+        "delta.rowTracking.materializedRowCommitVersionColumnName": "_row-version"});
+    let mut actions = opening(protocol, &columns, &["p"], configuration);
+    let mut file = add(root, "a.parquet", json!({"c-p": "x"}));
+    (file["add"]["baseRowId"], file["add"]["defaultRowCommitVersion"]) = (json!(0), json!(0));
+    let greatest = json!({"rowIdHighWaterMark": 2}).to_string();
+    actions.extend([
+        json!({"domainMetadata": {"domain": "delta.rowTracking", "configuration": greatest, "removed": false}}),
+        file,
+    ]);
+    commit(root, 0, &actions);
+    let table = open(root).await;
+    let new = with_column(&rows(&[(2, "moved"), (1, "one")]), "p", &[Some("y"), Some("x")]);
+    let (_, rewritten) = migrated(&table, &RewriteFixture::new(vec![positions(&[1, 2], 3)], vec![new]), 1).await;
+
+    let files = change_files(root, 1);
+    let [here, moved] = files.as_slice() else { panic!("{files:?}") };
+    assert_eq!((&here["partitionValues"], &moved["partitionValues"]), (&json!({"c-p": "x"}), &json!({"c-p": "y"})));
+    let want = [(1, "old", "update_preimage"), (2, "old", "update_preimage"), (1, "one", "update_postimage")];
+    assert_eq!(changes_of(root, here, ["c-k", "c-s"]), told(&want));
+    assert_eq!(changes_of(root, moved, ["c-k", "c-s"]), told(&[(2, "moved", "update_postimage")]));
+    for file in &files {
+        let file = read(&root.join(file["path"].as_str().unwrap()));
+        assert_eq!(names(&file), ["c-k", "c-s", "_change_type"]);
+        let ids = file.schema().fields().iter().map(|field| field.metadata().get("PARQUET:field_id").cloned());
+        assert_eq!(ids.collect::<Vec<_>>(), [Some("1".to_owned()), Some("2".to_owned()), None]);
+    }
+    assert_eq!(names(&read(&root.join(&rewritten.files[0].path))), ["c-k", "c-s", "_row-id", "_row-version"]);
 }
 
 #[tokio::test]
