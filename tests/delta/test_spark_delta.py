@@ -136,8 +136,13 @@ def test_rows_have_the_ids_in_spark_that_they_had(spark: SparkSession, tmp_path:
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
-def test_spark_reads_the_changes_of_a_migration(spark: SparkSession, tmp_path: Path, partitioned: bool) -> None:
-    create(spark, tmp_path, {"delta.enableChangeDataFeed": "true"}, partitioned=partitioned)
+@pytest.mark.parametrize("kind", ["plain", "deletion vectors", "row tracking", "mapped by name", "mapped by id"])
+def test_spark_reads_the_changes_of_a_migration(
+    spark: SparkSession, tmp_path: Path, kind: str, partitioned: bool
+) -> None:
+    create(spark, tmp_path, {**TABLES[kind], "delta.enableChangeDataFeed": "true"}, partitioned=partitioned)
+    # What a deletion vector has hidden before is no change of the migration.
+    spark.sql(f"DELETE FROM delta.`{tmp_path}` WHERE id = 10")
     table = lakemark.Table(tmp_path, key="id")
     table.upsert({"id": [1, 2, 1000], "v": [50, 60, 70], "part": ["p1", "p9", "p0"]})
     table.delete([7])
@@ -217,7 +222,9 @@ def test_a_column_that_spark_renames_is_found_by_its_id(spark: SparkSession, tmp
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
-def test_a_shallow_clone_is_read_and_migrated(spark: SparkSession, tmp_path: Path, partitioned: bool) -> None:
+def test_a_shallow_clone_is_read_and_migrated(
+    spark: SparkSession, fast: SparkSession, tmp_path: Path, partitioned: bool
+) -> None:
     source, clone = tmp_path / "source", tmp_path / "clone"
     create(spark, source, {"delta.enableDeletionVectors": "true"}, partitioned=partitioned)
     spark.sql(f"DELETE FROM delta.`{source}` WHERE id IN (8, 9)")
@@ -228,6 +235,10 @@ def test_a_shallow_clone_is_read_and_migrated(spark: SparkSession, tmp_path: Pat
     table.create_index("v", progress=False)
     assert own(clone) == expected == of_source
     assert own(clone, "v = 5") == {key: each for key, each in expected.items() if each["v"] == 5}
+    # Spark leaves out files of the other table by the index of the clone.
+    nothing = fast.read.format("delta").load(str(clone)).where("v = 5 AND v = 6")
+    assert nothing.collect() == []
+    assert read(fast, clone) == expected
     table.upsert({"id": [1, 1000], "v": [50, 51], "part": ["p1", "p9"]})
     table.delete([2])
     table.migrate()
