@@ -12,6 +12,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
+use futures::{StreamExt, stream};
 use lakemark_format::{Manifest, ManifestPublication, ManifestUpdates};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -28,6 +29,9 @@ use crate::store::chain::Chain;
 use crate::store::pieces::ManifestNeeds;
 use crate::table_format::TableFormat;
 use crate::updates::{ManifestState, UpdatableTable, UpdateContext, UpdateScope, merged_view_of_runs};
+
+/// Requests that are on their way at a time.
+const CONCURRENT_REQUESTS: usize = 32;
 
 /// The state of a version.
 pub(crate) async fn pin(table: &UpdatableTable, version: u64) -> Result<Snapshot> {
@@ -201,12 +205,13 @@ impl Present {
 
     /// The first data file of a version that is not there.
     async fn first_gone(&self, state: &DeltaState) -> Result<Option<String>> {
-        for file in &state.files {
-            if self.listed.contains(&file.meta.location) {
-                continue;
-            }
-            // A listing may spell the path in another way.
-            match self.object_store.head(&file.meta.location).await {
+        // A listing may spell the path in another way, and lacks what a shallow clone has of another table.
+        let unlisted = state.files.iter().filter(|file| !self.listed.contains(&file.meta.location));
+        let heads: Vec<_> =
+            unlisted.map(|file| async move { (file, self.object_store.head(&file.meta.location).await) }).collect();
+        let mut heads = stream::iter(heads).buffered(CONCURRENT_REQUESTS);
+        while let Some((file, head)) = heads.next().await {
+            match head {
                 Ok(_) => {}
                 Err(object_store::Error::NotFound { .. }) => return Ok(Some(file.path.clone())),
                 Err(error) => return Err(error.into()),
