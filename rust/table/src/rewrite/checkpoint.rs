@@ -5,13 +5,13 @@
 
 use std::path::PathBuf;
 
-use chrono::{Duration, NaiveTime};
+use chrono::Duration;
 use object_store::ObjectStoreExt;
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 use crate::files::delta::{Checkpoint, DeltaState, LOG_FOLDER, WriterFeature};
-use crate::rewrite::log_files::{expired, interval_ms};
+use crate::rewrite::log_files::{cutoff_ms, expired, interval_ms};
 use crate::storage::clock;
 use crate::storage::disk::on_a_thread;
 use crate::storage::location::{Location, place_of};
@@ -91,16 +91,15 @@ async fn clean(location: &Location, state: &DeltaState) -> Result<()> {
         return Ok(());
     }
     let retention = properties.get("delta.logRetentionDuration").map_or(RETENTION, String::as_str);
-    let retention = interval_ms(retention).and_then(Duration::try_milliseconds);
-    let Some(kept_since) = retention.and_then(|retention| clock::utc().checked_sub_signed(retention)) else {
+    let Some(retention) = interval_ms(retention).and_then(Duration::try_milliseconds) else {
         return Err(Error::unsupported(
             "delta.logRetentionDuration is no interval that is known, such as `interval 30 days`",
         ));
     };
-    let cutoff = kept_since.date_naive().and_time(NaiveTime::MIN).and_utc().timestamp_millis();
     let folder = location.prefix.clone().join(LOG_FOLDER);
-    let listed = location.object_store.list_with_delimiter(Some(&folder)).await?;
-    let gone = expired(&listed.objects, cutoff);
+    let listed = location.object_store.list_with_delimiter(Some(&folder)).await?.objects;
+    let Some(cutoff) = cutoff_ms(&listed, clock::utc(), retention) else { return Ok(()) };
+    let gone = expired(&listed, cutoff);
     if !gone.is_empty() {
         tracing::info!(table = location.text, files = gone.len(), "expired files of the log are removed");
     }

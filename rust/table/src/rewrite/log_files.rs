@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use chrono::{DateTime, Duration, NaiveTime, Utc};
 use object_store::ObjectMeta;
 use object_store::path::Path;
 
@@ -60,6 +61,16 @@ impl LogFile {
 
 fn number(text: &str, digits: usize) -> Option<u64> {
     text.parse().ok().filter(|_| text.len() == digits && text.bytes().all(|digit| digit.is_ascii_digit()))
+}
+
+/// The midnight at which the day began that is so long ago, in milliseconds since 1970-01-01 UTC: what is not newer is old. None for an empty
+/// log, or if there was no such day.
+///
+/// The log was written to just now. So now is no later than its last file, whatever our own clock says.
+pub(super) fn cutoff_ms(listed: &[ObjectMeta], now: DateTime<Utc>, kept: Duration) -> Option<i64> {
+    let last = listed.iter().map(|meta| meta.last_modified).max()?;
+    let since = last.min(now).checked_sub_signed(kept)?;
+    Some(since.date_naive().and_time(NaiveTime::MIN).and_utc().timestamp_millis())
 }
 
 /// The files of a log that are not needed for any version from this time on, in milliseconds since 1970-01-01 UTC. They are in the order
@@ -121,8 +132,6 @@ pub(super) fn interval_ms(text: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use chrono::DateTime;
-
     use super::*;
 
     /// Files of a log, each with the day of its time.
@@ -173,6 +182,21 @@ mod tests {
         found.sort();
         until_4.sort();
         assert_eq!(found, until_4);
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_makes_no_log_old() {
+        let hour = |hours: i64| DateTime::from_timestamp(hours * 3600, 0).unwrap();
+        let log = listed(&[("1", 3), ("2", 40), ("3", 9)]);
+        let cutoff = |now: i64, kept: Duration| cutoff_ms(&log, hour(now), kept).map(|cutoff| cutoff / 3_600_000);
+        // The last file is of the day 40.
+        assert_eq!(cutoff(41 * 24 - 1, Duration::days(30)), Some(10 * 24));
+        assert_eq!(cutoff(1_000 * 24, Duration::days(30)), Some(10 * 24));
+        // A clock that is behind keeps more.
+        assert_eq!(cutoff(35 * 24 + 7, Duration::days(30)), Some(5 * 24));
+        assert_eq!(cutoff(1_000 * 24, Duration::hours(1)), Some(39 * 24));
+        assert_eq!(cutoff(1_000 * 24, Duration::MAX), None);
+        assert_eq!(cutoff_ms(&[], hour(1), Duration::days(30)), None);
     }
 
     #[test]
