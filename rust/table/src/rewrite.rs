@@ -331,7 +331,8 @@ impl RewriteJob<'_> {
             making.row_group.abort();
             drop(making.row_group.await);
         }
-        for syncing in self.syncing.drain(..).chain(self.feed.iter_mut().flat_map(|feed| feed.syncing.drain(..))) {
+        let of_feed = self.feed.as_mut().map(|feed| std::mem::take(&mut feed.syncing)).unwrap_or_default();
+        for syncing in self.syncing.drain(..).chain(of_feed) {
             drop(syncing.await);
         }
     }

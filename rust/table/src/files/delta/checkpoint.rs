@@ -36,14 +36,12 @@ impl Checkpoint {
     /// The log cannot be read.
     pub(crate) async fn of(location: &Location, version: u64) -> Result<Self> {
         let log_store = log_store_of(location)?;
-        let read = || LogSnapshot::try_new(log_store.as_ref(), Some(version));
-        let mut logged = read().await;
-        // A listing may lack a commit that others have just made.
+        let mut logged = LogSnapshot::try_new(log_store.as_ref(), Some(version)).await;
         for _ in 1..ATTEMPTS {
-            if logged.is_ok() {
-                break;
+            // A listing may lack a commit that others have just made.
+            if logged.is_err() {
+                logged = LogSnapshot::try_new(log_store.as_ref(), Some(version)).await;
             }
-            logged = read().await;
         }
         let checkpoint = match logged {
             Ok(logged) => search_in(&logged, &log_store, encoded).await,
