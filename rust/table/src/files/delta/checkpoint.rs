@@ -52,7 +52,6 @@ impl Checkpoint {
 }
 
 fn encoded(logged: &SnapshotRef, engine: &dyn Engine) -> KernelResult<Checkpoint> {
-    let unwritten = |error: ParquetError| KernelError::generic(error);
     let writer = Arc::clone(logged).create_checkpoint_writer(engine)?;
     let mut file: Option<ArrowWriter<Vec<u8>>> = None;
     let (mut actions, mut files) = (0, 0);
@@ -71,6 +70,10 @@ fn encoded(logged: &SnapshotRef, engine: &dyn Engine) -> KernelResult<Checkpoint
     }
     let file = file.ok_or_else(|| KernelError::generic("the log leads to nothing"))?;
     Ok(Checkpoint { bytes: file.into_inner().map_err(unwritten)?, actions, files })
+}
+
+fn unwritten(error: ParquetError) -> KernelError {
+    KernelError::generic_err(error)
 }
 
 fn begun(first: &RecordBatch) -> Result<ArrowWriter<Vec<u8>>, ParquetError> {
