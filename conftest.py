@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,6 +13,9 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+# No test goes by what its user has configured, nor do the processes that it starts.
+os.environ["LAKEMARK_CONFIG"] = ""
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ LISTENING = "listening on "
 DRIVER = "adbc_driver_flightsql"
 START_SECONDS, STOP_SECONDS = 60.0, 10.0
 # With many clients a statement waits longer for its turn than users want to.
-CONFIG = "[limits]\nwait_seconds = 1800\n"
+CONFIG = "[serve.limits]\nwait_seconds = 1800\n"
 
 
 def open_flight(tables: Mapping[str, str], by: AskBy) -> Engine:

@@ -37,6 +37,7 @@ class Table:
         location: str,
         store: str | None,
         storage_options: dict[str, str],
+        profile: str | None,
         version: int | None,
         max_staleness_micros: int,
     ) -> None: ...

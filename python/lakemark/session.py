@@ -28,6 +28,9 @@ class ArrowStream(Protocol):
 class Session:
     """A SQL session. `connect` makes one.
 
+    It knows the tables that `lakemark.toml` has names for, and opens one when a statement needs it. Its settings are
+    those of the file.
+
     >>> import lakemark
     >>> session = lakemark.connect()
     >>> _ = session.table(getfixture("flights"), name="flights")
@@ -99,21 +102,25 @@ class Session:
         *,
         store: str | os.PathLike[str] | None = None,
         key: str | Sequence[str] | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        profile: str | None = None,
         version: int | None = None,
     ) -> Table:
         """Opens a table and gives it a name in this session.
 
         Args:
-            path: Path or URL of the table.
+            path: Path or URL of the table, or its name in `lakemark.toml`.
             name: The name to use in SQL; made from the last part of the path if there is none.
             store: Path or URL for the indexes, as for `Table`.
             key: The column, or columns, that tell the rows apart, as for `Table`.
+            storage_options: Options of the object store, as for `Table`.
+            profile: The profile that has the credentials, as for `Table`.
             version: A version to read, as for `Table`.
 
         Returns:
             The table.
         """
-        table = Table(path, store=store, key=key, version=version)
+        table = Table(path, store, key, storage_options, profile=profile, version=version)
         self.register(_name_of(path) if name is None else name, table)
         return table
 
@@ -131,7 +138,11 @@ class Session:
 
 
 def connect() -> Session:
-    """Opens a SQL session with an engine of its own inside this process."""
+    """Opens a SQL session with an engine of its own inside this process.
+
+    Raises:
+        InvalidInputError: A file `lakemark.toml` cannot be understood; the message names the line.
+    """
     return Session()
 
 

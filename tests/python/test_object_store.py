@@ -20,6 +20,7 @@ from moto.server import ThreadedMotoServer
 
 import lakemark
 from conftest import FILES, orders
+from gate import gate_before
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -288,3 +289,64 @@ def test_what_is_wrong_is_told(bucket: Bucket, plain: Judged) -> None:
     closed = {**bucket.options, "aws_endpoint": "http://127.0.0.1:9", "aws_max_retries": "0"}
     with pytest.raises(lakemark.LakemarkError):
         lakemark.Table(f"s3://{BUCKET}/orders", storage_options=closed).count()
+
+
+def test_credentials_come_from_the_profile_of_a_scope_a_table_or_the_command(
+    bucket: Bucket, plain: Judged, tmp_path: Path
+) -> None:
+    bucket.upload(plain.folder, "orders")
+    secret = tmp_path / "secret"
+    secret.write_text(bucket.options["aws_secret_access_key"] + "\n")
+    given = {key: f'"{value}"' for key, value in bucket.options.items()}
+    given |= {"aws_access_key_id": '{ env = "LAKE_KEY" }', "aws_secret_access_key": f'{{ file = "{secret}" }}'}
+    lines = [f"{key} = {value}" for key, value in given.items()]
+    file = tmp_path / "lakemark.toml"
+    tables = f'[tables]\norders = "s3://{BUCKET}/orders"\n'
+    bare = {key: value for key, value in bucket.environment().items() if not key.startswith("AWS_")}
+    bare |= {"LAKEMARK_CONFIG": str(file), "LAKE_KEY": "somebody"}
+    place, expected = f"s3://{BUCKET}/orders", str(plain.count("city = 'Oslo'"))
+    file.write_text("\n".join([tables, "[profiles.lake]", f'scope = "s3://{BUCKET}/"', *lines]))
+    for table in (place, "orders"):
+        done = command(bare, "count", table, "city = 'Oslo'")
+        assert (done.returncode, done.stdout.strip()) == (0, expected), done.stderr
+    file.write_text("\n".join([tables, "[profiles.lake]", *lines]))
+    done = command(bare, "count", "orders", "city = 'Oslo'", "--profile", "lake")
+    assert (done.returncode, done.stdout.strip()) == (0, expected), done.stderr
+    # A variable that is not set is named with its line, and nothing that is secret.
+    done = command({**bare, "LAKE_KEY": ""} | {"LAKEMARK_LOG": "debug"}, "config")
+    assert done.returncode == 0
+    assert bucket.options["aws_secret_access_key"] not in done.stdout + done.stderr
+    del bare["LAKE_KEY"]
+    done = command(bare, "count", "orders", "--profile", "lake")
+    assert (done.returncode, "wants the variable LAKE_KEY, which is not set" in done.stderr) == (1, True), done.stderr
+
+
+def test_credentials_that_have_expired_are_told_without_the_token(bucket: Bucket, plain: Judged) -> None:
+    bucket.upload(plain.folder, "orders")
+    with gate_before(bucket.options["aws_endpoint"]) as gate:
+        gate.tokens = {"first-token"}
+        options = {**bucket.options, "aws_endpoint": gate.url, "aws_session_token": "first-token"}
+        table = lakemark.Table(f"s3://{BUCKET}/orders", storage_options=options)
+        assert table.count("city = 'Oslo'") == plain.count("city = 'Oslo'")
+        assert gate.refused == 0
+        gate.tokens = set()
+        for asked in (
+            table.count,
+            lambda: lakemark.Table(f"s3://{BUCKET}/orders", storage_options=options).count(),
+            lambda: lakemark.Table(f"s3://{BUCKET}/orders/part-0.parquet", storage_options=options).count(),
+        ):
+            with pytest.raises(lakemark.LakemarkError) as raised:
+                asked()
+            said = str(raised.value)
+            assert "s3://lake" in said, said
+            assert "first-token" not in said
+        assert "have expired: get new ones where these came from" in said
+        assert gate.refused >= 3
+
+
+def test_who_has_no_credentials_learns_where_to_put_them(bucket: Bucket) -> None:
+    kept = ("aws_endpoint", "aws_allow_http", "aws_region")
+    # Nothing listens there: this machine has no role.
+    options = {**{key: bucket.options[key] for key in kept}, "aws_metadata_endpoint": "http://127.0.0.1:9"}
+    with pytest.raises(lakemark.LakemarkError, match=r"no credentials for s3://lake: set AWS_ACCESS_KEY_ID and"):
+        lakemark.Table(f"s3://{BUCKET}/orders", storage_options=options)

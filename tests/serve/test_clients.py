@@ -61,12 +61,13 @@ MOST_MEMORY = 1536 << 20
 LONG_LIFE = 60
 
 CONFIGURATION = """
+[serve]
 http = "127.0.0.1:0"
 token_file = "{folder}/tokens"
 [tables]
 flights = "{folder}/flights"
 ledger = "{folder}/ledger"
-[limits]
+[serve.limits]
 connections = {connections}
 running = {running}
 waiting = 64

@@ -212,7 +212,8 @@ def test_an_expired_certificate_is_refused_by_clients(folder: Path, tmp_path: Pa
 def test_a_file_says_what_the_command_line_says(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "serve.toml"
     file.write_text(
-        f'read_only = true\nhttp = "127.0.0.1:0"\n[tables]\nflights = "{folder}"\n[limits]\nstatement_bytes = 200\n'
+        '[serve]\nread_only = true\nhttp = "127.0.0.1:0"\n[serve.limits]\nstatement_bytes = 200\n'
+        f'[tables]\nflights = "{folder}"\n[settings]\n"datafusion.execution.batch_size" = 64\n'
     )
     with serve("--config", file) as server:
         assert count(server.url) == ROWS
@@ -226,6 +227,19 @@ def test_a_file_says_what_the_command_line_says(folder: Path, tmp_path: Path) ->
                 cursor.execute(statement)
 
 
+def test_names_of_the_configuration_are_served(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "lakemark.toml"
+    file.write_text(f'[tables]\nflights = "{folder}"\nlost = "{tmp_path}/nowhere"\n')
+    monkeypatch.setenv("LAKEMARK_CONFIG", str(file))
+    with serve("flights") as server:
+        assert count(server.url) == ROWS
+    # Without a name all of them are, and one of them is not there.
+    found, error = fails("--listen", "0")
+    assert (found, "lost=" in error, "cannot be served" in error) == (1, True, True)
+    found, error = fails("--config", file, "--listen", "0")
+    assert (found, "lost=" in error) == (1, True)
+
+
 def test_a_server_that_cannot_begin_says_why(folder: Path, tmp_path: Path) -> None:
     table = f"flights={folder}"
     wrong, empty = tmp_path / "wrong.toml", tmp_path / "empty"
@@ -234,7 +248,8 @@ def test_a_server_that_cannot_begin_says_why(folder: Path, tmp_path: Path) -> No
     missing = tmp_path / "nowhere"
     for arguments, code, says in (
         ([], 1, "give NAME=PATH"),
-        (["flights"], 2, "NAME=PATH"),
+        (["flights", "--listen", "0"], 1, "the table flights does not exist"),
+        (["/lake/flights"], 2, "NAME=PATH"),
         ([table, table], 1, "two tables are named flights"),
         ([f"x={missing}", "--listen", "0"], 1, "cannot be served"),
         (["--warehouse", missing, "--listen", "0"], 1, "is no folder"),

@@ -16,7 +16,7 @@ from modules import Crate, circles, read
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "internals" / "house.md"
 # From the ground up.
-CRATES = ("format", "index", "table", "datafusion", "serve", "cli", "python", "jni")
+CRATES = ("format", "index", "table", "catalog", "datafusion", "serve", "cli", "python", "jni")
 WIDTH = 100
 HEAD = """# The house
 

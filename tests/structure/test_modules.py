@@ -20,6 +20,7 @@ CIRCLES: dict[str, dict[str, list[set[str]]]] = {
     "format": {},
     "index": {},
     "table": {},
+    "catalog": {},
     "datafusion": {},
     "serve": {},
     "cli": {},

@@ -49,7 +49,7 @@ def test_every_part_of_a_release_has_the_version_of_the_workspace() -> None:
     assert pom.findtext(f"{POM}version") == version()
     cargo = (ROOT / "rust/Cargo.toml").read_text("utf-8")
     ours = re.findall(r'^lakemark-\w+ = \{ path = "\w+"(.*) \}$', cargo, re.MULTILINE)
-    assert len(ours) == 7
+    assert len(ours) == 8
     assert set(ours) == {f', version = "{version()}"'}
     for page in ("docs/packages.md", "docs/recipes.md", "docs/start/spark.md"):
         named = re.findall(r"lakemark[-_]spark[:=-]+(\d+\.\d+\.\d+)", (ROOT / page).read_text("utf-8"))
@@ -66,7 +66,7 @@ def test_every_crate_that_is_published_says_what_it_is() -> None:
         published.append(manifest.parent.name)
         assert re.search(r'^description = ".{20,}"$', text, re.MULTILINE), manifest
         assert (manifest.parent / "README.md").is_file(), manifest
-    assert published == ["allocator", "cli", "datafusion", "format", "index", "serve", "table"]
+    assert published == ["allocator", "catalog", "cli", "datafusion", "format", "index", "serve", "table"]
 
 
 def test_the_pom_has_what_a_repository_asks_for_and_is_reduced_in_a_release() -> None:

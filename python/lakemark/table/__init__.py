@@ -46,10 +46,12 @@ class Table(Queries, Changes, Upkeep):
     (9, 1)
 
     Args:
-        path: Path or URL of the table.
+        path: Path or URL of the table, or its name in `lakemark.toml` (see docs/configuration.md).
         store: Path or URL for the indexes; needed for globs and for places that cannot be written.
         key: The column, or columns, that tell the rows apart. The first time it is declared, as by `declare_key`.
         storage_options: Options of the object store, such as `aws_region`.
+        profile: The profile of `lakemark.toml` that has the credentials. Without one it is the profile that the file
+            names for the table, or the one whose scope is the closest.
         version: A version to read, and to do nothing else with, in place of the newest state: of a Delta table what
             every reader of Delta calls so, of others the number of a manifest; `history` lists them.
         max_staleness: How long queries may go by the data files that an earlier one found, without a look at the
@@ -59,7 +61,8 @@ class Table(Queries, Changes, Upkeep):
     Raises:
         NotFoundError: There is nothing at `path`, or no such version.
         SnapshotExpiredError: What the version needs is gone.
-        InvalidInputError: There is something, and it is no table; or the table has another key.
+        InvalidInputError: There is something, and it is no table; or the table has another key. A configuration that
+            cannot be understood is named with its line.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Table(Queries, Changes, Upkeep):
         key: str | Sequence[str] | None = None,
         storage_options: Mapping[str, str] | None = None,
         *,
+        profile: str | None = None,
         version: int | None = None,
         max_staleness: timedelta = timedelta(0),
     ) -> None:
@@ -76,6 +80,7 @@ class Table(Queries, Changes, Upkeep):
             os.fspath(path),
             None if store is None else os.fspath(store),
             dict(storage_options or {}),
+            profile,
             version,
             max(0, max_staleness // timedelta(microseconds=1)),
         )

@@ -1,6 +1,7 @@
 //! The words of the command line: verbs, options and what `--help` teaches about them.
 
 mod completions;
+mod config;
 mod help;
 mod jobs;
 mod links;
@@ -14,10 +15,11 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 pub use completions::{CompletionsArgs, ShellName};
+pub use config::ConfigArgs;
 use help::{
-    ABOUT, ADVISE_EXAMPLES, BUILD_NOTE, CHANGE_EXAMPLES, COMPLETIONS_EXAMPLES, DOCTOR_NOTE, EXAMPLES, HISTORY_EXAMPLES,
-    KEY_EXAMPLES, LINKS_EXAMPLES, LONG_ABOUT, MIGRATE_EXAMPLES, REPAIR_NOTE, SERVE_EXAMPLES, SQL_EXAMPLES,
-    WATCH_EXAMPLES,
+    ABOUT, ADVISE_EXAMPLES, BUILD_NOTE, CHANGE_EXAMPLES, COMPLETIONS_EXAMPLES, CONFIG_EXAMPLES, DOCTOR_NOTE, EXAMPLES,
+    HISTORY_EXAMPLES, KEY_EXAMPLES, LINKS_EXAMPLES, LONG_ABOUT, MIGRATE_EXAMPLES, REPAIR_NOTE, SERVE_EXAMPLES,
+    SQL_EXAMPLES, WATCH_EXAMPLES,
 };
 pub use jobs::{JobArgs, LogArgs, LogFormat, WatchArgs};
 pub use links::LinksArgs;
@@ -93,6 +95,9 @@ pub enum Verb {
     Serve(ServeArgs),
     /// Remove old manifests, index files and runs that nobody needs any more, and with them old versions; the data stays as it is
     Vacuum(VacuumArgs),
+    /// Show what the files lakemark.toml and the environment say: names of tables and stores, profiles, settings; secrets are masked
+    #[command(after_help = CONFIG_EXAMPLES)]
+    Config(ConfigArgs),
     /// Print a script by which a shell completes verbs, options and paths
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions(CompletionsArgs),
@@ -156,15 +161,19 @@ pub struct SqlArgs {
 /// The table that a verb works on.
 #[derive(Debug, Args)]
 pub struct TableArgs {
-    /// Folder, file, glob in quotes, or URL of the table
+    /// Folder, file, glob in quotes, or URL of the table, or its name in lakemark.toml
     #[arg(value_name = "TABLE", value_hint = ValueHint::AnyPath)]
     pub table: String,
     /// Where the store is, if not in _lakemark beside the data; required for globs and read-only places
     #[arg(long, value_name = "PATH", value_hint = ValueHint::DirPath)]
     pub store: Option<String>,
-    /// Option of the object store, e.g. aws_region=eu-north-1; may be given several times. Credentials come from the environment
+    /// Option of the object store, e.g. aws_region=eu-north-1; may be given several times. Others see what is typed: give credentials by a
+    /// profile or the environment
     #[arg(long = "storage", value_name = "KEY=VALUE", value_parser = key_value)]
     pub storage: Vec<KeyValue>,
+    /// The profile of lakemark.toml that has the credentials; the one whose scope is the closest if it is left out
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
 }
 
 /// `lakemark index create`.

@@ -3,12 +3,15 @@
 //! Every statement goes through [`LakemarkSession`], where Lakemark's own statements are taken before DataFusion's.
 //! `COPY` and `CREATE EXTERNAL TABLE … STORED AS` another format go through datafusion-cli, which sets object stores up.
 
+use std::sync::Arc;
+
 use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::Statement as EngineStatement;
 use datafusion_cli::exec::exec_from_commands;
 use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::{MaxRows, PrintOptions};
+use lakemark_catalog::Names;
 use lakemark_datafusion::{LakemarkSession, Statement, from_engine, may_read_version, rows_of};
 use lakemark_table::Error;
 
@@ -22,6 +25,17 @@ use crate::pointed::{SourceText, failure};
 pub(crate) struct Printing {
     pub(crate) format: Format,
     pub(crate) max_rows: usize,
+}
+
+/// A session that knows the names and has the settings of the configuration.
+pub(crate) async fn configured_session() -> Result<LakemarkSession, Failure> {
+    let (session, names) = (session(), Names::load()?);
+    for setting in names.config().settings() {
+        let set = session.set(&setting.name, &setting.value).await;
+        set.map_err(|error| setting.place.wrong(error.message()))?;
+    }
+    session.know(Arc::new(names))?;
+    Ok(session)
 }
 
 /// A session for statements that somebody wrote: its errors know the place that they are about.
@@ -77,7 +91,7 @@ async fn run_by_engine(session: &LakemarkSession, statement: &str, format: Forma
         quiet: true,
         maxrows: MaxRows::Unlimited,
         color: false,
-        instrumented_registry: std::sync::Arc::default(),
+        instrumented_registry: Arc::default(),
     };
     exec_from_commands(session.context(), vec![statement.to_owned()], &printing).await
 }

@@ -3,6 +3,7 @@
 mod advise;
 pub mod args;
 mod completions;
+mod config;
 mod doctor;
 mod execute;
 mod exporter;
@@ -97,6 +98,7 @@ async fn dispatch(cli: Cli, log: Log) -> Result<(), Failure> {
         Some(Verb::Doctor(doctor)) => doctor::doctor(doctor).await,
         Some(Verb::Serve(serve)) => serve::serve(serve, log).await,
         Some(Verb::Vacuum(vacuum)) => maintain::vacuum(vacuum).await,
+        Some(Verb::Config(config)) => config::config(&config),
         Some(Verb::Completions(completions)) => completions::completions(&completions),
     }
 }

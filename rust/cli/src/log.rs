@@ -19,8 +19,8 @@ use crate::failure::Failure;
 use crate::spans::Spans;
 
 /// What is logged unless `LAKEMARK_LOG` or `--log` says otherwise: our warnings, and errors of everything below us.
-const DEFAULT_LOG: &str =
-    "error,lakemark_cli=warn,lakemark_serve=warn,lakemark_datafusion=warn,lakemark_table=warn,lakemark_index=warn";
+const DEFAULT_LOG: &str = "error,lakemark_cli=warn,lakemark_serve=warn,lakemark_datafusion=warn,\
+     lakemark_catalog=warn,lakemark_table=warn,lakemark_index=warn";
 
 /// Writes lines to stderr.
 #[derive(Clone, Copy, Debug, Default)]

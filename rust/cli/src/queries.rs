@@ -5,10 +5,11 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, StringArray};
 use arrow::compute::concat_batches;
 use datafusion::error::DataFusionError;
+use lakemark_catalog::Names;
 use lakemark_datafusion::QueryOptions;
-use lakemark_table::{Table, TableOptions};
+use lakemark_table::{StorageAccess, Table, TableNames, TableOptions};
 
-use crate::args::{CountArgs, ExplainArgs, LookupArgs, TableArgs, TextFormat};
+use crate::args::{CountArgs, ExplainArgs, KeyValue, LookupArgs, TableArgs, TextFormat};
 use crate::failure::Failure;
 use crate::output;
 
@@ -19,12 +20,14 @@ pub(crate) async fn open(at: &TableArgs) -> Result<Arc<Table>, Failure> {
 
 /// Opens the table at a version, if one is given.
 pub(crate) async fn open_at(at: &TableArgs, version: Option<u64>) -> Result<Arc<Table>, Failure> {
-    let storage_options = at.storage.iter().map(|option| (option.key.clone(), option.value.clone())).collect();
-    Ok(Table::open(
-        &at.table,
-        TableOptions { store: at.store.clone(), storage_options, version, ..TableOptions::default() },
-    )
-    .await?)
+    let storage = typed_storage(&at.storage);
+    let typed = TableOptions { store: at.store.clone(), storage, version, ..TableOptions::default() };
+    Ok(Names::load()?.resolve(&at.table, at.profile.as_deref(), typed).await?.open().await?)
+}
+
+/// How storage is reached by what was typed.
+pub(crate) fn typed_storage(options: &[KeyValue]) -> StorageAccess {
+    StorageAccess::of(options.iter().map(|option| (option.key.clone(), option.value.clone())).collect())
 }
 
 pub(crate) async fn count(args: CountArgs) -> Result<(), Failure> {

@@ -13,7 +13,7 @@ use crate::prompt;
 use crate::statements::split;
 
 pub(crate) async fn sql(args: SqlArgs) -> Result<(), Failure> {
-    let session = execute::session();
+    let session = execute::configured_session().await?;
     let printing = Printing { format: args.format, max_rows: args.max_rows };
     if !args.commands.is_empty() {
         for command in &args.commands {

@@ -21,7 +21,12 @@ pub(crate) async fn watch(args: WatchArgs, log: Log) -> Result<(), Failure> {
     let job = Job::begin(&args.job, log).await?;
     let mut watches = Vec::new();
     for table in &args.tables {
-        let at = TableArgs { table: table.clone(), store: args.store.clone(), storage: args.storage.clone() };
+        let at = TableArgs {
+            table: table.clone(),
+            store: args.store.clone(),
+            storage: args.storage.clone(),
+            profile: args.profile.clone(),
+        };
         let table = open(&at).await?;
         table.check_open_for_changes()?;
         job.add(&table);

@@ -35,6 +35,7 @@ pub use share::statements::PlanningCounts;
 pub use sql::factory::LakemarkTableFactory;
 pub use sql::planned::{Parameter, PlannedStatement, StatementKind};
 pub use sql::planning_place::{PlanInTheMaking, PlanningPlace};
+pub use sql::schema::is_unopened;
 pub use sql::session::{LakemarkSession, session_context};
 pub use sql::statement::{NO_TRANSACTIONS, Statement};
 pub use sql::versions::may_read_version;

@@ -8,6 +8,7 @@ pub(crate) mod dml;
 pub(crate) mod factory;
 pub(crate) mod fast_path;
 pub(crate) mod link_functions;
+pub(crate) mod names;
 pub(crate) mod parameters;
 pub(crate) mod planned;
 mod planned_again;

@@ -10,11 +10,13 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::DataFrame;
 use datafusion::sql::parser::Statement as EngineStatement;
 use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
+use lakemark_catalog::{Names, Setting};
 use lakemark_datafusion::{LakemarkSession, LakemarkTable, Statement, advise_session, from_engine};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader};
 
+use crate::error;
 use crate::rows::Rows;
 use crate::runtime::{NOT_KNOWN, wait, with_outcome};
 use crate::table::{Table, to_json};
@@ -25,9 +27,18 @@ pub(crate) struct Session(Arc<LakemarkSession>);
 
 #[pymethods]
 impl Session {
+    /// A session that knows the names and has the settings of the configuration.
     #[new]
-    fn new() -> Self {
-        Self(Arc::new(LakemarkSession::new()))
+    fn new(py: Python<'_>) -> PyResult<Self> {
+        let to_python = |cause| error::to_python(py, &cause);
+        let (session, names) = (Arc::new(LakemarkSession::new()), Names::load().map_err(to_python)?);
+        let settings: Vec<Setting> = names.config().settings().cloned().collect();
+        session.know(Arc::new(names)).map_err(to_python)?;
+        if !settings.is_empty() {
+            let session = Arc::clone(&session);
+            wait(py, move || async move { apply(&session, &settings).await })?;
+        }
+        Ok(Self(session))
     }
 
     /// Parameters are a batch of one row: positional ones are called 1, 2 and so on.
@@ -72,6 +83,15 @@ impl Session {
             replace(&session, &name, Arc::new(table)).map_err(from_engine)
         })
     }
+}
+
+/// Changes the settings of a session.
+async fn apply(session: &LakemarkSession, settings: &[Setting]) -> lakemark_table::Result<()> {
+    for setting in settings {
+        let set = session.set(&setting.name, &setting.value).await;
+        set.map_err(|cause| setting.place.wrong(cause.message()))?;
+    }
+    Ok(())
 }
 
 /// The values of a batch of one row.

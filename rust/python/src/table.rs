@@ -7,10 +7,11 @@ use std::time::Duration;
 use datafusion::catalog::TableProvider;
 use datafusion_ffi::table_provider::FFI_TableProvider;
 use datafusion_python_util::ffi_logical_codec_from_pycapsule;
+use lakemark_catalog::Names;
 use lakemark_datafusion::{LakemarkTable, QueryOptions};
 use lakemark_table::{
     BuildOptions, CancelFlag, Error, ErrorKind, IndexInfo, IndexSpec, Merging, MigrateOptions, Progress, RepairAction,
-    Report, TableOptions, Transaction, VacuumOptions, kind_or_auto,
+    Report, StorageAccess, TableNames, TableOptions, Transaction, VacuumOptions, kind_or_auto,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -56,12 +57,17 @@ impl Table {
         location: String,
         store: Option<String>,
         storage_options: HashMap<String, String>,
+        profile: Option<String>,
         version: Option<u64>,
         max_staleness_micros: u64,
     ) -> PyResult<Self> {
         let max_staleness = Duration::from_micros(max_staleness_micros);
-        let options = TableOptions { store, storage_options, version, max_staleness };
-        wait(py, move || async move { lakemark_table::Table::open(&location, options).await }).map(Self)
+        let storage = StorageAccess::of(storage_options.into());
+        let typed = TableOptions { store, storage, version, max_staleness, ..TableOptions::default() };
+        let opened = move || async move {
+            Names::load()?.resolve(&location, profile.as_deref(), typed).await?.open().await
+        };
+        wait(py, opened).map(Self)
     }
 
     fn location(&self) -> &str {

@@ -1,38 +1,35 @@
-//! The configuration file, which says what the command line says, and more.
+//! The options of a server as files say them: what the command line says, and more. They are the section `serve` of `lakemark.toml`.
 //!
 //! ```toml
+//! [serve]
 //! listen = "127.0.0.1:8815"
 //! http = "127.0.0.1:8816"
 //! read_only = true
 //!
-//! [tables]
-//! flights = "/lake/flights"
-//!
-//! [tables.orders]
-//! path = "s3://lake/orders"
-//! storage = { aws_region = "eu-north-1" }
-//!
-//! [limits]
+//! [serve.limits]
 //! running = 8
 //! ```
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use lakemark_table::{Error, ErrorKind, Result};
-use toml::de::{DeTable, DeValue};
+use lakemark_catalog::{Document, Section};
+use lakemark_table::Result;
 
 use crate::options::{Limits, ServeOptions, TableSource, TlsFiles, invalid};
+
+/// What an error about a key adds.
+const HINT: &str = "docs/serving.md lists the keys";
 
 /// The port that is listened on unless another one is given.
 pub const DEFAULT_PORT: u16 = 8815;
 
 /// What a file or a command line says; what it leaves out stays as it is.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct ServeConfig {
-    /// See [`ServeOptions`].
+    /// See [`ServeOptions`]. A file has them under its own key.
     pub tables: Vec<TableSource>,
     /// See [`ServeOptions`].
     pub warehouse: Option<PathBuf>,
@@ -87,38 +84,33 @@ fn seconds(value: usize) -> Duration {
 }
 
 impl ServeConfig {
-    /// Reads a file.
+    /// What files say, the later ones over the earlier ones; their tables are no part of it.
     ///
     /// # Errors
-    /// It cannot be read, is no TOML, or has a key that there is not (`InvalidInput`); the message names the file and the key.
-    pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            let kind = if error.kind() == std::io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::Io };
-            Error::new(kind, format!("the configuration {} cannot be read: {error}", path.display()))
-        })?;
-        Self::parse(&text).map_err(|error| invalid(format!("{}: {}", path.display(), error.message())))
+    /// A file is no TOML, or has a key that there is not (`InvalidInput`); the message names the file, the line and the key.
+    pub fn of(documents: &[Document]) -> Result<Self> {
+        let mut all = Self::default();
+        for document in documents {
+            let said = document.take(|mut root| root.section("serve")?.map(Self::section).transpose())?;
+            all = said.unwrap_or_default().over(all);
+        }
+        Ok(all)
     }
 
-    /// Reads a text.
-    ///
-    /// # Errors
-    /// As of [`ServeConfig::read`].
-    pub fn parse(text: &str) -> Result<Self> {
-        let document = DeTable::parse(text).map_err(|error| invalid(error.to_string().trim().to_owned()))?;
-        let mut section = Section::of("", document.get_ref());
+    fn section(mut section: Section<'_>) -> Result<Self> {
         let config = Self {
-            warehouse: section.text("warehouse")?.map(PathBuf::from),
+            tables: Vec::new(),
+            warehouse: section.location("warehouse")?.map(PathBuf::from),
             listen: section.address("listen")?,
             http: section.address("http")?,
-            token_file: section.text("token_file")?.map(PathBuf::from),
-            tls_cert: section.text("tls_cert")?.map(PathBuf::from),
-            tls_key: section.text("tls_key")?.map(PathBuf::from),
+            token_file: section.location("token_file")?.map(PathBuf::from),
+            tls_cert: section.location("tls_cert")?.map(PathBuf::from),
+            tls_key: section.location("tls_key")?.map(PathBuf::from),
             read_only: section.flag("read_only")?,
             slow_query_ms: section.number_if_given("slow_query_ms")?.map(|number| number as u64),
-            limits: section.table("limits")?.map(limits).transpose()?.unwrap_or_default(),
-            tables: section.table("tables")?.map(tables).transpose()?.unwrap_or_default(),
+            limits: section.section("limits")?.map(limits).transpose()?.unwrap_or_default(),
         };
-        section.end()?;
+        section.end(HINT)?;
         Ok(config)
     }
 
@@ -193,191 +185,91 @@ impl LimitsConfig {
 }
 
 fn limits(mut section: Section<'_>) -> Result<LimitsConfig> {
-    let mut limits = LimitsConfig { spill: section.text("spill")?.map(PathBuf::from), ..LimitsConfig::default() };
+    let mut limits = LimitsConfig { spill: section.location("spill")?.map(PathBuf::from), ..LimitsConfig::default() };
     for name in section.names() {
+        let place = section.place_of(&name);
         let value = section.number(&name)?;
-        limits.set(&name, value)?;
+        limits.set(&name, value).map_err(|error| place.wrong(error.message()))?;
     }
     Ok(limits)
 }
 
-fn tables(mut section: Section<'_>) -> Result<Vec<TableSource>> {
-    let mut tables = Vec::new();
-    for name in section.names() {
-        if let Some(path) = section.text_if_it_is_one(&name) {
-            tables.push(TableSource { name, path, ..TableSource::default() });
-            continue;
-        }
-        let Some(mut table) = section.table(&name)? else { continue };
-        let path = table.text("path")?.ok_or_else(|| invalid(format!("{} lacks its path", table.name)))?;
-        let store = table.text("store")?;
-        let mut storage = std::collections::HashMap::new();
-        if let Some(mut options) = table.table("storage")? {
-            for key in options.names() {
-                let value = options.text(&key)?.unwrap_or_default();
-                storage.insert(key, value);
-            }
-        }
-        table.end()?;
-        tables.push(TableSource { name, path, store, storage });
-    }
-    Ok(tables)
-}
-
-/// A table of the file, of which keys are taken one after the other.
-struct Section<'a> {
-    /// What it is called in messages.
-    name: String,
-    left: BTreeMap<&'a str, &'a DeValue<'a>>,
-}
-
-impl<'a> Section<'a> {
-    fn of(name: &str, table: &'a DeTable<'a>) -> Self {
-        let left = table.iter().map(|(key, value)| (&**key.get_ref(), value.get_ref())).collect();
-        Self { name: name.to_owned(), left }
-    }
-
-    /// The keys that are left.
-    fn names(&self) -> Vec<String> {
-        self.left.keys().map(|name| (*name).to_owned()).collect()
-    }
-
-    fn path(&self, key: &str) -> String {
-        if self.name.is_empty() { key.to_owned() } else { format!("{}.{key}", self.name) }
-    }
-
-    fn wrong<T>(&self, key: &str, wanted: &str) -> Result<T> {
-        Err(invalid(format!("{} takes {wanted}", self.path(key))))
-    }
-
-    fn text(&mut self, key: &str) -> Result<Option<String>> {
-        match self.left.remove(key) {
-            None => Ok(None),
-            Some(DeValue::String(text)) => Ok(Some(text.to_string())),
-            Some(_) => self.wrong(key, "a text in quotes"),
-        }
-    }
-
-    fn text_if_it_is_one(&mut self, key: &str) -> Option<String> {
-        let DeValue::String(text) = *self.left.get(key)? else { return None };
-        self.left.remove(key);
-        Some(text.to_string())
-    }
-
-    fn flag(&mut self, key: &str) -> Result<Option<bool>> {
-        match self.left.remove(key) {
-            None => Ok(None),
-            Some(DeValue::Boolean(flag)) => Ok(Some(*flag)),
-            Some(_) => self.wrong(key, "true or false"),
-        }
-    }
-
-    fn number_if_given(&mut self, key: &str) -> Result<Option<usize>> {
-        if self.left.contains_key(key) { self.number(key).map(Some) } else { Ok(None) }
-    }
-
-    fn number(&mut self, key: &str) -> Result<usize> {
-        let number = match self.left.remove(key) {
-            Some(DeValue::Integer(number)) => usize::from_str_radix(number.as_str(), number.radix()).ok(),
-            _ => None,
-        };
-        number.map_or_else(|| self.wrong(key, "a whole number that is not negative"), Ok)
-    }
-
-    fn address(&mut self, key: &str) -> Result<Option<SocketAddr>> {
-        let Some(text) = self.text(key)? else { return Ok(None) };
-        match text.parse() {
-            Ok(address) => Ok(Some(address)),
-            Err(_) => self.wrong(key, "an address with a port, as in \"127.0.0.1:8815\""),
-        }
-    }
-
-    fn table(&mut self, key: &str) -> Result<Option<Section<'a>>> {
-        match self.left.remove(key) {
-            None => Ok(None),
-            Some(DeValue::Table(table)) => Ok(Some(Section::of(&self.path(key), table))),
-            Some(_) => self.wrong(key, "a table"),
-        }
-    }
-
-    /// Fails if a key is left.
-    fn end(self) -> Result<()> {
-        match self.left.keys().next() {
-            None => Ok(()),
-            Some(key) => Err(invalid(format!("there is no key {}; docs/serving.md lists them", self.path(key)))),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use lakemark_catalog::Config;
+    use lakemark_table::ErrorKind;
+
     use super::*;
+
+    fn parse(text: &str) -> Result<ServeConfig> {
+        ServeConfig::of(&[Document::new("serve.toml", text)])
+    }
 
     #[test]
     fn a_file_says_what_the_command_line_says_and_more() {
-        let config = ServeConfig::parse(
-            "listen = '127.0.0.1:1'\nread_only = true\nslow_query_ms = 250\n[tables]\nflights = '/lake/flights'\n\
-             [tables.orders]\npath = 's3://lake/orders'\nstorage = { aws_region = 'eu-north-1' }\n\
-             [limits]\nrunning = 3\nwait_seconds = 7\nspill = '/scratch'\n",
+        let config = parse(
+            "[serve]\nlisten = '127.0.0.1:1'\nread_only = true\nslow_query_ms = 250\n[tables]\nflights = '/lake/flights'\n\
+             [serve.limits]\nrunning = 3\nwait_seconds = 7\nspill = '/scratch'\n",
         )
         .unwrap();
         let options = config.options().unwrap();
         assert_eq!(options.listen, SocketAddr::from(([127, 0, 0, 1], 1)));
-        assert_eq!((options.read_only, options.slow_query_ms), (true, Some(250)));
+        assert!(options.read_only && options.tables.is_empty());
+        assert_eq!(options.slow_query_ms, Some(250));
         assert_eq!((options.limits.running, options.limits.wait), (3, Duration::from_secs(7)));
         assert_eq!(options.limits.spill, Some(PathBuf::from("/scratch")));
-        let [flights, orders] = options.tables.as_slice() else { panic!("{:?}", options.tables) };
-        assert_eq!((flights.name.as_str(), flights.path.as_str()), ("flights", "/lake/flights"));
-        assert_eq!((orders.path.as_str(), orders.storage["aws_region"].as_str()), ("s3://lake/orders", "eu-north-1"));
     }
 
     #[test]
     fn the_example_has_every_limit_with_its_default() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/serve.toml");
+        let file = Document::read(&path).unwrap();
+        let options = ServeConfig::of(std::slice::from_ref(&file)).unwrap().options().unwrap();
+        assert_eq!(options.limits, Limits::default());
+        assert_eq!(Config::of([file]).unwrap().table_names(), ["flights", "orders"]);
         let text = std::fs::read_to_string(&path).unwrap();
-        let options = ServeConfig::read(&path).unwrap().options().unwrap();
-        assert_eq!((options.limits, options.tables.len()), (Limits::default(), 2));
         for (name, _) in NUMBERS {
             assert!(text.contains(&format!("{name} = ")), "{name}");
         }
-        assert_eq!(ServeConfig::read(Path::new("/nowhere.toml")).unwrap_err().kind(), ErrorKind::NotFound);
     }
 
     #[test]
-    fn what_the_command_line_says_counts_over_the_file() {
-        let file = ServeConfig::parse(
-            "listen = '127.0.0.1:1'\nhttp = '127.0.0.1:2'\nslow_query_ms = 9\n[tables]\na = 'x'\nb = 'y'\n[limits]\nrunning = 3\nwaiting = 4",
-        )
-        .unwrap();
+    fn what_the_command_line_says_counts_over_the_file_and_a_later_file_over_an_earlier_one() {
+        let files = [
+            "[serve]\nlisten = '127.0.0.1:3'\nread_only = true\nslow_query_ms = 9\n[serve.limits]\nrunning = 2",
+            "[serve]\nlisten = '127.0.0.1:1'\nhttp = '127.0.0.1:2'\n[serve.limits]\nrunning = 3\nwaiting = 4",
+        ];
+        let file = ServeConfig::of(&files.map(|text| Document::new("f", text))).unwrap();
         let listen = "127.0.0.1:9".parse().ok();
         let mut line = ServeConfig { listen, slow_query_ms: Some(0), ..ServeConfig::default() };
         line.tables.push(TableSource { name: "a".to_owned(), path: "z".to_owned(), ..TableSource::default() });
         line.limits.set("running", 5).unwrap();
         let options = line.over(file).options().unwrap();
-        assert_eq!((options.listen.port(), options.http.unwrap().port(), options.slow_query_ms), (9, 2, Some(0)));
+        assert_eq!((options.listen.port(), options.http.unwrap().port(), options.read_only), (9, 2, true));
+        assert_eq!(options.slow_query_ms, Some(0));
         assert_eq!((options.limits.running, options.limits.waiting), (5, 4));
         let tables: Vec<(&str, &str)> = options.tables.iter().map(|t| (t.name.as_str(), t.path.as_str())).collect();
-        assert_eq!(tables, [("b", "y"), ("a", "z")]);
+        assert_eq!(tables, [("a", "z")]);
     }
 
     #[test]
     fn bad_files_are_refused_by_the_name_of_what_is_wrong() {
         for (text, says) in [
-            ("listen = ", "listen"),
-            ("listen = 8815", "listen takes a text"),
-            ("listen = 'here'", "listen takes an address"),
-            ("lissten = '127.0.0.1:1'", "no key lissten"),
-            ("read_only = 'yes'", "read_only takes true or false"),
-            ("slow_query_ms = '1 s'", "slow_query_ms takes a whole number"),
-            ("tables = 3", "tables takes a table"),
-            ("[tables.a]\nstore = 'x'", "tables.a lacks its path"),
-            ("[tables.a]\npath = 'x'\nkind = 'y'", "no key tables.a.kind"),
-            ("[limits]\nrunnin = 1", "no limit runnin"),
-            ("[limits]\nrunning = -1", "limits.running takes a whole number"),
-            ("[limits]\nrunning = 1.5", "limits.running takes a whole number"),
+            ("serve = ", "serve.toml:1: "),
+            ("serve = 1", "serve.toml:1: serve takes a table"),
+            ("[serve]\nlisten = 8815", "serve.toml:2: serve.listen takes a text"),
+            ("[serve]\nlisten = 'here'", "serve.toml:2: serve.listen takes an address"),
+            ("[serve]\nlissten = '127.0.0.1:1'", "serve.toml:2: there is no key serve.lissten"),
+            ("[serve]\nread_only = 'yes'", "serve.toml:2: serve.read_only takes true or false"),
+            ("[serve]\nslow_query_ms = '1 s'", "serve.toml:2: serve.slow_query_ms takes a whole number"),
+            ("[serve.limits]\nrunnin = 1", "serve.toml:2: there is no limit runnin"),
+            ("[serve.limits]\nrunning = -1", "serve.toml:2: serve.limits.running takes a whole number"),
+            ("[serve.limits]\nrunning = 1.5", "serve.toml:2: serve.limits.running takes a whole number"),
         ] {
-            let error = ServeConfig::parse(text).unwrap_err().to_string();
-            assert!(error.contains(says), "{text}: {error}");
+            let error = parse(text).unwrap_err();
+            assert!(error.kind() == ErrorKind::InvalidInput && error.to_string().starts_with(says), "{text}: {error}");
         }
         let half = ServeConfig { tls_key: Some(PathBuf::from("k")), ..ServeConfig::default() };
         assert!(half.options().unwrap_err().to_string().contains("--tls-cert"));

@@ -1,11 +1,11 @@
 //! What a server serves, to whom, and how much of it at a time.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lakemark_table::{Error, ErrorKind, Result, machine_memory};
+use lakemark_catalog::Setting;
+use lakemark_table::{Error, ErrorKind, Result, TableOptions, machine_memory};
 
 /// What a server serves, and to whom.
 #[derive(Clone, Debug)]
@@ -28,19 +28,19 @@ pub struct ServeOptions {
     pub slow_query_ms: Option<u64>,
     /// How much at a time.
     pub limits: Limits,
+    /// Settings of the session of all clients.
+    pub settings: Vec<Setting>,
 }
 
 /// A table under a name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct TableSource {
     /// Its name in SQL, taken as it is.
     pub name: String,
     /// Its path or URL.
     pub path: String,
-    /// The path or URL of its store, if that is not beside the data.
-    pub store: Option<String>,
-    /// Options of the object store.
-    pub storage: HashMap<String, String>,
+    /// How it is opened.
+    pub options: TableOptions,
 }
 
 /// A certificate and its key, as PEM.
@@ -127,6 +127,7 @@ impl ServeOptions {
             read_only: false,
             slow_query_ms: None,
             limits: Limits::default(),
+            settings: Vec::new(),
         }
     }
 

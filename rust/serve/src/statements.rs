@@ -62,6 +62,10 @@ impl Statements {
     pub(crate) async fn open(options: &ServeOptions, planning: Planning) -> Result<Self> {
         let sharing = Arc::new(PlanSharing::new());
         let session = session(options, Arc::clone(&sharing), &planning)?;
+        for setting in &options.settings {
+            let set = session.set(&setting.name, &setting.value).await;
+            set.map_err(|error| setting.place.wrong(error.message()))?;
+        }
         let tables = Tables::open(&session, options.tables.clone(), options.warehouse.clone()).await?;
         let Limits { statement_bytes, .. } = options.limits;
         Ok(Self {

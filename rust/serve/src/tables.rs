@@ -87,8 +87,7 @@ impl Tables {
         let tables = Self { served: Mutex::default(), warehouse };
         for source in sources {
             let shown = format!("{}={}", source.name, source.path);
-            let TableSource { name, path, store, storage } = source;
-            let options = TableOptions { store, storage_options: storage, ..TableOptions::default() };
+            let TableSource { name, path, options } = source;
             let opened = tables.add(session, SCHEMA, &name, &path, options).await;
             opened.map_err(|error| Error::new(error.kind(), format!("{shown} cannot be served: {error}")))?;
         }

@@ -1,10 +1,18 @@
 //! The one error type of the public interface: a coarse kind, and a message that says what to do.
+//!
+//! Uses nothing; every room may use it.
+//!
+//! Invariant: what a storage answers to a request that it refuses is not repeated, as it may have a token in it.
+
+pub(crate) mod refusal;
 
 use std::error::Error as StdError;
 use std::fmt;
 
 use lakemark_format::FormatError;
 use parquet::errors::ParquetError;
+
+use self::refusal::AccessProblem;
 
 /// What a caller would act differently on. Python and Java have one exception class per kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -204,7 +212,8 @@ pub fn kind_of_storage(error: &object_store::Error) -> ErrorKind {
         object_store::Error::Generic { source, .. } => match source.downcast_ref::<std::io::Error>() {
             // Bytes that are no such file, and a file that ends before what others say is in it.
             Some(error) if matches!(error.kind(), InvalidData | UnexpectedEof) => ErrorKind::Corrupt,
-            _ => ErrorKind::Io,
+            // What a source of credentials says.
+            _ => source.downcast_ref().map_or(ErrorKind::Io, Error::kind),
         },
         _ => ErrorKind::Io,
     }
@@ -223,8 +232,20 @@ pub fn kind_of_parquet(error: &ParquetError) -> ErrorKind {
     }
 }
 
+/// What stands in an error of the storage's that is a whole sentence by itself.
+fn sentence_in(error: &object_store::Error) -> Option<Error> {
+    let object_store::Error::Generic { source, .. } = error else { return None };
+    match source.downcast_ref::<Error>() {
+        Some(ours) => Some(Error::new(ours.kind(), ours.to_string())),
+        None => source.downcast_ref::<AccessProblem>().map(|problem| Error::io(problem.to_string())),
+    }
+}
+
 impl From<object_store::Error> for Error {
     fn from(error: object_store::Error) -> Self {
+        if let Some(sentence) = sentence_in(&error) {
+            return sentence;
+        }
         let message = match &error {
             object_store::Error::NotFound { path, .. } => format!("{path} does not exist"),
             object_store::Error::AlreadyExists { path, .. } => format!("{path} exists already"),

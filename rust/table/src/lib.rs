@@ -10,6 +10,7 @@ mod index_kind;
 mod indexing;
 mod links;
 pub mod metrics;
+mod names;
 pub mod options;
 mod pin;
 mod probe;
@@ -40,6 +41,7 @@ pub use lakemark_index::{Predicate, Reason, RowSet};
 pub use links::{
     IndexedLinks, LinkDirection, LinkMemory, LinkMemoryLimit, LinkedRequest, LinkedRows, Links, WalkOptions,
 };
+pub use names::{TableNames, TablePlace};
 pub use options::{
     BuildOptions, CancelFlag, ColumnReadCost, IndexOnlyCost, IndexSpec, Merging, MigrateOptions, ProbeOptions,
     Progress, ReadCost, TableOptions, VacuumOptions,
@@ -52,7 +54,9 @@ pub use report::{
     Waste, index_rows, version_rows,
 };
 pub use snapshot::{BufferedRows, BufferedRun, DataFile, FileProbe, FileProbes, FileProbesIter, Probe, Snapshot};
+pub use storage::access::StorageAccess;
 pub use storage::clock::{Stopwatch, now};
+pub use storage::credentials::{Credential, CredentialSource, TemporaryCredential};
 pub use storage::damage::{Guarded, damaged, guarded, guarded_wait};
 #[cfg(feature = "failpoints")]
 pub use storage::disk::{faults, gate};
@@ -61,6 +65,8 @@ pub use storage::ids::new_id;
 pub use storage::local::of_listed;
 pub use storage::location::StoreLayer;
 pub use storage::machine::memory as machine_memory;
+pub use storage::remote::environment as storage_environment;
+pub use storage::secret::{Secret, StorageOptions};
 pub use store::included::{column_list, names_of};
 pub use store::kind::IndexOption;
 pub use table::Table;

@@ -1,6 +1,6 @@
 //! What callers may choose: where the store is, which index, how a build runs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,14 +9,17 @@ use arrow::datatypes::DataType;
 
 use crate::error::{Error, Result};
 use crate::index_kind::IndexKind;
+use crate::storage::access::StorageAccess;
 
 /// How a table is opened.
 #[derive(Clone, Debug, Default)]
 pub struct TableOptions {
     /// Path or URL of the store; `_lakemark` beside the data if none is given.
     pub store: Option<String>,
-    /// Options of the object store, by the names that `object_store` knows.
-    pub storage_options: HashMap<String, String>,
+    /// How the data files are reached.
+    pub storage: StorageAccess,
+    /// How the store is reached; as the data files are if nothing is given.
+    pub store_storage: Option<StorageAccess>,
     /// The version that is read, and nothing but read; the newest state if none is given. Of a Delta table it is Delta's, of other tables
     /// the number of a manifest: see [`Table::history`](crate::Table::history).
     pub version: Option<u64>,
@@ -28,6 +31,11 @@ pub struct TableOptions {
 }
 
 impl TableOptions {
+    /// How the store is reached.
+    pub(crate) fn access_of_store(&self) -> &StorageAccess {
+        self.store_storage.as_ref().unwrap_or(&self.storage)
+    }
+
     /// A [`max_staleness`](Self::max_staleness) as users write it: a number with `ms`, `s`, `m` or `h`, such as `500ms` or `30s`.
     ///
     /// # Errors

@@ -82,11 +82,11 @@ impl Table {
     ) -> Result<Arc<Self>> {
         let metrics = Arc::<Metrics>::default();
         let layer = &|store| counted(layer(store), &metrics);
-        let location = Location::parse(location, &options.storage_options, layer).await?;
+        let location = Location::parse(location, &options.storage, layer).await?;
         let format = if location.is_delta().await? { TableFormat::Delta } else { TableFormat::Parquet };
-        let place = location.locate_store(options.store.as_deref(), &options.storage_options, layer)?;
+        let place = location.locate_store(options.store.as_deref(), options.access_of_store(), layer)?;
         let key = match (sharing, options.version) {
-            (Sharing::Process, None) => TableKey::of(&location, format, place.as_ref(), &options.storage_options),
+            (Sharing::Process, None) => TableKey::of(&location, format, place.as_ref(), &options),
             (Sharing::Process, Some(_)) | (Sharing::None, _) => None,
         };
         let store = place.map(|place| Arc::new(Store::new(place, Arc::clone(&metrics))));

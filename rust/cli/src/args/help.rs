@@ -26,7 +26,7 @@ Examples:
   lakemark vacuum flights/ --dry-run               show which old index files can go
   lakemark                                         the SQL shell
 
-A TABLE is a folder of Parquet files (also Hive-partitioned), a Delta table, one file, a glob in quotes, or a URL.
+A TABLE is a folder of Parquet files (also Hive-partitioned), a Delta table, one file, a glob in quotes, a URL, or a name of lakemark.toml.
 Results go to stdout, progress and warnings to stderr.
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 built but for files that could not be indexed, 4 doctor found a problem, 130 stopped by Ctrl-C.";
 
@@ -113,6 +113,7 @@ Examples:
   lakemark serve --warehouse /lake --http 8816          all tables of a folder; http://127.0.0.1:8816 shows them
   lakemark serve --warehouse /lake --read-only --listen 0.0.0.0:8815 --token-file tokens --tls-cert cert.pem --tls-key key.pem
   lakemark serve --config serve.toml                    all of that from a file
+  lakemark serve trips orders                           tables by their names in lakemark.toml; without any, all of them
 
 A first query from Python, after pip install adbc-driver-flightsql pyarrow:
   import adbc_driver_flightsql.dbapi as flight
@@ -203,6 +204,24 @@ Examples:
   lakemark history flights/
   lakemark count flights/ --version 12 \"carrier = 'UA'\"
   lakemark sql -c \"CREATE EXTERNAL TABLE f STORED AS LAKEMARK LOCATION 'flights/' OPTIONS (version '12')\" -c \"SELECT * FROM f\"";
+
+/// Of `config`, with where the files are.
+pub(super) const CONFIG_EXAMPLES: &str = "\
+Files, what counts more after the rest: lakemark/lakemark.toml in the user's folder of configurations ($XDG_CONFIG_HOME, or ~/.config), and
+lakemark.toml in the working directory or the nearest folder above it that has one. LAKEMARK_CONFIG names one file in the place of both.
+
+A file:
+  [tables]
+  trips = \"s3://lake/trips\"                                  lakemark count trips \"city = 'Oslo'\"
+
+  [profiles.lake]
+  scope = \"s3://lake/\"                                       for whatever is below, unless --profile names another
+  aws_access_key_id = { env = \"LAKE_KEY\" }
+  aws_secret_access_key = { file = \"/run/secrets/lake\" }
+
+Examples:
+  lakemark config
+  lakemark config --format json";
 
 /// Of `completions`, where each shell looks for its script.
 pub(super) const COMPLETIONS_EXAMPLES: &str = "\

@@ -47,15 +47,18 @@ pub enum LogFormat {
 /// `lakemark index watch`.
 #[derive(Debug, Args)]
 pub struct WatchArgs {
-    /// Folders, files, globs in quotes, or URLs of the tables
+    /// Folders, files, globs in quotes, or URLs of the tables, or their names in lakemark.toml
     #[arg(value_name = "TABLE", required = true)]
     pub tables: Vec<String>,
     /// Where the store of the one table is, if not in _lakemark beside the data; required for globs and read-only places
     #[arg(long, value_name = "PATH")]
     pub store: Option<String>,
-    /// Option of the object store, e.g. aws_region=eu-north-1; may be given several times. Credentials come from the environment
+    /// Option of the object store, e.g. aws_region=eu-north-1; may be given several times
     #[arg(long = "storage", value_name = "KEY=VALUE", value_parser = key_value)]
     pub storage: Vec<KeyValue>,
+    /// The profile of lakemark.toml that has the credentials; the one whose scope is the closest if it is left out
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
     /// How long to wait between two looks, e.g. 30s, 5m or 1h
     #[arg(long, value_name = "TIME", value_parser = pause, default_value = "30s")]
     pub every: Duration,

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::LogArgs;
-use super::values::{KeyValue, key_value, listen_address, size, table_name};
+use super::values::{KeyValue, key_value, listen_address, served_table, size};
 
 /// `lakemark serve`.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// A table under the name that it has in SQL: a folder, a file, a glob in quotes, or a URL
-    #[arg(value_name = "NAME=PATH", value_parser = table_name)]
+    /// A table under the name that it has in SQL: a folder, a file, a glob in quotes, or a URL. A name alone is one of lakemark.toml
+    #[arg(value_name = "NAME[=PATH]", value_parser = served_table)]
     pub tables: Vec<KeyValue>,
     /// A folder of this machine whose folders are tables, also those that come later; a folder of such folders is a schema
     #[arg(long, value_name = "FOLDER")]
@@ -45,12 +45,15 @@ pub struct ServeArgs {
     /// Log each query that takes at least so many milliseconds by one line, without the values that are written in it
     #[arg(long, value_name = "MILLISECONDS")]
     pub slow_query_ms: Option<u64>,
-    /// A file with these options and more, as TOML; what is typed counts over it
+    /// A file with these options and more, as TOML, in the place of lakemark.toml; what is typed counts over it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Option of the object store of the tables that are typed, e.g. aws_region=eu-north-1; may be given several times
     #[arg(long = "storage", value_name = "KEY=VALUE", value_parser = key_value)]
     pub storage: Vec<KeyValue>,
+    /// The profile of lakemark.toml that has the credentials of the tables that are typed
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
     /// Its lines.
     #[command(flatten)]
     pub lines: LogArgs,

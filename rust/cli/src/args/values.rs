@@ -1,11 +1,12 @@
 //! Values of options, read from what was typed.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
-use lakemark_table::RepairAction;
+use lakemark_table::{RepairAction, StorageOptions};
 use tracing_subscriber::EnvFilter;
 
 /// What becomes of buffered updates: the table's enum, which cannot know of the command line.
@@ -27,12 +28,19 @@ impl ValueEnum for RepairChoice {
 }
 
 /// An option as KEY=VALUE.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct KeyValue {
     /// What stands before the first `=`.
     pub key: String,
     /// What stands behind it.
     pub value: String,
+}
+
+/// The value may be a secret.
+impl fmt::Debug for KeyValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.key, StorageOptions::shown(&self.key, &self.value))
+    }
 }
 
 /// An option.
@@ -45,11 +53,15 @@ pub(super) fn key_value(text: &str) -> Result<KeyValue, String> {
     }
 }
 
-/// A table as NAME=PATH.
-pub(super) fn table_name(text: &str) -> Result<KeyValue, String> {
+/// A table as NAME=PATH, or a name that stands for itself.
+pub(super) fn served_table(text: &str) -> Result<KeyValue, String> {
+    let name = text.trim();
+    if !name.is_empty() && !name.contains(['=', '/', ':', '\\', '*']) {
+        return Ok(KeyValue { key: name.to_owned(), value: name.to_owned() });
+    }
     match key_value(text) {
         Ok(table) if !table.value.is_empty() => Ok(table),
-        _ => Err("write it as NAME=PATH, e.g. flights=/lake/flights".to_owned()),
+        _ => Err("write it as NAME=PATH, e.g. flights=/lake/flights, or give a name of lakemark.toml".to_owned()),
     }
 }
 
@@ -116,7 +128,8 @@ pub(super) fn log_filter(text: &str) -> Result<String, String> {
     let text = text.trim();
     let filter = match text {
         "error" | "warn" | "info" | "debug" | "trace" => {
-            let ours = ["cli", "serve", "datafusion", "table", "index"].map(|name| format!(",lakemark_{name}={text}"));
+            let ours = ["cli", "serve", "datafusion", "catalog", "table", "index"]
+                .map(|name| format!(",lakemark_{name}={text}"));
             format!("error{}", ours.concat())
         }
         _ => text.to_owned(),
@@ -187,12 +200,29 @@ mod tests {
     fn a_level_is_meant_for_what_is_ours_and_a_filter_is_taken_as_it_is() {
         assert_eq!(
             log_filter("debug").unwrap(),
-            "error,lakemark_cli=debug,lakemark_serve=debug,lakemark_datafusion=debug,lakemark_table=debug,lakemark_index=debug"
+            "error,lakemark_cli=debug,lakemark_serve=debug,lakemark_datafusion=debug,lakemark_catalog=debug,lakemark_table=debug,lakemark_index=debug"
         );
         assert_eq!(log_filter("lakemark_table=trace").unwrap(), "lakemark_table=trace");
         for wrong in ["", "loud", "lakemark_table=loud"] {
             assert!(log_filter(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_table_is_served_under_a_name_of_its_own_or_one_of_the_configuration() {
+        let shown = |text: &str| served_table(text).map(|table| (table.key, table.value)).ok();
+        let pair = |name: &str, path: &str| Some((name.to_owned(), path.to_owned()));
+        assert_eq!(shown("flights=/lake/flights"), pair("flights", "/lake/flights"));
+        assert_eq!((shown("trips"), shown("t=trips")), (pair("trips", "trips"), pair("t", "trips")));
+        for wrong in ["", "=x", "x=", "/lake/flights", "s3://lake/t"] {
+            assert_eq!(shown(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn values_of_options_that_may_be_secret_are_not_printed() {
+        let printed = format!("{:?} {:?}", key_value("aws_token=hidden"), key_value("aws_region=r"));
+        assert_eq!(printed, "Ok(aws_token=***) Ok(aws_region=r)");
     }
 
     #[test]

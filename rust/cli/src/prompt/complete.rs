@@ -204,6 +204,7 @@ mod tests {
             .into(),
             functions: columns(&["array_has", "count", "date_trunc"]),
             settings: columns(&["datafusion.execution.batch_size", "lakemark.share", "lakemark.use_index"]),
+            ..Names::default()
         }
     }
 

@@ -1,10 +1,10 @@
 //! What a session knows by name: tables with their columns, functions and settings. Completion goes by it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use datafusion::catalog::SchemaProvider;
-use lakemark_datafusion::LakemarkSession;
+use lakemark_datafusion::{LakemarkSession, is_unopened};
 
 use super::words::is_of_name;
 
@@ -15,6 +15,8 @@ pub(super) struct Names {
     pub(super) tables: BTreeMap<String, Vec<String>>,
     pub(super) functions: Vec<String>,
     pub(super) settings: Vec<String>,
+    /// Tables that are known by name alone.
+    pub(super) unopened: BTreeSet<String>,
 }
 
 impl Names {
@@ -27,9 +29,15 @@ impl Names {
         let mut known = if anew { BTreeMap::new() } else { std::mem::take(&mut self.tables) };
         let mut tables = BTreeMap::new();
         for KnownTable { written, schema, name } in tables_of(session) {
+            let was_unopened = self.unopened.remove(&written);
             let columns = match known.remove(&written) {
-                Some(columns) => columns,
-                None => match schema.table(&name).await {
+                Some(columns) if !was_unopened => columns,
+                // Its columns are known once a statement needed it: a storage may be far away.
+                _ if is_unopened(&schema, &name) => {
+                    self.unopened.insert(written.clone());
+                    Vec::new()
+                }
+                _ => match schema.table(&name).await {
                     Ok(Some(table)) => table.schema().fields().iter().map(|field| field.name().clone()).collect(),
                     // It is said when somebody asks for its rows.
                     _ => Vec::new(),

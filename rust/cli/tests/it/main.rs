@@ -5,6 +5,7 @@
 
 mod advise;
 mod bad_input;
+mod config;
 mod doctor;
 mod interrupt;
 mod shell;

@@ -17,7 +17,7 @@ const CARRIERS: [&str; 5] = ["AA", "B6", "DL", "UA", "WN"];
 /// The command, with nothing of the user's settings.
 pub fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lakemark"));
-    command.env_remove("LAKEMARK_LOG").stdin(Stdio::null());
+    command.env_remove("LAKEMARK_LOG").env("LAKEMARK_CONFIG", "").stdin(Stdio::null());
     command
 }
 

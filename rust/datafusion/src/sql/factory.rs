@@ -11,13 +11,15 @@ use lakemark_table::{BuildOptions, Error, ErrorKind, Result, Table, TableOptions
 
 use crate::error::to_engine;
 use crate::plan::provider::LakemarkTable;
+use crate::sql::names::SessionNames;
 
 /// The word after `STORED AS`.
 pub(crate) const FORMAT: &str = "LAKEMARK";
 
 /// Opens tables for `CREATE EXTERNAL TABLE … STORED AS LAKEMARK LOCATION '…'`.
 ///
-/// Options: `lakemark.store` names the store's place, `lakemark.storage.<key>` goes to the object store. `key` declares the columns that
+/// Options: `lakemark.store` names the store's place, `lakemark.storage.<key>` goes to the object store, `lakemark.profile` names a profile
+/// that has credentials, in a session that [knows](crate::LakemarkSession::know) some. `key` declares the columns that
 /// identify a row (`'a, b'`), with the options of [`Table::declare_key`] beside it. `version` is the version that is read in place of the
 /// newest state. Columns are those of the files; `PARTITIONED BY` may repeat the partition columns.
 #[derive(Debug, Default)]
@@ -25,16 +27,13 @@ pub struct LakemarkTableFactory;
 
 #[async_trait]
 impl TableProviderFactory for LakemarkTableFactory {
-    async fn create(
-        &self,
-        _state: &dyn Session,
-        command: &CreateExternalTable,
-    ) -> EngineResult<Arc<dyn TableProvider>> {
-        Ok(Arc::new(open(command).await.map_err(to_engine)?))
+    async fn create(&self, state: &dyn Session, command: &CreateExternalTable) -> EngineResult<Arc<dyn TableProvider>> {
+        let names = state.config().get_extension::<SessionNames>();
+        Ok(Arc::new(open(command, names.as_deref()).await.map_err(to_engine)?))
     }
 }
 
-async fn open(command: &CreateExternalTable) -> Result<LakemarkTable> {
+async fn open(command: &CreateExternalTable, names: Option<&SessionNames>) -> Result<LakemarkTable> {
     let [location] = command.locations.as_slice() else {
         return Err(invalid(format!("table {} needs one LOCATION", command.name)));
     };
@@ -44,8 +43,12 @@ async fn open(command: &CreateExternalTable) -> Result<LakemarkTable> {
     if !command.order_exprs.is_empty() {
         return Err(invalid("WITH ORDER is not supported for STORED AS LAKEMARK"));
     }
-    let Options { opening, key } = table_options(&command.options)?;
-    let table = Table::open(location, opening).await?;
+    let Options { opening, profile, key } = table_options(&command.options)?;
+    let table = match names {
+        Some(SessionNames(names)) => names.resolve(location, profile.as_deref(), opening).await?.open().await?,
+        None if profile.is_some() => return Err(invalid("this session knows no profiles; leave 'profile' out")),
+        None => Table::open(location, opening).await?,
+    };
     let provider = LakemarkTable::new(Arc::clone(&table)).await?;
     let found: Vec<&str> = provider.snapshot().partition_columns().iter().map(|field| field.name().as_str()).collect();
     if !command.table_partition_cols.is_empty() && command.table_partition_cols != found {
@@ -66,6 +69,7 @@ async fn open(command: &CreateExternalTable) -> Result<LakemarkTable> {
 #[derive(Debug, Default)]
 struct Options {
     opening: TableOptions,
+    profile: Option<String>,
     key: KeyOption,
 }
 
@@ -91,6 +95,8 @@ enum TableOption<'a> {
     Update(UpdateOption),
     /// An option of the object store, by the object store's name for it.
     Storage(&'a str),
+    /// The profile that has credentials.
+    Profile,
 }
 
 impl<'a> TableOption<'a> {
@@ -104,6 +110,7 @@ impl<'a> TableOption<'a> {
             "version" => Some(Self::Version),
             "max_staleness" => Some(Self::MaxStaleness),
             "key" => Some(Self::Key),
+            "profile" => Some(Self::Profile),
             _ => UpdateOption::from_name(name)
                 .map(Self::Update)
                 .or_else(|| name.strip_prefix("storage.").map(Self::Storage)),
@@ -112,12 +119,12 @@ impl<'a> TableOption<'a> {
 }
 
 fn table_options(given: &HashMap<String, String>) -> Result<Options> {
-    let Options { mut opening, mut key } = Options::default();
+    let Options { mut opening, mut profile, mut key } = Options::default();
     for (given, value) in given {
         let option = TableOption::from_name(given).ok_or_else(|| {
             invalid(format!(
-                "unknown option {given:?}; a Lakemark table takes 'lakemark.store', 'lakemark.storage.<key>', 'version', 'max_staleness', 'key' \
-                 and, beside that, {}",
+                "unknown option {given:?}; a Lakemark table takes 'lakemark.store', 'lakemark.storage.<key>', 'profile', 'version', 'max_staleness', \
+                 'key' and, beside that, {}",
                 UpdateOption::ALL.map(|option| format!("'{}'", option.name())).join(", ")
             ))
         })?;
@@ -135,8 +142,9 @@ fn table_options(given: &HashMap<String, String>) -> Result<Options> {
                 key.options.insert(option.name().to_owned(), value.clone());
             }
             TableOption::Storage(name) => {
-                opening.storage_options.insert(name.to_owned(), value.clone());
+                opening.storage.options.insert(name, value.as_str());
             }
+            TableOption::Profile => profile = Some(value.clone()),
         }
     }
     if key.columns.is_empty()
@@ -144,7 +152,7 @@ fn table_options(given: &HashMap<String, String>) -> Result<Options> {
     {
         return Err(invalid(format!("the option '{name}' is for tables with a key; give 'key' as well")));
     }
-    Ok(Options { opening, key })
+    Ok(Options { opening, profile, key })
 }
 
 fn invalid(message: impl Into<String>) -> Error {
@@ -163,7 +171,7 @@ mod tests {
     fn known_options_are_taken() {
         let taken = options(&[("lakemark.store", "/ssd/t"), ("lakemark.storage.aws_region", "x")]).unwrap().opening;
         assert_eq!(taken.store.as_deref(), Some("/ssd/t"));
-        assert_eq!(taken.storage_options.get("aws_region").map(String::as_str), Some("x"));
+        assert_eq!(taken.storage.options.get("aws_region"), Some("x"));
         assert_eq!(options(&[("format.store", "/a")]).unwrap().opening.store.as_deref(), Some("/a"));
     }
 

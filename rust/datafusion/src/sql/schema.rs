@@ -14,13 +14,16 @@ use datafusion::common::{TableReference, plan_err};
 use datafusion::datasource::{TableType, ViewTable, source_as_provider};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use datafusion::prelude::SessionContext;
+use lakemark_table::TableNames;
 
 use crate::error::to_engine;
 use crate::plan::provider::LakemarkTable;
 use crate::plan::statement_snapshots::note_found;
 use crate::plan::unpinned::{of_table, with_tables};
 use crate::share::bound_query::FoundTable;
+use crate::sql::names::{NamedTables, SessionNames};
 use crate::sql::unreadable::Unreadable;
 use crate::sql::versions::VersionedName;
 
@@ -110,6 +113,46 @@ pub(crate) async fn refresh(state: &SessionState) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Makes names known in the default schema of a session, beside the tables that its statements define.
+///
+/// # Errors
+/// The session has no default schema.
+pub(crate) fn know(context: &SessionContext, names: Arc<dyn TableNames>) -> Result<()> {
+    let state = context.state_ref();
+    let (catalog, schema) = {
+        let state = state.read();
+        let own = &state.config_options().catalog;
+        (own.default_catalog.clone(), own.default_schema.clone())
+    };
+    let found = context.catalog(&catalog).and_then(|catalog| Some((catalog.schema(&schema)?, catalog)));
+    let Some((defined, catalog)) = found else {
+        return plan_err!("the session has no schema {catalog}.{schema} that names could be known in");
+    };
+    let named = NamedTables::new(Arc::clone(unwrapped(&defined)), Arc::clone(&names));
+    catalog.register_schema(&schema, Arc::new(named))?;
+    state.write().config_mut().set_extension(Arc::new(SessionNames(names)));
+    Ok(())
+}
+
+/// Refuses to drop what no statement defined.
+pub(crate) fn check_drop(state: &SessionState, plan: &LogicalPlan) -> Result<()> {
+    let LogicalPlan::Ddl(DdlStatement::DropTable(drop)) = plan else { return Ok(()) };
+    let Ok(schema) = state.schema_for_ref(drop.name.clone()) else { return Ok(()) };
+    let name = drop.name.table();
+    match unwrapped(&schema).downcast_ref::<NamedTables>() {
+        Some(named) if named.is_undefined(name) => {
+            plan_err!("the table {name} is a name of lakemark.toml; take it out there")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a schema knows a table by name alone: it was not opened yet, and looking at it would do so.
+#[must_use]
+pub fn is_unopened(schema: &Arc<dyn SchemaProvider>, name: &str) -> bool {
+    unwrapped(schema).downcast_ref::<NamedTables>().is_some_and(|named| named.is_unopened(name))
 }
 
 /// A schema as it was registered.

@@ -15,8 +15,8 @@ use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement as Prepared}
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::FutureExt;
 use lakemark_table::{
-    BuildOptions, BuildReport, Error, ErrorKind, IndexSpec, Result, Stopwatch, Table, Transaction, index_rows,
-    kind_or_auto,
+    BuildOptions, BuildReport, Error, ErrorKind, IndexSpec, Result, Stopwatch, Table, TableNames, Transaction,
+    index_rows, kind_or_auto,
 };
 
 use crate::config::LakemarkOptions;
@@ -38,7 +38,7 @@ use crate::sql::link_functions;
 use crate::sql::parameters::{bound, numbered};
 use crate::sql::planned::{PlannedStatement, StatementKind, Work};
 use crate::sql::planned_once::plan_once;
-use crate::sql::schema::{PinningCatalogs, pinned_anew, refresh};
+use crate::sql::schema::{self, PinningCatalogs, pinned_anew, refresh};
 use crate::sql::statement::{self, CreateIndex, NO_TRANSACTIONS, Statement};
 use crate::sql::unreadable::Unreadable;
 
@@ -147,6 +147,24 @@ impl LakemarkSession {
     #[must_use]
     pub fn from_context(context: SessionContext) -> Self {
         Self { context: Erased::new(context), prepared: PreparedQueries::default() }
+    }
+
+    /// Makes names known: a statement that reads one opens its table, unless the session has another table under that name. `CREATE EXTERNAL
+    /// TABLE … LOCATION` takes such names as well.
+    ///
+    /// # Errors
+    /// The session has no default schema.
+    pub fn know(&self, names: Arc<dyn TableNames>) -> Result<()> {
+        schema::know(&self.context, names).map_err(from_engine)
+    }
+
+    /// Changes a setting, as `SET` does.
+    ///
+    /// # Errors
+    /// There is no such setting, or it has no such value (`InvalidInput`).
+    pub async fn set(&self, name: &str, value: &str) -> Result<()> {
+        let set = format!("SET {name} = '{}'", value.replace('\'', "''"));
+        self.sql(&set).await?.collect().await.map(drop).map_err(from_engine)
     }
 
     /// This session for somebody: it has the same catalogs, runtime and functions, and the settings that this one has now. Its queries
@@ -317,6 +335,7 @@ impl LakemarkSession {
                 context.execute_logical_plan(plan).await.map_err(from_engine)?
             }
             plan @ (LogicalPlan::Ddl(_) | LogicalPlan::Statement(_)) => {
+                schema::check_drop(&state, &plan).map_err(from_engine)?;
                 self.context.execute_logical_plan(plan).await.map_err(from_engine)?
             }
             // At once, as definitions are: rows that are requested twice must not be changed twice.

@@ -7,13 +7,14 @@
 //!
 //! What was found with one set of credentials serves nobody who has others: the key has all that decides what a handle may see.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
 use url::Url;
 
 use super::table_cache::TableCache;
+use crate::options::TableOptions;
 use crate::storage::cache::Cache;
 use crate::storage::location::{FileSet, Location, StorageSettings, StorePlace};
 use crate::table_format::TableFormat;
@@ -38,20 +39,20 @@ pub(crate) struct TableKey {
     format: TableFormat,
     store: Option<String>,
     /// Credentials among them, so that they are never shown.
-    settings: [BTreeMap<String, String>; 2],
+    settings: [StorageSettings; 2],
 }
 
 impl TableKey {
-    /// The key of a table that is opened with these options of its storage. None if another handle cannot see the same: each has its own
-    /// storage in memory.
+    /// The key of a table whose files are reached so. None if another handle cannot see the same: each has its own storage in memory.
     pub(crate) fn of(
         location: &Location,
         format: TableFormat,
         store: Option<&StorePlace>,
-        options: &HashMap<String, String>,
+        options: &TableOptions,
     ) -> Option<Self> {
-        let of_store = store.map_or_else(|| Some(StorageSettings::default()), |store| store.settings(options));
-        let settings = [location.settings(options)?, of_store?].map(|settings| settings.0);
+        let access = options.access_of_store();
+        let of_store = store.map_or_else(|| Some(StorageSettings::default()), |store| store.settings(access));
+        let settings = [location.settings(&options.storage)?, of_store?];
         Some(Self {
             root: location.root.clone(),
             shape: location.shape.clone(),
@@ -118,9 +119,14 @@ fn open_tables() -> MutexGuard<'static, OpenHandles> {
 
 #[cfg(test)]
 mod tests {
+    use futures::future::BoxFuture;
     use object_store::ObjectStore;
 
     use super::*;
+    use crate::error::{Error, Result};
+    use crate::storage::access::StorageAccess;
+    use crate::storage::credentials::{CredentialSource, TemporaryCredential};
+    use crate::storage::secret::Secret;
 
     async fn key(
         address: &str,
@@ -129,10 +135,47 @@ mod tests {
         format: TableFormat,
     ) -> Option<TableKey> {
         let options = options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        keyed(address, store, TableOptions { storage: StorageAccess::of(options), ..TableOptions::default() }, format)
+            .await
+    }
+
+    async fn keyed(address: &str, store: Option<&str>, options: TableOptions, format: TableFormat) -> Option<TableKey> {
         let layer = |store: Arc<dyn ObjectStore>| store;
-        let location = Location::parse(address, &options, &layer).await.unwrap();
-        let place = location.locate_store(store, &options, &layer).unwrap();
+        let location = Location::parse(address, &options.storage, &layer).await.unwrap();
+        let place = location.locate_store(store, options.access_of_store(), &layer).unwrap();
         TableKey::of(&location, format, place.as_ref(), &options)
+    }
+
+    /// A source of credentials that is never asked.
+    #[derive(Debug)]
+    struct Of(&'static str);
+
+    impl CredentialSource for Of {
+        fn identity(&self) -> Secret {
+            Secret::new(self.0)
+        }
+
+        fn renew(&self) -> BoxFuture<'_, Result<TemporaryCredential>> {
+            Box::pin(async { Err(Error::io("nobody gives any")) })
+        }
+    }
+
+    fn given_by(source: &'static str, of_store: Option<&'static str>) -> TableOptions {
+        let by = |source| StorageAccess { credentials: Some(Arc::new(Of(source))), ..StorageAccess::default() };
+        TableOptions { storage: by(source), store_storage: of_store.map(by), ..TableOptions::default() }
+    }
+
+    #[tokio::test]
+    async fn handles_share_if_the_same_source_gives_their_credentials() {
+        let of = |options| keyed("s3://b/t", None, options, TableFormat::Parquet);
+        let first = of(given_by("one", None)).await.unwrap();
+        assert!(of(given_by("one", None)).await.unwrap() == first);
+        assert!(of(given_by("two", None)).await.unwrap() != first);
+        assert!(of(TableOptions::default()).await.unwrap() != first);
+        let elsewhere = |options| keyed("s3://b/t", Some("s3://i/s"), options, TableFormat::Parquet);
+        let same = elsewhere(given_by("one", None)).await.unwrap();
+        assert!(elsewhere(given_by("one", Some("one"))).await.unwrap() == same);
+        assert!(elsewhere(given_by("one", Some("two"))).await.unwrap() != same);
     }
 
     #[tokio::test]

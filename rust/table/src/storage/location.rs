@@ -1,6 +1,6 @@
 //! Where a table or store is: paths, globs, files and URLs become an object store and a place in it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Component, Path as FsPath, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,10 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use url::Url;
 
 use crate::error::{Error, Result};
+use crate::storage::access::StorageAccess;
 use crate::storage::local::LocalFiles;
+use crate::storage::remote::{self, RemotePlace, connect};
+use crate::storage::secret::Secret;
 
 /// Puts a layer around every object store that a table uses: counters, limits, faults.
 pub type StoreLayer<'a> = &'a (dyn Fn(Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore> + Send + Sync);
@@ -64,10 +67,10 @@ impl fmt::Debug for StorePlace {
 
 impl Location {
     /// Finds out what `text` names.
-    pub(crate) async fn parse(text: &str, options: &HashMap<String, String>, layer: StoreLayer<'_>) -> Result<Self> {
+    pub(crate) async fn parse(text: &str, access: &StorageAccess, layer: StoreLayer<'_>) -> Result<Self> {
         match parse_address(text)? {
             Address::Local(path) => Self::local(text, &path, layer),
-            Address::Remote(url) => Self::remote(text, &url, options, layer).await,
+            Address::Remote(url) => Self::remote(text, &url, access, layer).await,
         }
     }
 
@@ -100,13 +103,13 @@ impl Location {
         Ok(Self { text: text.to_owned(), root, prefix, local: Some(folder), shape, object_store })
     }
 
-    async fn remote(text: &str, url: &Url, options: &HashMap<String, String>, layer: StoreLayer<'_>) -> Result<Self> {
+    async fn remote(text: &str, url: &Url, access: &StorageAccess, layer: StoreLayer<'_>) -> Result<Self> {
         let decoded = percent_encoding::percent_decode_str(url.path()).decode_utf8_lossy().into_owned();
         if has_wildcard(&decoded) {
             let SplitGlob { folder, pattern } = split_glob(&decoded, text)?;
             let mut root = url.clone();
             root.set_path(&format!("{folder}/"));
-            let RemotePlace { object_store, prefix } = object_store_for(&root, options, layer)?;
+            let RemotePlace { object_store, prefix } = layered(&root, access, layer)?;
             return Ok(Self {
                 text: text.to_owned(),
                 root,
@@ -116,7 +119,7 @@ impl Location {
                 object_store,
             });
         }
-        let RemotePlace { object_store, prefix } = object_store_for(url, options, layer)?;
+        let RemotePlace { object_store, prefix } = layered(url, access, layer)?;
         let mut root = url.clone();
         // Spark gives folders names that end in .parquet, too, so that the store is searched for a file.
         let is_file = decoded.ends_with(".parquet") && object_store.head(&prefix).await.is_ok();
@@ -146,8 +149,8 @@ impl Location {
     }
 
     /// What its object store is made with; none if that is in memory.
-    pub(crate) fn settings(&self, options: &HashMap<String, String>) -> Option<StorageSettings> {
-        StorageSettings::of(self.local.as_deref(), self.root.as_str(), options)
+    pub(crate) fn settings(&self, access: &StorageAccess) -> Option<StorageSettings> {
+        StorageSettings::of(self.local.as_deref(), self.root.as_str(), access)
     }
 
     /// Whether the root folder has a Delta log.
@@ -167,11 +170,11 @@ impl Location {
     pub(crate) fn locate_store(
         &self,
         store: Option<&str>,
-        options: &HashMap<String, String>,
+        access: &StorageAccess,
         layer: StoreLayer<'_>,
     ) -> Result<Option<StorePlace>> {
         match (store, &self.shape) {
-            (Some(text), _) => StorePlace::parse(text, options, layer).map(Some),
+            (Some(text), _) => StorePlace::parse(text, access, layer).map(Some),
             (None, FileSet::Folder) => Ok(Some(StorePlace {
                 text: match &self.local {
                     Some(folder) => folder.join(STORE_FOLDER).display().to_string(),
@@ -190,27 +193,33 @@ impl Location {
 pub(crate) const STORE_FOLDER: &str = "_lakemark";
 
 /// All that an object store is made with beside its address, credentials among them; nothing for local files.
-#[derive(Default)]
-pub(crate) struct StorageSettings(pub BTreeMap<String, String>);
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub(crate) struct StorageSettings {
+    options: BTreeMap<String, Secret>,
+    /// Who gives credentials.
+    source: Option<Secret>,
+}
 
 impl StorageSettings {
     /// None for a store in memory: each handle has its own.
-    fn of(local: Option<&FsPath>, address: &str, options: &HashMap<String, String>) -> Option<Self> {
+    fn of(local: Option<&FsPath>, address: &str, access: &StorageAccess) -> Option<Self> {
         if local.is_some() {
             return Some(Self::default());
         }
         let url = Url::parse(address).ok().filter(|url| url.scheme() != "memory")?;
-        Some(Self(settings(&url, options).collect()))
+        let options = remote::settings(&url, &access.options).map(|(name, value)| (name, Secret::new(value)));
+        let source = access.credentials.as_ref().map(|source| source.identity());
+        Some(Self { options: options.collect(), source })
     }
 }
 
 impl StorePlace {
     /// What its object store is made with; none if that is in memory.
-    pub(crate) fn settings(&self, options: &HashMap<String, String>) -> Option<StorageSettings> {
-        StorageSettings::of(self.local.as_deref(), &self.text, options)
+    pub(crate) fn settings(&self, access: &StorageAccess) -> Option<StorageSettings> {
+        StorageSettings::of(self.local.as_deref(), &self.text, access)
     }
 
-    fn parse(text: &str, options: &HashMap<String, String>, layer: StoreLayer<'_>) -> Result<Self> {
+    fn parse(text: &str, access: &StorageAccess, layer: StoreLayer<'_>) -> Result<Self> {
         match parse_address(text)? {
             Address::Local(path) => {
                 let prefix = Path::from_absolute_path(&path).map_err(|error| Error::invalid(error.to_string()))?;
@@ -218,7 +227,7 @@ impl StorePlace {
                 Ok(Self { text: path.display().to_string(), prefix, local: Some(path), object_store })
             }
             Address::Remote(url) => {
-                let RemotePlace { object_store, prefix } = object_store_for(&url, options, layer)?;
+                let RemotePlace { object_store, prefix } = layered(&url, access, layer)?;
                 Ok(Self { text: text.to_owned(), prefix, local: None, object_store })
             }
         }
@@ -262,36 +271,9 @@ fn without_parents(path: &FsPath) -> PathBuf {
     })
 }
 
-/// A place in an object store.
-struct RemotePlace {
-    object_store: Arc<dyn ObjectStore>,
-    prefix: Path,
-}
-
-fn object_store_for(url: &Url, options: &HashMap<String, String>, layer: StoreLayer<'_>) -> Result<RemotePlace> {
-    let (object_store, prefix) = object_store::parse_url_opts(url, settings(url, options)).map_err(|error| {
-        Error::unsupported(format!("no storage for {url}; this build may lack it, or an option is wrong"))
-            .with_source(error)
-    })?;
-    Ok(RemotePlace { object_store: layer(Arc::from(object_store)), prefix })
-}
-
-/// What the object store of a URL is made with, what counts more after the rest.
-fn settings(url: &Url, options: &HashMap<String, String>) -> impl Iterator<Item = (String, String)> {
-    environment(url).into_iter().chain(options.iter().map(|(key, value)| (key.clone(), value.clone())))
-}
-
-/// Credentials and settings of the environment, such as `AWS_ACCESS_KEY_ID`; options that are given come after them.
-fn environment(url: &Url) -> Vec<(String, String)> {
-    let prefix = match url.scheme() {
-        "s3" | "s3a" => "AWS_",
-        "gs" => "GOOGLE_",
-        "az" | "abfs" | "abfss" | "azure" | "adl" => "AZURE_",
-        _ => return Vec::new(),
-    };
-    let variables =
-        std::env::vars_os().filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)));
-    variables.filter(|(key, _)| key.starts_with(prefix)).map(|(key, value)| (key.to_ascii_lowercase(), value)).collect()
+fn layered(url: &Url, access: &StorageAccess, layer: StoreLayer<'_>) -> Result<RemotePlace> {
+    let RemotePlace { object_store, prefix } = connect(url, access)?;
+    Ok(RemotePlace { object_store: layer(object_store), prefix })
 }
 
 fn has_wildcard(path: &str) -> bool {

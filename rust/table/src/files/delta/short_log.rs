@@ -94,19 +94,20 @@ fn cut(text: &[u8], bytes: usize) -> Vec<&[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
     use std::fs;
     use std::sync::Arc;
 
     use object_store::ObjectStore;
 
     use super::*;
+    use crate::storage::access::StorageAccess;
 
     #[tokio::test]
     async fn the_files_of_a_short_log_are_those_of_all_its_commits() {
         let folder = tempfile::tempdir().unwrap();
         let layer = |store: Arc<dyn ObjectStore>| store;
-        let location = Location::parse(folder.path().to_str().unwrap(), &HashMap::new(), &layer).await.unwrap();
+        let location =
+            Location::parse(folder.path().to_str().unwrap(), &StorageAccess::default(), &layer).await.unwrap();
         let commit = |version: u64, actions: &str| {
             let log = folder.path().join("_delta_log");
             fs::create_dir_all(&log).unwrap();
