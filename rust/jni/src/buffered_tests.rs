@@ -19,6 +19,7 @@ use crate::read::InputReader;
 use crate::runtime::block_on;
 use crate::split::{ScanSpec, of_ipc};
 use crate::split_packing::SplitSizes;
+use crate::storage::TableStorage;
 use crate::table_cache::TableRef;
 
 pub(crate) const ALL_ROWS: &str = r#"{"op":"true"}"#;
@@ -102,13 +103,14 @@ impl Fixture {
     fn named(&self, version: Option<u64>) -> TableRef {
         let text = |name: &str| self.folder.path().join(name).to_str().expect("UTF-8").to_owned();
         let max_staleness = std::time::Duration::ZERO;
-        TableRef { location: text("table"), store: Some(text("store")), version, max_staleness }
+        let storage = TableStorage::with_store(&text("store"));
+        TableRef { location: text("table"), storage, version, max_staleness }
     }
 
     pub(crate) async fn pin(&self) -> Pinned {
-        let TableRef { location, store, .. } = self.named(None);
+        let TableRef { location, storage, .. } = self.named(None);
         let snapshot = self.table.snapshot().await.expect("a snapshot");
-        Pinned { location, store, snapshot, use_index: true, probed: Arc::default() }
+        Pinned { location, storage, snapshot, use_index: true, probed: Arc::default() }
     }
 
     async fn runs(&self) -> usize {

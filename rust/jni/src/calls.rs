@@ -29,6 +29,7 @@ use crate::row_groups;
 use crate::runtime::block_on;
 use crate::split::{ScanSpec, SplitInput};
 use crate::staging;
+use crate::storage::TableStorage;
 use crate::store_cache::remember_stores;
 use crate::stream::{Batches, Exported, Once, Panicking};
 use crate::table_cache::TableRef;
@@ -39,9 +40,10 @@ fn optional(env: &Env<'_>, text: &JString<'_>) -> Result<Option<String>> {
 }
 
 /// The newest state of the table at a path.
-fn newest(env: &Env<'_>, path: &JString<'_>, store: &JString<'_>) -> Result<TableRef> {
-    let (location, store) = (path.try_to_string(env)?, optional(env, store)?);
-    Ok(TableRef { location, store, version: None, max_staleness: Duration::ZERO })
+fn newest(env: &mut Env<'_>, path: &JString<'_>, storage: &JString<'_>) -> Result<TableRef> {
+    let (location, storage) = (path.try_to_string(env)?, optional(env, storage)?);
+    let storage = TableStorage::read(env, storage.as_deref())?;
+    Ok(TableRef { location, storage, version: None, max_staleness: Duration::ZERO })
 }
 
 /// `String version()`: the release of this library.
@@ -53,24 +55,25 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_version<'l>(
     env.with_env(|env| -> Result<JString<'l>> { Ok(env.new_string(env!("CARGO_PKG_VERSION"))?) }).resolve::<Throw>()
 }
 
-/// `long openTable(String path, String storeOrNull, boolean useIndex, long version, String maxStalenessOrNull)`: opens a table and pins its
+/// `long openTable(String path, String storageOrNull, boolean useIndex, long version, String maxStalenessOrNull)`: opens a table and pins its
 /// newest state, one whose data files are as old as that, or a version that is not negative.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_openTable<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     path: JString<'l>,
-    store: JString<'l>,
+    storage: JString<'l>,
     use_index: jboolean,
     version: jlong,
     max_staleness: JString<'l>,
 ) -> jlong {
     env.with_env(|env| -> Result<jlong> {
-        let (location, store) = (path.try_to_string(env)?, optional(env, &store)?);
+        let (location, storage) = (path.try_to_string(env)?, optional(env, &storage)?);
+        let storage = TableStorage::read(env, storage.as_deref())?;
         let staleness = optional(env, &max_staleness)?.map(|text| TableOptions::parse_staleness(&text)).transpose()?;
         let (version, max_staleness) = (u64::try_from(version).ok(), staleness.unwrap_or_default());
-        let pinned = block_on(pin(TableRef { location, store, version, max_staleness }, use_index))??;
-        remember_stores(&pinned.location, pinned.store.as_deref(), &pinned.snapshot);
+        let pinned = block_on(pin(TableRef { location, storage, version, max_staleness }, use_index))??;
+        remember_stores(&pinned.location, &pinned.storage, &pinned.snapshot);
         Ok(handle::give(pinned))
     })
     .resolve::<Throw>()
@@ -78,9 +81,9 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_openTable<'l>(
 
 async fn pin(named: TableRef, use_index: bool) -> Result<Pinned> {
     let snapshot = named.open().await?.snapshot().await?;
-    let TableRef { location, store, .. } = named;
+    let TableRef { location, storage, .. } = named;
     collations::refuse_in_delta(&location, &snapshot)?;
-    Ok(Pinned { location, store, snapshot, use_index, probed: Arc::default() })
+    Ok(Pinned { location, storage, snapshot, use_index, probed: Arc::default() })
 }
 
 /// `void schema(long table, long outSchema)`: the table's schema with Spark's types, as an Arrow C schema. Its metadata have the schema
@@ -214,6 +217,7 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_openInput<'l>(
         let scan: ScanSpec = serde_json::from_str(&scan.try_to_string(env)?)?;
         let input: SplitInput = serde_json::from_str(&input.try_to_string(env)?)?;
         let attachment = env.convert_byte_array(&attachment)?;
+        scan.storage.prepare(env)?;
         let reader = block_on(InputReader::open(&scan, &input, &attachment))??;
         let memory = jlong::try_from(reader.memory_bytes()).unwrap_or(jlong::MAX);
         export(reader, out_stream)?;
@@ -222,7 +226,7 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_openInput<'l>(
     .resolve::<Throw>()
 }
 
-/// `String rowGroups(String path, String storeOrNull, long version, String filterOrNull, String columns)`: what a reader of the table's own
+/// `String rowGroups(String path, String storageOrNull, long version, String filterOrNull, String columns)`: what a reader of the table's own
 /// files may leave out, as the JSON of a [`row_groups::RowGroupSelection`]. `version` is the one that a reader of Delta reads, and negative
 /// for any other reader; `columns` is a JSON object of the columns that the filter may name and their types in Spark.
 #[unsafe(no_mangle)]
@@ -230,13 +234,13 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_rowGroups<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     path: JString<'l>,
-    store: JString<'l>,
+    storage: JString<'l>,
     version: jlong,
     filter: JString<'l>,
     columns: JString<'l>,
 ) -> JString<'l> {
     env.with_env(|env| -> Result<JString<'l>> {
-        let table = newest(env, &path, &store)?;
+        let table = newest(env, &path, &storage)?;
         let (version, filter) = (u64::try_from(version).ok(), optional(env, &filter)?);
         let columns: BTreeMap<String, String> = serde_json::from_str(&columns.try_to_string(env)?)?;
         let selection = block_on(async move {
@@ -248,35 +252,35 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_rowGroups<'l>(
     .resolve::<Throw>()
 }
 
-/// `String changesBesideFiles(String path, String storeOrNull)`: what a reader of the table's own files does not see, as the JSON of a
+/// `String changesBesideFiles(String path, String storageOrNull)`: what a reader of the table's own files does not see, as the JSON of a
 /// [`lakemark_table::ChangesBesideFiles`].
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_changesBesideFiles<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     path: JString<'l>,
-    store: JString<'l>,
+    storage: JString<'l>,
 ) -> JString<'l> {
     env.with_env(|env| -> Result<JString<'l>> {
-        let table = newest(env, &path, &store)?;
+        let table = newest(env, &path, &storage)?;
         let missed = block_on(row_groups::missed(&table))??;
         Ok(env.new_string(serde_json::to_string(&missed)?)?)
     })
     .resolve::<Throw>()
 }
 
-/// `String maintain(String path, String storeOrNull, String request)`: does what a [`maintain::MaintenanceRequest`] in JSON says, and
+/// `String maintain(String path, String storageOrNull, String request)`: does what a [`maintain::MaintenanceRequest`] in JSON says, and
 /// gives a report in JSON.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_maintain<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     path: JString<'l>,
-    store: JString<'l>,
+    storage: JString<'l>,
     request: JString<'l>,
 ) -> JString<'l> {
     env.with_env(|env| -> Result<JString<'l>> {
-        let table = newest(env, &path, &store)?;
+        let table = newest(env, &path, &storage)?;
         let request: maintain::MaintenanceRequest = serde_json::from_str(&request.try_to_string(env)?)?;
         let report = block_on(async move {
             let table = table.open().await?;
@@ -287,19 +291,19 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_maintain<'l>(
     .resolve::<Throw>()
 }
 
-/// `void walk(String path, String storeOrNull, String request, long outStream)`: the rows of a walk over links as an Arrow C stream;
+/// `void walk(String path, String storageOrNull, String request, long outStream)`: the rows of a walk over links as an Arrow C stream;
 /// `request` is the JSON of a [`links::WalkRequest`].
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_walk<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     path: JString<'l>,
-    store: JString<'l>,
+    storage: JString<'l>,
     request: JString<'l>,
     out_stream: jlong,
 ) {
     env.with_env(|env| -> Result<()> {
-        let table = newest(env, &path, &store)?;
+        let table = newest(env, &path, &storage)?;
         let request: links::WalkRequest = serde_json::from_str(&request.try_to_string(env)?)?;
         let rows = block_on(async move {
             let table = table.open().await?;
@@ -310,19 +314,19 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_walk<'l>(
     .resolve::<Throw>()
 }
 
-/// `String build(String path, String storeOrNull, String request, BuildJob job)`: builds indexes by a job of Spark's, and gives the report
+/// `String build(String path, String storageOrNull, String request, BuildJob job)`: builds indexes by a job of Spark's, and gives the report
 /// in JSON; `request` is the JSON of a [`build::BuildRequest`].
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_build<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     path: JString<'l>,
-    store: JString<'l>,
+    storage: JString<'l>,
     request: JString<'l>,
     job: JObject<'l>,
 ) -> JString<'l> {
     env.with_env(|env| -> Result<JString<'l>> {
-        let table = newest(env, &path, &store)?;
+        let table = newest(env, &path, &storage)?;
         let request: build::BuildRequest = serde_json::from_str(&request.try_to_string(env)?)?;
         let report = build::build(env, &table, request, &job)?;
         Ok(env.new_string(report.to_string())?)
@@ -330,20 +334,20 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_build<'l>(
     .resolve::<Throw>()
 }
 
-/// `byte[] buildTask(String path, String storeOrNull, byte[] task, String tuning, TaskContext context)`: does a task of a build and gives
+/// `byte[] buildTask(String path, String storageOrNull, byte[] task, String tuning, TaskContext context)`: does a task of a build and gives
 /// its part; `tuning` is the JSON of a [`maintain::BuildTuning`].
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_buildTask<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     path: JString<'l>,
-    store: JString<'l>,
+    storage: JString<'l>,
     task: JByteArray<'l>,
     tuning: JString<'l>,
     context: JObject<'l>,
 ) -> JByteArray<'l> {
     env.with_env(|env| -> Result<JByteArray<'l>> {
-        let table = newest(env, &path, &store)?;
+        let table = newest(env, &path, &storage)?;
         let tuning: maintain::BuildTuning = serde_json::from_str(&tuning.try_to_string(env)?)?;
         let task = env.convert_byte_array(&task)?;
         let is_unwanted = || Ok(env.call_method(&context, jni_str!("isInterrupted"), jni_sig!("()Z"), &[])?.z()?);
@@ -353,17 +357,17 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_buildTask<'l>(
     .resolve::<Throw>()
 }
 
-/// `long beginStaging(String path, String storeOrNull, String operation)`: begins to write rows aside, which [`staging`] keeps by a number.
+/// `long beginStaging(String path, String storageOrNull, String operation)`: begins to write rows aside, which [`staging`] keeps by a number.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_beginStaging<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     path: JString<'l>,
-    store: JString<'l>,
+    storage: JString<'l>,
     operation: JString<'l>,
 ) -> jlong {
     env.with_env(|env| -> Result<jlong> {
-        let table = newest(env, &path, &store)?;
+        let table = newest(env, &path, &storage)?;
         let operation = staging::operation_of(&operation.try_to_string(env)?)?;
         block_on(staging::begin(table, operation))?
     })

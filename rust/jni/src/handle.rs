@@ -12,12 +12,13 @@ use lakemark_table::Snapshot;
 use crate::error::{NativeError, Result};
 use crate::filter_result::FilterResult;
 use crate::split::ScanSpec;
+use crate::storage::TableStorage;
 
 /// A pinned table with the options of its queries.
 #[derive(Clone, Debug)]
 pub(crate) struct Pinned {
     pub(crate) location: String,
-    pub(crate) store: Option<String>,
+    pub(crate) storage: TableStorage,
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) use_index: bool,
     /// The last filter and what is known of it. Whether Spark may forget the filter and which rows Spark gets must come from one look at
@@ -30,7 +31,7 @@ impl Pinned {
     pub(crate) fn scan_of(&self, schema: &SchemaRef) -> Result<ScanSpec> {
         let is_read = |name: &str| schema.field_with_name(name).is_ok();
         let mapping = self.snapshot.column_names().map(|mapping| mapping.of_columns(is_read));
-        ScanSpec::new(&self.location, self.store.as_deref(), mapping, schema)
+        ScanSpec::new(&self.location, &self.storage, mapping, schema)
     }
 }
 

@@ -25,6 +25,7 @@ mod runtime_filters;
 mod split;
 mod split_packing;
 mod staging;
+mod storage;
 mod store_cache;
 mod stream;
 mod table_cache;

@@ -2,6 +2,7 @@ use arrow::array::{BooleanArray, StringArray, StructArray};
 use arrow::datatypes::DataType;
 
 use super::*;
+use crate::storage::TableStorage;
 
 fn selected(selection: &RowSelection) -> Vec<usize> {
     let mut rows = Vec::new();
@@ -60,7 +61,7 @@ fn read_all(folder: &std::path::Path, schema: &SchemaRef, size: u64) -> Result<u
         part: SplitRange::Unknown { from_byte: 0, to_byte: size, deleted: None, deleted_of: 0 },
         constants: None,
     });
-    let scan = ScanSpec::new(location, None, None, schema)?;
+    let scan = ScanSpec::new(location, &TableStorage::default(), None, schema)?;
     crate::runtime::block_on(async {
         let mut reader = InputReader::open(&scan, &input, &[]).await?;
         let mut rows = 0;

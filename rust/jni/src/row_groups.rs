@@ -215,6 +215,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::storage::TableStorage;
 
     /// Writes forty files of one row, which have the numbers from 0 to 39.
     fn write_files(root: &Path) {
@@ -309,7 +310,7 @@ mod tests {
             assert!(answer(&table, Some(2), Some(filter), &columns).await.is_err(), "there is no version 2");
             let named = TableRef {
                 location: root.path().to_str().expect("a path").to_owned(),
-                store: None,
+                storage: TableStorage::default(),
                 version: None,
                 max_staleness: Duration::ZERO,
             };

@@ -13,14 +13,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{NativeError, Result};
 use crate::rows::RowsForm;
+use crate::storage::TableStorage;
 
 /// What all splits of one scan share.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ScanSpec {
     /// The table as the user named it, for the object store.
     pub(crate) location: String,
-    /// The store of its indexes, if the user named one.
-    pub(crate) store: Option<String>,
+    /// Where its indexes are, and how its files are reached.
+    pub(crate) storage: TableStorage,
     /// The columns to give, with Spark's types: an empty IPC stream, base64.
     schema: String,
     /// Those of which no value may be cut.
@@ -32,12 +33,12 @@ pub(crate) struct ScanSpec {
 impl ScanSpec {
     pub(crate) fn new(
         location: &str,
-        store: Option<&str>,
+        storage: &TableStorage,
         mapping: Option<ColumnMapping>,
         schema: &SchemaRef,
     ) -> Result<Self> {
-        let (location, store) = (location.to_owned(), store.map(str::to_owned));
-        Ok(Self { location, store, schema: encode(schema, None)?, exact: Vec::new(), mapping })
+        let (location, storage) = (location.to_owned(), storage.clone());
+        Ok(Self { location, storage, schema: encode(schema, None)?, exact: Vec::new(), mapping })
     }
 
     /// The same, but no value of these columns may be cut.

@@ -3,19 +3,20 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use lakemark_table::{Snapshot, Table, TableOptions};
+use lakemark_table::{Snapshot, Table};
 use object_store::ObjectStore;
 
 use crate::error::{NativeError, Result};
 use crate::split::{ScanSpec, StoreHome};
+use crate::storage::TableStorage;
 
 /// A table as the user named it.
 #[derive(PartialEq, Eq, Hash)]
 struct TableAddress {
     /// Where its data is.
     location: String,
-    /// Where its indexes are, if not beside the data.
-    store: Option<String>,
+    /// Where its indexes are, and how its files are reached.
+    storage: TableStorage,
 }
 
 type StoresByTable = HashMap<TableAddress, Stores>;
@@ -31,8 +32,8 @@ struct Stores {
 }
 
 /// Keeps a table's object stores.
-pub(crate) fn remember_stores(location: &str, store: Option<&str>, snapshot: &Snapshot) {
-    keep(TableAddress { location: location.to_owned(), store: store.map(str::to_owned) }, snapshot);
+pub(crate) fn remember_stores(location: &str, storage: &TableStorage, snapshot: &Snapshot) {
+    keep(TableAddress { location: location.to_owned(), storage: storage.clone() }, snapshot);
 }
 
 fn keep(table: TableAddress, snapshot: &Snapshot) -> Stores {
@@ -57,13 +58,12 @@ pub(crate) async fn store_of(scan: &ScanSpec, home: StoreHome) -> Result<Arc<dyn
 }
 
 async fn stores_of(scan: &ScanSpec, home: StoreHome) -> Result<Stores> {
-    let table = TableAddress { location: scan.location.clone(), store: scan.store.clone() };
+    let table = TableAddress { location: scan.location.clone(), storage: scan.storage.clone() };
     let remembered = known().get(&table).cloned();
     // The place for the store may have been made after this process looked for it.
     if let Some(stores) = remembered.filter(|stores| home == StoreHome::Table || stores.runs.is_some()) {
         return Ok(stores);
     }
-    let options = TableOptions { store: scan.store.clone(), ..TableOptions::default() };
-    let snapshot = Table::open(&scan.location, options).await?.snapshot().await?;
+    let snapshot = Table::open(&scan.location, scan.storage.options()).await?.snapshot().await?;
     Ok(keep(table, &snapshot))
 }

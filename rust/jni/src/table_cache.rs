@@ -11,6 +11,7 @@ use std::time::Duration;
 use lakemark_table::{Table, TableOptions};
 
 use crate::error::Result;
+use crate::storage::TableStorage;
 
 /// So many tables stay open; each may keep its buffered rows in memory.
 const MOST: usize = 64;
@@ -30,8 +31,8 @@ struct OpenTable {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TableRef {
     pub(crate) location: String,
-    /// Where its indexes are, if not beside the data.
-    pub(crate) store: Option<String>,
+    /// Where its indexes are, and how its files are reached.
+    pub(crate) storage: TableStorage,
     /// The version that is read; the newest state if none is given.
     pub(crate) version: Option<u64>,
     /// How long a query may go by the data files that an earlier one found.
@@ -42,7 +43,7 @@ impl TableRef {
     /// The table: the one that was opened before, if what is there now would be opened as it was.
     pub(crate) async fn open(&self) -> Result<Arc<Table>> {
         let max_staleness = self.max_staleness;
-        let newest = TableOptions { store: self.store.clone(), max_staleness, ..TableOptions::default() };
+        let newest = TableOptions { max_staleness, ..self.storage.options() };
         let now = Table::open(&self.location, newest.clone()).await?;
         if let Some(known) = taken(self)
             && (known.format(), known.store_location()) == (now.format(), now.store_location())

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::storage::access::StorageAccess;
 use crate::storage::credentials::{ForAws, ForAzure, ForGoogle, Renewal};
 use crate::storage::remote_store::RemoteStore;
-use crate::storage::secret::StorageOptions;
+use crate::storage::secret::{StorageOptions, bare_name};
 
 /// Attempts to ask the machine for credentials before it counts as one that has none. The client's own ten take minutes.
 const ATTEMPTS: usize = 3;
@@ -178,11 +178,47 @@ impl<T: Send + Sync + 'static> CredentialProvider for OfMachine<T> {
     }
 }
 
-/// What the object store of a URL is made with, what counts more after the rest.
+/// What the object store of a URL is made with, what counts more after the rest. Who gives credentials by options means all of them: those
+/// of the environment are left out then, as the token of another key would be.
 pub(super) fn settings(url: &Url, options: &StorageOptions) -> impl Iterator<Item = (String, String)> {
-    let options = options.iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
-    environment(url.scheme()).into_iter().chain(options)
+    let given = |names: &[&str]| options.iter().any(|(name, _)| names.contains(&bare_name(name)));
+    let (has_credentials, has_endpoint) = (given(&MAIN_CREDENTIALS), given(&["endpoint", "endpoint_url"]));
+    let is_left = move |name: &str| {
+        let bare = bare_name(name);
+        let is_credential = MAIN_CREDENTIALS.contains(&bare) || OTHER_CREDENTIALS.contains(&bare);
+        !(has_credentials && is_credential) && !(has_endpoint && bare == "endpoint_url_s3")
+    };
+    let environment = environment(url.scheme()).into_iter().filter(move |(name, _)| is_left(name));
+    environment.chain(options.iter().map(|(key, value)| (key.to_owned(), value.to_owned())))
 }
+
+/// Ends of the names of options that say whose credentials these are.
+const MAIN_CREDENTIALS: [&str; 10] = [
+    "access_key",
+    "access_key_id",
+    "account_key",
+    "application_credentials",
+    "client_id",
+    "sas_key",
+    "sas_token",
+    "service_account",
+    "service_account_key",
+    "service_account_path",
+];
+
+/// Ends of the names of others that go with them.
+const OTHER_CREDENTIALS: [&str; 10] = [
+    "authority_id",
+    "client_secret",
+    "container_credentials_full_uri",
+    "container_credentials_relative_uri",
+    "federated_token_file",
+    "secret_access_key",
+    "session_token",
+    "tenant_id",
+    "token",
+    "web_identity_token_file",
+];
 
 /// Credentials and settings of the environment for a scheme, such as `AWS_ACCESS_KEY_ID`, by the names that options have; options that are
 /// given count over them.
@@ -229,6 +265,21 @@ mod tests {
             assert_eq!(place.prefix.as_ref(), prefix, "{url}");
             let printed = format!("{:?}", place.object_store);
             assert!(printed.starts_with("RemoteStore(") && !printed.contains("hidden"), "{printed}");
+        }
+    }
+
+    #[test]
+    fn credentials_of_the_environment_do_not_mix_with_those_that_are_given() {
+        let url = Url::parse("s3://lake/t").unwrap();
+        let given = |options: &[(&str, &str)]| settings(&url, &access(options).options).collect::<Vec<_>>();
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let keys = given(&[("aws_access_key_id", "a"), ("aws_secret_access_key", "b")]);
+        assert!(keys.ends_with(&[pair("aws_access_key_id", "a"), pair("aws_secret_access_key", "b")]));
+        assert!(keys.iter().all(|(name, _)| name != "aws_session_token"), "{}", keys.len());
+        assert!(given(&[("aws_region", "r")]).contains(&pair("aws_region", "r")));
+        for (name, is_main) in [("aws_access_key_id", true), ("azure_storage_account_key", true), ("aws_token", false)]
+        {
+            assert_eq!(MAIN_CREDENTIALS.contains(&bare_name(name)), is_main, "{name}");
         }
     }
 

@@ -66,6 +66,11 @@ const PLAIN: [&str; 24] = [
 /// What names of options may begin with.
 const STORES: [&str; 4] = ["aws_", "azure_storage_", "azure_", "google_"];
 
+/// The name of an option without the store that it is for, in which names of options are the same of many stores.
+pub(super) fn bare_name(name: &str) -> &str {
+    STORES.iter().find_map(|store| name.strip_prefix(*store)).unwrap_or(name)
+}
+
 impl StorageOptions {
     /// Says an option, in the place of what was said of it before. Names are the same in capitals.
     pub fn insert(&mut self, name: &str, value: impl Into<String>) {
@@ -104,7 +109,7 @@ impl StorageOptions {
     #[must_use]
     pub fn shown<'a>(name: &str, value: &'a str) -> &'a str {
         let name = name.trim().to_ascii_lowercase();
-        let bare = STORES.iter().find_map(|store| name.strip_prefix(*store)).unwrap_or(&name);
+        let bare = bare_name(&name);
         // An address may have a password in it.
         if PLAIN.contains(&bare) && !value.contains('@') { value } else { MASK }
     }

@@ -6,6 +6,7 @@ import io.lakemark.spark.catalog.Procedures;
 import io.lakemark.spark.catalog.SessionTables;
 import io.lakemark.spark.catalog.Warehouse;
 import io.lakemark.spark.jni.Maintenance;
+import io.lakemark.spark.storage.StorageSettings;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -79,13 +80,13 @@ public final class LakemarkCatalog implements TableCatalog, SupportsNamespaces, 
       configured.put(identifier(key.substring(TABLES.length())), value);
     } else if (folded.equals("warehouse")) {
       warehousePath = plainPath(value);
-    } else if (folded.equals("use_index")) {
+    } else if (folded.equals("use_index") || StorageSettings.isOption(folded)) {
       readOptions.put(folded, value);
     } else {
       throw new LakemarkException.InvalidInput(
           String.format(
-              "there is no option spark.sql.catalog.%s.%s; a catalog has warehouse, tables.NAME and"
-                  + " use_index",
+              "there is no option spark.sql.catalog.%s.%s; a catalog has warehouse, tables.NAME,"
+                  + " use_index, storage.NAME, and Hadoop's names of storages (fs.…)",
               name, key));
     }
   }
@@ -193,6 +194,13 @@ public final class LakemarkCatalog implements TableCatalog, SupportsNamespaces, 
             options.put(key.substring(OPTION_PREFIX.length()), value);
           }
         });
+    if (options.keySet().stream().anyMatch(StorageSettings::isOption)) {
+      throw new LakemarkException.InvalidInput(
+          String.format(
+              "options of storages are not kept with the name %s, as they may be secret: set"
+                  + " spark.sql.catalog.%s.storage.… or spark.hadoop.fs.… for all tables",
+              table, name));
+    }
     String location = properties.getOrDefault(TableCatalog.PROP_LOCATION, options.get("path"));
     checkCreation(table, columns, partitions, properties.get(PROP_PROVIDER), location);
     options.put("path", plainPath(location));
@@ -390,8 +398,8 @@ public final class LakemarkCatalog implements TableCatalog, SupportsNamespaces, 
                 new Warehouse(path, SparkSession.active().sparkContext().hadoopConfiguration()));
   }
 
-  private static SessionTables ofSession() {
-    return new SessionTables(SparkSession.active());
+  private SessionTables ofSession() {
+    return new SessionTables(SparkSession.active(), readOptions);
   }
 
   private static Identifier identifier(String text) {

@@ -1,7 +1,9 @@
 package io.lakemark.spark;
 
+import io.lakemark.spark.storage.StorageSettings;
 import java.io.Serializable;
 import java.nio.file.Path;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
@@ -18,9 +20,15 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * @param version the version that is read, or {@link #NEWEST}
  * @param maxStaleness how long a query may go by the data files that an earlier one found, such as
  *     {@code 30s}, or null to look each time
+ * @param storage how the files are reached
  */
 public record LakemarkOptions(
-    String path, String store, boolean useIndex, long version, String maxStaleness)
+    String path,
+    String store,
+    boolean useIndex,
+    long version,
+    String maxStaleness,
+    StorageSettings storage)
     implements Serializable {
   /** Reads the newest state. */
   public static final long NEWEST = -1;
@@ -48,7 +56,26 @@ public record LakemarkOptions(
         options.get("store"),
         !options.containsKey(USE_INDEX) || parseFlag(USE_INDEX, options.get(USE_INDEX)),
         options.containsKey("version") ? parseVersion(options.get("version")) : NEWEST,
-        options.get(MAX_STALENESS));
+        options.get(MAX_STALENESS),
+        isRemote(path, options.get("store"))
+            ? StorageSettings.ofSession(ofStorage(properties))
+            : StorageSettings.NONE);
+  }
+
+  private static boolean isRemote(String path, String store) {
+    return StorageSettings.isRemote(path) || StorageSettings.isRemote(store);
+  }
+
+  /** Those of the options that are about the storage. */
+  private static Map<String, String> ofStorage(Map<String, String> options) {
+    Map<String, String> found = new HashMap<>(options);
+    found.keySet().removeIf(name -> !StorageSettings.isOption(name));
+    return found;
+  }
+
+  /** What the Rust library hears of the table beside its path; null if there is nothing to say. */
+  public String storageJson() {
+    return storage.json(path, store);
   }
 
   /** The number of a version, as users write it. */
@@ -67,7 +94,8 @@ public record LakemarkOptions(
 
   /** The same table as another process finds it, whose working folder is another one. */
   public LakemarkOptions absolute() {
-    return new LakemarkOptions(absolute(path), absolute(store), useIndex, version, maxStaleness);
+    return new LakemarkOptions(
+        absolute(path), absolute(store), useIndex, version, maxStaleness, storage);
   }
 
   private static String absolute(String place) {
@@ -77,7 +105,7 @@ public record LakemarkOptions(
 
   /** The same table at a version. */
   LakemarkOptions atVersion(long wanted) {
-    return new LakemarkOptions(path, store, useIndex, wanted, maxStaleness);
+    return new LakemarkOptions(path, store, useIndex, wanted, maxStaleness, storage);
   }
 
   /** The same table with what a query says of its own. */
@@ -86,7 +114,9 @@ public record LakemarkOptions(
     boolean asked =
         query.containsKey(USE_INDEX) ? parseFlag(USE_INDEX, query.get(USE_INDEX)) : useIndex;
     String staleness = query.containsKey(MAX_STALENESS) ? query.get(MAX_STALENESS) : maxStaleness;
-    return new LakemarkOptions(path, store, asked, version, staleness);
+    Map<String, String> more = ofStorage(query.asCaseSensitiveMap());
+    StorageSettings reached = isRemote(path, store) ? storage.with(more) : storage;
+    return new LakemarkOptions(path, store, asked, version, staleness, reached);
   }
 
   /**
@@ -96,7 +126,7 @@ public record LakemarkOptions(
   private void checkKnown(CaseInsensitiveStringMap query) {
     Set<String> unknown = new TreeSet<>(query.keySet());
     unknown.removeAll(KNOWN);
-    unknown.removeIf(name -> name.startsWith("__"));
+    unknown.removeIf(name -> name.startsWith("__") || StorageSettings.isOption(name));
     if (version != NEWEST) {
       // Spark has loaded this version from the catalog, and keeps the option.
       unknown.removeAll(Set.of("versionasof", "timestampasof"));

@@ -2,6 +2,8 @@ package io.lakemark.spark;
 
 import io.lakemark.spark.catalog.LakemarkTable;
 import io.lakemark.spark.read.NativeTable;
+import io.lakemark.spark.storage.StorageSettings;
+import java.util.HashMap;
 import java.util.Map;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableProvider;
@@ -22,6 +24,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *   <li>{@code use_index}: {@code false} reads as if there were no indexes;
  *   <li>{@code version}: the version to read; of a Delta table Delta's, else the number of a
  *       manifest, as {@code lakemark history} lists them;
+ *   <li>{@code storage.…} and Hadoop's {@code fs.…}: how the storage is reached, over what the
+ *       session says;
  *   <li>{@code operation}: what a write does with its rows, {@code insert} if nothing is said,
  *       {@code upsert}, {@code update} or {@code delete};
  *   <li>{@code txn_app_id} and {@code txn_version}: a name and number under which a write is made
@@ -53,6 +57,9 @@ public final class LakemarkSource implements TableProvider, DataSourceRegister {
   @Override
   public Table getTable(
       StructType schema, Transform[] partitioning, Map<String, String> properties) {
-    return new LakemarkTable(LakemarkOptions.of(properties), schema, properties);
+    Map<String, String> shown = new HashMap<>(properties);
+    // Whoever describes the table need not see its credentials.
+    shown.keySet().removeIf(StorageSettings::isOption);
+    return new LakemarkTable(LakemarkOptions.of(properties), schema, shown);
   }
 }

@@ -18,6 +18,7 @@
  *   <li>{@code write}: changes;
  *   <li>{@code read}: scans; {@link io.lakemark.spark.read.LakemarkScanBuilder} decides what Spark
  *       still has to do itself;
+ *   <li>{@code storage}: how object stores are reached, and who gives credentials;
  *   <li>{@code jni}: the way into the Rust library.
  * </ul>
  *

@@ -93,7 +93,8 @@ final class BuildJob implements TaskRunner {
     String what = (index == null ? "the indexes" : index) + " of " + table.path();
     BuildJob job = new BuildJob(spark, what, BuildTask.of(table, tuning, spark));
     try {
-      return Json.read(NativeLibrary.build(table.path(), table.store(), Json.write(request), job));
+      return Json.read(
+          NativeLibrary.build(table.path(), table.storageJson(), Json.write(request), job));
     } catch (LakemarkException e) {
       throw job.failure == null ? e : job.<RuntimeException>explained(e);
     } finally {

@@ -63,7 +63,7 @@ final class BuildTask extends AbstractFunction1<Iterator<byte[]>, byte[]> implem
       long wanted = memory > 0 ? memory : share(context);
       tuning.put("memory", Math.max(taken.take(wanted), Math.min(wanted, LEAST_MEMORY)));
       return NativeLibrary.buildTask(
-          table.path(), table.store(), tasks.next(), Json.write(tuning), context);
+          table.path(), table.storageJson(), tasks.next(), Json.write(tuning), context);
     } catch (LakemarkException e) {
       throw placed(e);
     }

@@ -3,6 +3,7 @@ package io.lakemark.spark.catalog;
 import io.lakemark.spark.LakemarkException;
 import io.lakemark.spark.LakemarkOptions;
 import io.lakemark.spark.read.NativeTable;
+import io.lakemark.spark.storage.StorageSettings;
 import java.io.IOException;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -41,10 +42,16 @@ public final class SessionTables {
   private static final Set<String> INTEGERS = Set.of("tinyint", "smallint", "int", "bigint");
 
   private final SparkSession session;
+  private final Map<String, String> storage;
 
-  /** The tables of a session's catalog. */
-  public SessionTables(SparkSession session) {
+  /**
+   * The tables of a session's catalog.
+   *
+   * @param storage options of their storages, over what the session says
+   */
+  public SessionTables(SparkSession session, Map<String, String> storage) {
     this.session = session;
+    this.storage = Map.copyOf(storage);
   }
 
   /** Whether the catalog has the name, which is {@code db.t} or {@code spark_catalog.db.t}. */
@@ -96,6 +103,13 @@ public final class SessionTables {
             ? Optional.of(ofTable.get())
             : StoreSetting.of(session, root);
     store.ifPresent(place -> options.put("store", place));
+    CollectionConverters.asJava(table.storage().properties())
+        .forEach(
+            (name, value) -> {
+              if (StorageSettings.isOption(name)) {
+                options.put(name, value);
+              }
+            });
     if (isParquet) {
       checkFiles(table, root);
       checkColumns(table, options);
@@ -169,10 +183,15 @@ public final class SessionTables {
         .anyMatch(part -> part.startsWith(".") || (part.startsWith("_") && part.indexOf('=') < 0));
   }
 
-  private static void checkColumns(CatalogTable table, Map<String, String> options) {
+  private void checkColumns(CatalogTable table, Map<String, String> options) {
+    Map<String, String> reached = new HashMap<>(storage);
+    reached.putAll(options);
+    String path = options.get("path");
+    String store = options.get("store");
+    boolean isRemote = StorageSettings.isRemote(path) || StorageSettings.isRemote(store);
+    StorageSettings settings = isRemote ? StorageSettings.ofSession(reached) : StorageSettings.NONE;
     LakemarkOptions read =
-        new LakemarkOptions(
-            options.get("path"), options.get("store"), true, LakemarkOptions.NEWEST, null);
+        new LakemarkOptions(path, store, true, LakemarkOptions.NEWEST, null, settings);
     StructField[] known = table.schema().fields();
     StructField[] stored = columns(read);
     if (known.length != stored.length) {

@@ -196,7 +196,8 @@ final class WalkProcedure implements UnboundProcedure {
       try (NativeStream rows =
           new NativeStream(
               out ->
-                  NativeLibrary.walk(table.path(), table.store(), request, out.memoryAddress()))) {
+                  NativeLibrary.walk(
+                      table.path(), table.storageJson(), request, out.memoryAddress()))) {
         Scan scan = LakemarkLocalRows.of(rows).scan("lakemark " + name() + " " + table.path());
         return Collections.singleton(scan).iterator();
       } catch (IOException e) {

@@ -69,7 +69,9 @@ final class BufferedDeltaReads extends Rule<LogicalPlan> {
   private Optional<IndexedRoot> buffered(HadoopFsRelation read) {
     try {
       return DeltaReads.isNewest(read) && TestedSpark.DELTA.allows(session, memory)
-          ? files.table(DeltaReads.root(read)).filter(files::hasBuffered)
+          ? files
+              .table(DeltaReads.root(read), CollectionConverters.asJava(read.options()))
+              .filter(files::hasBuffered)
           : Optional.empty();
     } catch (LakemarkException e) {
       throw e;
@@ -90,7 +92,8 @@ final class BufferedDeltaReads extends Rule<LogicalPlan> {
       throw refused(table, "a partition by its path");
     }
     LakemarkOptions options =
-        new LakemarkOptions(table.text(), table.store(), true, LakemarkOptions.NEWEST, null);
+        new LakemarkOptions(
+            table.text(), table.store(), true, LakemarkOptions.NEWEST, null, table.storage());
     DataSourceV2Relation merged =
         DataSourceV2Relation.create(LakemarkTable.open(options), Option.empty(), Option.empty());
     List<NamedExpression> columns = new ArrayList<>();

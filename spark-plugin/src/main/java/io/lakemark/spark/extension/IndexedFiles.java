@@ -4,6 +4,7 @@ import io.lakemark.spark.LakemarkException;
 import io.lakemark.spark.catalog.StoreSetting;
 import io.lakemark.spark.extension.SessionCache.ProbeKey;
 import io.lakemark.spark.read.RowGroupSelection;
+import io.lakemark.spark.storage.StorageSettings;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.HashMap;
@@ -55,17 +56,20 @@ final class IndexedFiles {
   /**
    * Probes the indexes of all tables below these paths; nothing if there are none, or if they rule
    * nothing out.
+   *
+   * @param options of the scan, which may say how its files are reached
    */
-  Optional<PrunedFiles> prune(Seq<Path> paths, ScanFilter filter) {
-    return prune(tables(paths), filter);
+  Optional<PrunedFiles> prune(Seq<Path> paths, ScanFilter filter, Map<String, String> options) {
+    return prune(tables(paths, options), filter);
   }
 
   /** The same of the files of a version of a Delta table, which Delta lists. */
-  Optional<PrunedFiles> pruneDelta(Path root, long version, ScanFilter filter) {
+  Optional<PrunedFiles> pruneDelta(
+      Path root, long version, ScanFilter filter, Map<String, String> options) {
     if (filter.request().isEmpty() || !isOnForDelta()) {
       return Optional.empty();
     }
-    return table(root).flatMap(table -> prune(Set.of(table.at(version)), filter));
+    return table(root, options).flatMap(table -> prune(Set.of(table.at(version)), filter));
   }
 
   private Optional<PrunedFiles> prune(Set<IndexedRoot> tables, ScanFilter filter) {
@@ -95,7 +99,7 @@ final class IndexedFiles {
     }
     RowGroupSelection choice =
         RowGroupSelection.of(
-            table.text(), table.store(), table.version(), filter.request(), filter.columns());
+            table.text(), table.storageJson(), table.version(), filter.request(), filter.columns());
     if (filter.request().isPresent()) {
       LOG.info(
           "Lakemark: the indexes of {} rule out {} of {} row groups",
@@ -139,7 +143,7 @@ final class IndexedFiles {
 
   private boolean lookForBuffered(IndexedRoot table) {
     try {
-      return RowGroupSelection.missesBuffered(table.text(), table.store());
+      return RowGroupSelection.missesBuffered(table.text(), table.storageJson());
     } catch (LakemarkException e) {
       switch (e.kind()) {
         case CORRUPT, STORE_MISMATCH, IO ->
@@ -160,31 +164,60 @@ final class IndexedFiles {
   }
 
   /** The tables that have indexes and could have files below these paths. */
-  private Set<IndexedRoot> tables(Seq<Path> paths) {
+  private Set<IndexedRoot> tables(Seq<Path> paths, Map<String, String> options) {
+    Configuration hadoop = configuration(options);
     Set<Path> seen = new LinkedHashSet<>();
     Set<IndexedRoot> tables = new LinkedHashSet<>();
     for (Path path : CollectionConverters.asJava(paths)) {
       for (Path folder : TableRoots.of(path, paths.size() == 1)) {
         if (seen.add(folder)) {
-          table(folder).ifPresent(tables::add);
+          table(folder, hadoop).ifPresent(tables::add);
         }
       }
     }
     return tables;
   }
 
-  /** The table of a folder, if it has indexes. */
-  Optional<IndexedRoot> table(Path folder) {
-    Configuration hadoop = session.sparkContext().hadoopConfiguration();
+  /**
+   * The table of a folder, if it has indexes.
+   *
+   * @param options of the scan, which may say how its files are reached
+   */
+  Optional<IndexedRoot> table(Path folder, Map<String, String> options) {
+    return table(folder, configuration(options));
+  }
+
+  private Optional<IndexedRoot> table(Path folder, Configuration hadoop) {
     try {
       FileSystem system = folder.getFileSystem(hadoop);
       Path root = system.makeQualified(folder);
       Optional<String> store = StoreSetting.of(session, root);
       return store.isPresent() || system.exists(new Path(root, BESIDE))
-          ? Optional.of(new IndexedRoot(root, store.orElse(null)))
+          ? Optional.of(
+              new IndexedRoot(root, store.orElse(null), storage(root, store.orElse(null), hadoop)))
           : Optional.empty();
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
+  }
+
+  private static StorageSettings storage(Path root, String store, Configuration hadoop) {
+    boolean isRemote = StorageSettings.isRemote(root.toString()) || StorageSettings.isRemote(store);
+    return isRemote ? StorageSettings.of(hadoop, Map.of()) : StorageSettings.NONE;
+  }
+
+  /** Hadoop's configuration as Spark's own scan has it: with what the session and the scan say. */
+  private Configuration configuration(Map<String, String> options) {
+    Configuration hadoop = session.sparkContext().hadoopConfiguration();
+    Map<String, String> said = new HashMap<>();
+    CollectionConverters.asJava(session.conf().getAll()).forEach(said::put);
+    said.putAll(options);
+    said.keySet().removeIf(name -> !StorageSettings.isOption(name));
+    if (said.isEmpty()) {
+      return hadoop;
+    }
+    Configuration both = new Configuration(hadoop);
+    said.forEach(both::set);
+    return both;
   }
 }

@@ -1,6 +1,7 @@
 package io.lakemark.spark.extension;
 
 import io.lakemark.spark.read.RowGroupSelection;
+import io.lakemark.spark.storage.StorageSettings;
 import java.net.URI;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -12,20 +13,21 @@ import org.apache.hadoop.fs.Path;
  * @param root its folder, as a URL
  * @param store where its indexes are, or null for beside the data
  * @param version the version that Delta's reader reads, or {@link RowGroupSelection#NO_VERSION}
+ * @param storage how its files are reached
  */
-record IndexedRoot(Path root, String store, long version) {
+record IndexedRoot(Path root, String store, long version, StorageSettings storage) {
   /** A path that leads out of the table: a scheme, and the place in the same file system. */
   private static final Pattern OUTSIDE =
       Pattern.compile("[A-Za-z][A-Za-z0-9+.-]*:(/.*)", Pattern.DOTALL);
 
   /** A table whose files Spark lists, or a Delta table whatever its version. */
-  IndexedRoot(Path root, String store) {
-    this(root, store, RowGroupSelection.NO_VERSION);
+  IndexedRoot(Path root, String store, StorageSettings storage) {
+    this(root, store, RowGroupSelection.NO_VERSION, storage);
   }
 
   /** The same Delta table at a version. */
   IndexedRoot at(long wanted) {
-    return new IndexedRoot(root, store, wanted);
+    return new IndexedRoot(root, store, wanted, storage);
   }
 
   /**
@@ -45,5 +47,10 @@ record IndexedRoot(Path root, String store, long version) {
   String text() {
     boolean isLocal = "file".equals(root.toUri().getScheme());
     return isLocal ? root.toUri().getPath() : root.toString();
+  }
+
+  /** What the Rust library hears of the table beside its path. */
+  String storageJson() {
+    return storage.json(text(), store);
   }
 }

@@ -84,7 +84,10 @@ final class IndexedScans extends Rule<SparkPlan> {
     if (read.fileFormat().getClass() == ParquetFileFormat.class) {
       return isByName(read) && TestedSpark.PARQUET.allows(session, memory)
           ? files
-              .prune(read.location().rootPaths(), ScanFilter.of(read, scan.dataFilters()))
+              .prune(
+                  read.location().rootPaths(),
+                  ScanFilter.of(read, scan.dataFilters()),
+                  CollectionConverters.asJava(read.options()))
               .map(pruned -> inParts(read, pruned, true))
           : Optional.empty();
     }
@@ -93,7 +96,8 @@ final class IndexedScans extends Rule<SparkPlan> {
           .pruneDelta(
               DeltaReads.root(read),
               DeltaReads.version(read),
-              ScanFilter.of(read, scan.dataFilters()))
+              ScanFilter.of(read, scan.dataFilters()),
+              CollectionConverters.asJava(read.options()))
           .map(pruned -> ofDelta(read, pruned));
     }
     return Optional.empty();

@@ -17,7 +17,8 @@ public final class Maintenance {
     NativeLibrary.load();
     Map<String, Object> request = new HashMap<>(arguments);
     request.put("do", verb);
-    return Json.read(NativeLibrary.maintain(table.path(), table.store(), Json.write(request)));
+    return Json.read(
+        NativeLibrary.maintain(table.path(), table.storageJson(), Json.write(request)));
   }
 
   /**

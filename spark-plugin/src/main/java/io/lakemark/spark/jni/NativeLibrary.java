@@ -14,6 +14,9 @@ import org.apache.spark.TaskContext;
  * The native functions, one for one with {@code rust/jni/src/calls.rs}, and how the library is
  * found.
  *
+ * <p>A table is named by its path, and by JSON that says where its indexes are and how its files
+ * are reached ({@code rust/jni/src/storage.rs}), or null if there is nothing to say.
+ *
  * <p>The system property {@code lakemark.native.path} names a library file; without it the library
  * comes from the jar. Call {@link #load()} before any native method.
  */
@@ -101,7 +104,7 @@ public final class NativeLibrary {
    * {@code table} of other calls.
    */
   public static native long openTable(
-      String path, String storeOrNull, boolean useIndex, long version, String maxStalenessOrNull);
+      String path, String storageOrNull, boolean useIndex, long version, String maxStalenessOrNull);
 
   /**
    * Fills an Arrow C schema with the columns in Spark's types, for {@code NativeTable}. Its
@@ -151,44 +154,44 @@ public final class NativeLibrary {
    * scans under the extension.
    */
   public static native String rowGroups(
-      String path, String storeOrNull, long version, String filterOrNull, String columns);
+      String path, String storageOrNull, long version, String filterOrNull, String columns);
 
   /**
    * What a reader of the table's own files does not see, as JSON. {@code RowGroupSelection} calls
    * this for reads of Delta tables under the extension.
    */
-  public static native String changesBesideFiles(String path, String storeOrNull);
+  public static native String changesBesideFiles(String path, String storageOrNull);
 
   /**
    * Does what a request in JSON says, and gives the report in JSON. {@link Maintenance} calls this.
    */
-  public static native String maintain(String path, String storeOrNull, String request);
+  public static native String maintain(String path, String storageOrNull, String request);
 
   /**
    * Fills an Arrow C stream with the rows of a walk over the links of a table, which a request in
    * JSON says. Procedures of the catalog call this on the driver.
    */
-  public static native void walk(String path, String storeOrNull, String request, long outStream);
+  public static native void walk(String path, String storageOrNull, String request, long outStream);
 
   /**
    * Builds indexes by tasks that a {@link TaskRunner} runs, and gives the report in JSON. {@code
    * BuildJob} calls this on the driver.
    */
   public static native String build(
-      String path, String storeOrNull, String request, TaskRunner tasks);
+      String path, String storageOrNull, String request, TaskRunner tasks);
 
   /**
    * Does a task of a build and gives its part, for {@link TaskRunner#part}. {@code BuildTask} calls
    * this on executors.
    */
   public static native byte[] buildTask(
-      String path, String storeOrNull, byte[] task, String tuning, TaskContext context);
+      String path, String storageOrNull, byte[] task, String tuning, TaskContext context);
 
   /**
    * Begins to write rows aside for one operation. {@code StagedRows} holds the result, which is the
    * {@code staging} of other calls, in each task that writes.
    */
-  public static native long beginStaging(String path, String storeOrNull, String operation);
+  public static native long beginStaging(String path, String storageOrNull, String operation);
 
   /**
    * Adds the rows of an Arrow C array and takes both structures over. Gives the bytes of rows that

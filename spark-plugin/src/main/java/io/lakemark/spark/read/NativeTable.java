@@ -46,7 +46,7 @@ public final class NativeTable implements AutoCloseable {
     return new NativeTable(
         NativeLibrary.openTable(
             options.path(),
-            options.store(),
+            options.storageJson(),
             options.useIndex(),
             options.version(),
             options.maxStaleness()));

@@ -60,7 +60,7 @@ public record RowGroupSelection(
    * Probes the indexes of a table.
    *
    * @param path the table's root
-   * @param store where its indexes are, or null for {@code _lakemark/} beside the data
+   * @param storage what the Rust library hears of it beside its path, or null
    * @param version the version of a Delta table that Delta's reader reads; {@link #NO_VERSION} for
    *     any other reader
    * @param request of {@link #request}; without one the answer says only what the reader misses
@@ -69,25 +69,25 @@ public record RowGroupSelection(
    *     files count
    */
   public static RowGroupSelection of(
-      String path, String store, long version, Optional<String> request, StructType columns) {
+      String path, String storage, long version, Optional<String> request, StructType columns) {
     Map<String, String> types = new HashMap<>();
     for (StructField column : columns.fields()) {
       types.put(column.name(), column.dataType().catalogString());
     }
     NativeLibrary.load();
     return parse(
-        NativeLibrary.rowGroups(path, store, version, request.orElse(null), Json.write(types)));
+        NativeLibrary.rowGroups(path, storage, version, request.orElse(null), Json.write(types)));
   }
 
   /**
    * Whether a table has buffered changes, which a reader of its own files does not see.
    *
    * @param path the table's root
-   * @param store where its indexes are, or null for {@code _lakemark/} beside the data
+   * @param storage what the Rust library hears of it beside its path, or null
    */
-  public static boolean missesBuffered(String path, String store) {
+  public static boolean missesBuffered(String path, String storage) {
     NativeLibrary.load();
-    return Json.read(NativeLibrary.changesBesideFiles(path, store)).get("buffered").asBoolean();
+    return Json.read(NativeLibrary.changesBesideFiles(path, storage)).get("buffered").asBoolean();
   }
 
   static RowGroupSelection parse(String answer) {

@@ -137,6 +137,12 @@ record ScanPlan(
     return splits.stream().mapToLong(LakemarkInputPartition::bytes).sum();
   }
 
+  /** Without what tasks get, which may have credentials. */
+  @Override
+  public String toString() {
+    return line();
+  }
+
   /** The plan as a line of Spark's EXPLAIN. */
   String line() {
     StringBuilder line =

@@ -2,6 +2,7 @@ package io.lakemark.spark.write;
 
 import io.lakemark.spark.LakemarkException;
 import io.lakemark.spark.LakemarkOptions;
+import io.lakemark.spark.storage.StorageSettings;
 import java.io.Serializable;
 import java.util.Arrays;
 import java.util.List;
@@ -70,6 +71,7 @@ public record LakemarkChange(
   static LakemarkChange of(CaseInsensitiveStringMap options, RuntimeConfig session) {
     Set<String> unknown = new TreeSet<>(options.keySet());
     unknown.removeAll(KNOWN);
+    unknown.removeIf(StorageSettings::isOption);
     if (!unknown.isEmpty()) {
       throw new LakemarkException.InvalidInput(
           String.format(

@@ -36,7 +36,7 @@ final class StagedRows implements AutoCloseable {
 
   StagedRows(LakemarkOptions table, Operation operation, StructType columns) {
     NativeLibrary.load();
-    staging = NativeLibrary.beginStaging(table.path(), table.store(), operation.text());
+    staging = NativeLibrary.beginStaging(table.path(), table.storageJson(), operation.text());
     allocator = ArrowUtils.rootAllocator().newChildAllocator("lakemark-write", 0, Long.MAX_VALUE);
     root = VectorSchemaRoot.create(StagedSchema.of(columns), allocator);
     writer = ArrowWriter.create(root);
