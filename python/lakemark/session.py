@@ -109,7 +109,7 @@ class Session:
         """Opens a table and gives it a name in this session.
 
         Args:
-            path: Path or URL of the table, or its name in `lakemark.toml`.
+            path: Path or URL of the table, or its name in `lakemark.toml` or in a catalog.
             name: The name to use in SQL; made from the last part of the path if there is none.
             store: Path or URL for the indexes, as for `Table`.
             key: The column, or columns, that tell the rows apart, as for `Table`.
@@ -149,10 +149,11 @@ def connect() -> Session:
 def _name_of(path: str | os.PathLike[str]) -> str:
     """A name for SQL from the last part of a path, without its ending.
 
-    >>> _name_of("/data/Flights-2013.parquet"), _name_of("s3://bucket/lake/orders/")
-    ('flights_2013', 'orders')
+    >>> _name_of("/data/Flights-2013.parquet"), _name_of("s3://bucket/lake/orders/"), _name_of("uc://main.sales.trips")
+    ('flights_2013', 'orders', 'trips')
     """
-    stem = PurePath(os.fspath(path).rstrip("/")).name.split(".")[0]
+    last = PurePath(os.fspath(path).rstrip("/")).name
+    stem = last.split(".")[-1 if os.fspath(path).startswith("uc://") else 0]
     name = "".join(letter if letter.isalnum() else "_" for letter in stem.lower()).strip("_")
     if not name:
         raise InvalidInputError(f"{os.fspath(path)!r} gives no name for SQL: pass name=")

@@ -88,6 +88,8 @@ def gate_before(server: str) -> Iterator[Gate]:
     """Opens a gate before the server at a URL."""
     gate = Gate("")
     listening = ThreadingHTTPServer(("127.0.0.1", 0), handler(gate, server))
+    # Clients keep connections open, and their threads with them.
+    listening.daemon_threads = True
     gate.url = f"http://127.0.0.1:{listening.server_port}"
     thread = threading.Thread(target=listening.serve_forever)
     thread.start()

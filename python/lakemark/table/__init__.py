@@ -46,7 +46,8 @@ class Table(Queries, Changes, Upkeep):
     (9, 1)
 
     Args:
-        path: Path or URL of the table, or its name in `lakemark.toml` (see docs/configuration.md).
+        path: Path or URL of the table, or its name in `lakemark.toml` or in a catalog, as `uc://main.sales.trips` (see
+            docs/configuration.md).
         store: Path or URL for the indexes; needed for globs and for places that cannot be written.
         key: The column, or columns, that tell the rows apart. The first time it is declared, as by `declare_key`.
         storage_options: Options of the object store, such as `aws_region`.

@@ -1,4 +1,4 @@
-//! What `lakemark.toml` says: names of tables and stores, profiles, settings. The section `serve` is the server's, which reads it itself.
+//! What `lakemark.toml` says: names of tables and stores, profiles, catalogs, settings. The server reads its section `serve` itself.
 //!
 //! ```toml
 //! [tables]
@@ -17,6 +17,10 @@
 //! aws_access_key_id = { env = "LAKE_KEY" }
 //! aws_secret_access_key = { file = "/run/secrets/lake" }
 //!
+//! [catalogs.main]
+//! uri = "https://unity.example.com"
+//! token = { env = "UNITY_TOKEN" }
+//!
 //! [settings]
 //! "lakemark.use_index" = true
 //! ```
@@ -26,6 +30,7 @@ use std::time::Duration;
 
 use lakemark_table::{Error, ErrorKind, Result, StorageOptions, TableOptions};
 
+use crate::address::Address;
 use crate::document::{Document, Section};
 use crate::place::Place;
 use crate::value::Value;
@@ -83,6 +88,23 @@ pub struct Profile {
     pub place: Place,
 }
 
+/// A catalog of tables under a name: `uc://NAME.schema.table` is a table of it.
+#[derive(Clone, Debug)]
+pub struct NamedCatalog {
+    /// Where its server is.
+    pub address: Address,
+    /// The token that requests to the server have.
+    pub token: Option<Value>,
+    /// What it is called there, if that is something else.
+    pub called: Option<String>,
+    /// The profile that has options of its tables' object stores.
+    pub profile: Option<String>,
+    /// Options of its tables' object stores.
+    pub storage: BTreeMap<String, Value>,
+    /// Where it stands.
+    pub place: Place,
+}
+
 /// A profile as somebody names it.
 #[derive(Clone, Copy)]
 pub(crate) struct ProfileName<'a> {
@@ -121,6 +143,7 @@ pub struct Config {
     pub(crate) tables: BTreeMap<String, NamedTable>,
     pub(crate) stores: BTreeMap<String, NamedStore>,
     pub(crate) profiles: BTreeMap<String, Profile>,
+    pub(crate) catalogs: BTreeMap<String, NamedCatalog>,
     settings: BTreeMap<String, Setting>,
 }
 
@@ -132,10 +155,11 @@ impl Config {
     pub fn of(documents: impl IntoIterator<Item = Document>) -> Result<Self> {
         let mut all = Self::default();
         for document in documents {
-            let Self { tables, stores, profiles, settings, .. } = document.take(Self::parse)?;
+            let Self { tables, stores, profiles, catalogs, settings, .. } = document.take(Self::parse)?;
             all.tables.extend(tables);
             all.stores.extend(stores);
             all.profiles.extend(profiles);
+            all.catalogs.extend(catalogs);
             all.settings.extend(settings);
             all.documents.push(document);
         }
@@ -148,6 +172,7 @@ impl Config {
             tables: named(&mut root, "tables", table)?,
             stores: named(&mut root, "stores", store)?,
             profiles: named(&mut root, "profiles", profile)?,
+            catalogs: named(&mut root, "catalogs", catalog)?,
             settings: settings(&mut root)?,
         };
         root.leave("serve");
@@ -167,12 +192,19 @@ impl Config {
         self.tables.keys().cloned().collect()
     }
 
+    /// The names of catalogs, sorted.
+    #[must_use]
+    pub fn catalog_names(&self) -> Vec<String> {
+        self.catalogs.keys().cloned().collect()
+    }
+
     /// Settings of SQL sessions by their names.
     pub fn settings(&self) -> impl Iterator<Item = &Setting> {
         self.settings.values()
     }
 
-    /// Options for a place: those of the profile that is named, or else of the one whose scope is the closest, and over them its own.
+    /// Options for a place: those of the profile that is named, or else of the one whose scope is the closest, and over them its own, what
+    /// counts more after the rest.
     ///
     /// # Errors
     /// There is no such profile, or a value cannot be read (`InvalidInput`).
@@ -180,14 +212,14 @@ impl Config {
         &self,
         location: &str,
         profile: Option<ProfileName<'_>>,
-        own: Option<&BTreeMap<String, Value>>,
+        own: &[&BTreeMap<String, Value>],
     ) -> Result<StorageOptions> {
         let profile = match profile {
             Some(named) => Some(self.profile(named)?),
             None => self.profile_for(location),
         };
         let mut options = StorageOptions::default();
-        for (name, value) in profile.map(|profile| &profile.storage).into_iter().chain(own).flatten() {
+        for (name, value) in profile.map(|profile| &profile.storage).into_iter().chain(own.iter().copied()).flatten() {
             options.insert(name, value.read()?.expose());
         }
         Ok(options)
@@ -300,6 +332,29 @@ fn profile(all: &mut Section<'_>, name: &str, place: Place) -> Result<Profile> {
     Ok(Profile { scopes: section.texts("scope")?, storage: section.rest_as_values()?, place })
 }
 
+fn catalog(all: &mut Section<'_>, name: &str, place: Place) -> Result<NamedCatalog> {
+    let address = |text: &str, place: &Place, key: &str| {
+        Address::parse(text).ok_or_else(|| place.wrong(format!("{key} takes {}", Address::WANTED)))
+    };
+    if let Some(uri) = all.text_if_it_is_one(name) {
+        let address = address(&uri, &place, &all.path(name))?;
+        return Ok(NamedCatalog { address, token: None, called: None, profile: None, storage: BTreeMap::new(), place });
+    }
+    let mut section = section_of(all, name, &place)?;
+    let (at, key) = (section.place_of("uri"), section.path("uri"));
+    let uri = section.text("uri")?.ok_or_else(|| place.wrong(format!("{} lacks its uri", all.path(name))))?;
+    let catalog = NamedCatalog {
+        address: address(&uri, &at, &key)?,
+        token: section.value("token")?,
+        called: section.text("catalog")?,
+        profile: section.text("profile")?,
+        storage: section.values("storage")?,
+        place,
+    };
+    section.end(HINT)?;
+    Ok(catalog)
+}
+
 fn settings(root: &mut Section<'_>) -> Result<BTreeMap<String, Setting>> {
     let Some(section) = root.section("settings")? else { return Ok(BTreeMap::new()) };
     let mut settings = BTreeMap::new();
@@ -343,9 +398,23 @@ mod tests {
         assert!(config.store("other/orders").is_none());
         let settings: Vec<(&str, &str)> = config.settings().map(|s| (s.name.as_str(), s.value.as_str())).collect();
         assert_eq!(settings, [("datafusion.execution.batch_size", "64"), ("lakemark.use_index", "false")]);
-        let options =
-            config.storage("s3://lake/orders", ProfileName::typed(Some("lake")), Some(&orders.storage)).unwrap();
+        let options = config.storage("s3://lake/orders", ProfileName::typed(Some("lake")), &[&orders.storage]).unwrap();
         assert_eq!((options.get("aws_allow_http"), options.get("aws_region")), (Some("true"), Some("r")));
+    }
+
+    #[test]
+    fn catalogs_are_read_and_their_tokens_are_not() {
+        let text = "[catalogs]\nplain = 'http://localhost:8080'\n[catalogs.main]\nuri = 'https://uc.example.com/'\n\
+            token = { env = 'LAKEMARK_NOBODY_SETS_THIS' }\ncatalog = 'unity'\nprofile = 'p'\nstorage = { aws_region = 'r' }\n";
+        let config = config(&[text]).unwrap();
+        assert_eq!(config.catalog_names(), ["main", "plain"]);
+        let (main, plain) = (&config.catalogs["main"], &config.catalogs["plain"]);
+        assert_eq!(
+            (main.address.to_string().as_str(), main.called.as_deref()),
+            ("https://uc.example.com", Some("unity"))
+        );
+        assert_eq!((main.place.to_string().as_str(), main.profile.as_deref()), ("f1:3", Some("p")));
+        assert_eq!((main.storage.len(), main.token.is_some(), plain.token.is_some()), (1, true, false));
     }
 
     #[test]
@@ -375,14 +444,14 @@ mod tests {
              [profiles.none]\naws_region = 'none'\n"])
         .unwrap();
         let region = |location: &str, profile: Option<&str>| {
-            config.storage(location, ProfileName::typed(profile), None).unwrap().get("aws_region").map(str::to_owned)
+            config.storage(location, ProfileName::typed(profile), &[]).unwrap().get("aws_region").map(str::to_owned)
         };
         assert_eq!(region("s3://lake/trips", None).as_deref(), Some("wide"));
         assert_eq!(region("s3a://lake/orders/2024", None).as_deref(), Some("close"));
         assert_eq!(region("s3://lake-of-others/t", None), None);
         assert_eq!(region("/local", None), None);
         assert_eq!(region("s3://lake/orders/x", Some("none")).as_deref(), Some("none"));
-        let error = config.storage("x", ProfileName::typed(Some("nobody")), None).unwrap_err().to_string();
+        let error = config.storage("x", ProfileName::typed(Some("nobody")), &[]).unwrap_err().to_string();
         assert_eq!(error, "there is no profile nobody; lakemark.toml has close, none, wide");
     }
 
@@ -398,6 +467,10 @@ mod tests {
             ("[tables.a]\npath = 'x'\nmax_staleness = 'soon'", "f1:3: max_staleness is"),
             ("[stores.a]\nprofile = 'x'", "f1:1: stores.a lacks its path"),
             ("[profiles.a]\nscope = 3", "f1:2: profiles.a.scope takes"),
+            ("[catalogs.a]\ntoken = 'x'", "f1:1: catalogs.a lacks its uri"),
+            ("[catalogs.a]\nuri = 'https://u:p@host'", "f1:2: catalogs.a.uri takes an address such as"),
+            ("[catalogs]\na = 'host'", "f1:2: catalogs.a takes an address such as"),
+            ("[catalogs.a]\nuri = 'http://host'\nkind = 'x'", "f1:3: there is no key catalogs.a.kind"),
             ("[settings]\na = [1]", "f1:2: settings.a takes a text"),
             ("[settings]\n'a; DROP TABLE t' = 1", "f1:2: settings.a; DROP TABLE t takes"),
         ] {

@@ -1,15 +1,18 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod address;
 mod config;
 mod document;
 mod find;
 mod names;
 mod place;
 mod shown;
+mod unity;
 mod value;
 
-pub use config::{Config, NamedStore, NamedTable, Profile, Setting, WrittenStore};
+pub use address::Address;
+pub use config::{Config, NamedCatalog, NamedStore, NamedTable, Profile, Setting, WrittenStore};
 pub use document::{Document, Leaf, Section};
 pub use find::{FILE, VARIABLE};
 pub use names::Names;

@@ -1,5 +1,6 @@
-//! What stands for a table where somebody writes its path: a name of the configuration, or the path itself.
+//! What stands for a table where somebody writes its path: a name of the configuration or of a catalog, or the path itself.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,6 +10,9 @@ use lakemark_table::{Error, ErrorKind, Result, StorageAccess, TableNames, TableO
 
 use crate::config::{Config, NamedTable, ProfileName, WrittenStore};
 use crate::find;
+use crate::unity;
+use crate::unity::name::{SCHEME, UnityName};
+use crate::value::Value;
 
 /// The names of a configuration.
 #[derive(Clone, Debug, Default)]
@@ -37,20 +41,37 @@ impl Names {
         &self.config
     }
 
-    fn place(&self, written: &str, profile: Option<&str>, typed: TableOptions) -> Result<TablePlace> {
+    async fn place(&self, written: &str, profile: Option<&str>, typed: TableOptions) -> Result<TablePlace> {
         let config = &self.config;
         let named = config.tables.get(written);
         if named.is_none() {
             self.check_path(written)?;
         }
-        let location = named.map_or(written, |table| table.path.as_str()).to_owned();
-        let written = named.and_then(|table| ProfileName::written(table.profile.as_deref(), &table.place));
-        let profile = ProfileName::typed(profile).or(written);
-        let storage = config.storage(&location, profile, named.map(|table| &table.storage))?;
+        let mut location = named.map_or(written, |table| table.path.as_str()).to_owned();
+        let (mut catalog, mut credentials) = (None, None);
+        if let Some(name) = UnityName::of(&location)? {
+            // Where the store is elsewhere, nobody writes beside the data.
+            let has_store = typed.store.is_some() || named.is_some_and(|table| table.store.is_some());
+            let found = unity::find(config, &name, !has_store).await?;
+            catalog = config.catalogs.get(&name.catalog);
+            (location, credentials) = (found.location, found.credentials);
+        }
+        let of_table = named.and_then(|table| ProfileName::written(table.profile.as_deref(), &table.place));
+        let of_catalog = catalog.and_then(|all| ProfileName::written(all.profile.as_deref(), &all.place));
+        let own = [catalog.map(|all| &all.storage), named.map(|table| &table.storage)];
+        let own: Vec<&BTreeMap<String, Value>> = own.into_iter().flatten().collect();
+        let storage = config.storage(&location, ProfileName::typed(profile).or(of_table).or(of_catalog), &own)?;
         let mut options = self.with_store(named, typed)?;
         options.storage.options = options.storage.options.over(storage);
         if options.max_staleness.is_zero() {
             options.max_staleness = named.and_then(|table| table.max_staleness).unwrap_or_default();
+        }
+        // Keys that somebody wrote count over those that a catalog gives.
+        if let Some(credentials) = credentials.filter(|_| !options.storage.options.has_credentials()) {
+            if options.store.is_some() && options.store_storage.is_none() {
+                options.store_storage = Some(options.storage.clone());
+            }
+            options.storage.credentials.get_or_insert(credentials);
         }
         Ok(TablePlace { location, options })
     }
@@ -67,12 +88,12 @@ impl Names {
         let (path, storage) = match config.store(&written) {
             Some((store, path)) => {
                 let profile = ProfileName::written(store.profile.as_deref(), &store.place);
-                let storage = config.storage(&path, profile, Some(&store.storage))?;
+                let storage = config.storage(&path, profile, &[&store.storage])?;
                 (path, Some(storage))
             }
             // A place of its own has credentials of its own, if a profile says so.
             None if config.profile_for(&located).is_some() => {
-                let storage = config.storage(&located, None, None)?;
+                let storage = config.storage(&located, None, &[])?;
                 (located, Some(storage))
             }
             None => (located, None),
@@ -102,13 +123,21 @@ impl TableNames for Names {
         self.config.table_names()
     }
 
+    fn catalogs(&self) -> Vec<String> {
+        self.config.catalog_names()
+    }
+
+    fn in_catalog(&self, catalog: &str, schema: &str, table: &str) -> String {
+        format!("{SCHEME}{catalog}.{schema}.{table}")
+    }
+
     fn resolve<'a>(
         &'a self,
         written: &'a str,
         profile: Option<&'a str>,
         typed: TableOptions,
     ) -> BoxFuture<'a, Result<TablePlace>> {
-        async move { self.place(written, profile, typed) }.boxed()
+        self.place(written, profile, typed).boxed()
     }
 }
 
@@ -118,6 +147,7 @@ mod tests {
 
     use super::*;
     use crate::document::Document;
+    use crate::unity::stub::Stub;
 
     fn names(text: &str) -> Names {
         Names::of(Config::of([Document::new("lakemark.toml", text)]).unwrap())
@@ -188,5 +218,54 @@ mod tests {
         assert!(error.starts_with("lakemark.toml:9: there is no profile nobody"), "{error}");
         // Without names a path that is not there is what the table says it is.
         assert!(Names::default().resolve("tripps", None, TableOptions::default()).await.is_ok());
+    }
+    /// A catalog with one table at a place, and a file that names both.
+    fn of_catalog(location: &str, more: &str) -> (Stub, Names) {
+        let table = format!("{{\"table_id\":\"7\",\"storage_location\":\"{location}\"}}");
+        let stub = Stub::new(&[(200, &table)]);
+        let text = format!(
+            "[catalogs.main]\nuri = '{}'\nstorage = {{ aws_region = 'catalog' }}\n\
+             [tables]\ntrips = 'uc://main.sales.trips'\n{more}",
+            stub.url
+        );
+        let names = names(&text);
+        (stub, names)
+    }
+
+    #[tokio::test]
+    async fn a_table_of_a_catalog_is_where_the_catalog_says_with_its_credentials() {
+        let (stub, names) = of_catalog("s3://lake/trips", "");
+        for written in ["trips", &names.in_catalog("main", "sales", "trips")] {
+            let found = names.resolve(written, None, TableOptions::default()).await.unwrap();
+            assert_eq!(found.location, "s3://lake/trips");
+            let TableOptions { storage, store_storage, .. } = found.options;
+            assert_eq!(storage.options.get("aws_region"), Some("catalog"));
+            assert!(storage.credentials.is_some() && store_storage.is_none());
+        }
+        // Nobody asks for credentials before a request needs them.
+        assert_eq!(stub.requests().len(), 2);
+        let given = TableOptions { store: Some("s3://index/trips".to_owned()), ..TableOptions::default() };
+        let found = names.resolve("trips", None, given).await.unwrap();
+        let of_store = found.options.store_storage.unwrap();
+        assert!(found.options.storage.credentials.is_some() && of_store.credentials.is_none());
+        assert_eq!(of_store.options.get("aws_region"), Some("catalog"));
+    }
+
+    #[tokio::test]
+    async fn keys_of_a_profile_count_over_those_of_a_catalog_and_files_need_none() {
+        let profile = "[profiles.lake]\nscope = 's3://lake/'\naws_region = 'lake'\naws_access_key_id = 'k'\n";
+        let (_stub, names) = of_catalog("s3://lake/trips", profile);
+        let found = names.resolve("trips", None, TableOptions::default()).await.unwrap().options.storage;
+        assert!(found.credentials.is_none());
+        assert_eq!(
+            (found.options.get("aws_access_key_id"), found.options.get("aws_region")),
+            (Some("k"), Some("catalog"))
+        );
+        let (_stub, names) = of_catalog("file:///lake/trips", "");
+        let found = names.resolve("trips", None, TableOptions::default()).await.unwrap();
+        assert_eq!(
+            (found.location.as_str(), found.options.storage.credentials.is_none()),
+            ("file:///lake/trips", true)
+        );
     }
 }

@@ -6,14 +6,18 @@ use lakemark_table::{Result, StorageOptions, storage_environment};
 
 use crate::config::Config;
 use crate::place::Place;
+use crate::unity::server::VARIABLES;
 use crate::value::Value;
+
+/// What stands in the place of a value that is not shown.
+const MASK: &str = "***";
 
 /// Something that is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownEntry {
-    /// What it is about: `file`, `table`, `store`, `profile`, `setting`, `serve` or `environment`.
+    /// What it is about: `file`, `table`, `store`, `profile`, `catalog`, `setting`, `serve` or `environment`.
     pub kind: &'static str,
-    /// The name of the table, store, profile, setting or variable; empty for a file.
+    /// The name of the table, store, profile, catalog, setting or variable; empty for a file.
     pub name: String,
     /// What is said of it; empty where there is but one thing to be said.
     pub key: String,
@@ -35,6 +39,11 @@ impl Rows {
         for (key, value) in values {
             self.add(kind, name, &format!("{prefix}{key}"), value.shown(key), value.place());
         }
+    }
+
+    fn add_variable(&mut self, name: &str, value: String) {
+        let (name, key, place) = (name.to_ascii_uppercase(), String::new(), String::new());
+        self.0.push(ShownEntry { kind: "environment", name, key, value, place });
     }
 
     fn add_texts(&mut self, kind: &'static str, name: &str, texts: &[(&str, Option<&str>)], place: &Place) {
@@ -82,6 +91,7 @@ impl Config {
             );
             rows.add_values("profile", name, "", &profile.storage);
         }
+        self.show_catalogs(&mut rows);
         for setting in self.settings() {
             rows.add("setting", &setting.name, "", setting.value.as_str(), &setting.place);
         }
@@ -95,11 +105,34 @@ impl Config {
             })?;
         }
         for (name, value) in ["s3", "gs", "az"].into_iter().flat_map(storage_environment) {
-            let value = StorageOptions::shown(&name, &value).to_owned();
-            let (name, key, place) = (name.to_ascii_uppercase(), String::new(), String::new());
-            rows.0.push(ShownEntry { kind: "environment", name, key, value, place });
+            rows.add_variable(&name, StorageOptions::shown(&name, &value).to_owned());
+        }
+        for (host, token) in VARIABLES {
+            if let Ok(host_value) = std::env::var(host) {
+                // An address may have a password in it.
+                rows.add_variable(host, if host_value.contains('@') { MASK.to_owned() } else { host_value });
+            }
+            if std::env::var_os(token).is_some() {
+                rows.add_variable(token, MASK.to_owned());
+            }
         }
         Ok(rows.0)
+    }
+
+    fn show_catalogs(&self, rows: &mut Rows) {
+        for (name, catalog) in &self.catalogs {
+            let uri = catalog.address.to_string();
+            let texts = [
+                ("uri", Some(uri.as_str())),
+                ("catalog", catalog.called.as_deref()),
+                ("profile", catalog.profile.as_deref()),
+            ];
+            rows.add_texts("catalog", name, &texts, &catalog.place);
+            if let Some(token) = &catalog.token {
+                rows.add("catalog", name, "token", token.shown("token"), token.place());
+            }
+            rows.add_values("catalog", name, "storage.", &catalog.storage);
+        }
     }
 }
 
@@ -112,7 +145,8 @@ mod tests {
     fn what_is_in_force_is_shown_with_its_place_and_without_secrets() {
         let text = "[tables.t]\npath = '/t'\nprofile = 'p'\nstorage = { aws_region = 'r', aws_session_token = 'hidden' }\n\
             [stores]\ns = '/s'\n[profiles.p]\nscope = ['s3://a/', 's3://b/']\naws_secret_access_key = 'hidden'\n\
-            aws_access_key_id = { env = 'LAKEMARK_NOBODY_SETS_THIS' }\n[settings]\n'lakemark.use_index' = true\n\
+            aws_access_key_id = { env = 'LAKEMARK_NOBODY_SETS_THIS' }\n\
+            [catalogs.c]\nuri = 'http://localhost:8080'\ntoken = 'hidden'\n[settings]\n'lakemark.use_index' = true\n\
             [serve.limits]\nrunning = 3\n";
         let shown = Config::of([Document::new("f", text)]).unwrap().shown().unwrap();
         let lines: Vec<String> = shown
@@ -132,8 +166,10 @@ mod tests {
                 "profile|p|scope|s3://a/, s3://b/|f:7",
                 "profile|p|aws_access_key_id|env LAKEMARK_NOBODY_SETS_THIS, which is not set|f:10",
                 "profile|p|aws_secret_access_key|***|f:9",
-                "setting|lakemark.use_index||true|f:12",
-                "serve|limits.running||3|f:14",
+                "catalog|c|uri|http://localhost:8080|f:11",
+                "catalog|c|token|***|f:13",
+                "setting|lakemark.use_index||true|f:15",
+                "serve|limits.running||3|f:17",
             ]
         );
     }

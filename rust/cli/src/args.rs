@@ -95,7 +95,7 @@ pub enum Verb {
     Serve(ServeArgs),
     /// Remove old manifests, index files and runs that nobody needs any more, and with them old versions; the data stays as it is
     Vacuum(VacuumArgs),
-    /// Show what the files lakemark.toml and the environment say: names of tables and stores, profiles, settings; secrets are masked
+    /// Show what the files lakemark.toml and the environment say: names of tables and stores, profiles, catalogs, settings; secrets are masked
     #[command(after_help = CONFIG_EXAMPLES)]
     Config(ConfigArgs),
     /// Print a script by which a shell completes verbs, options and paths
@@ -161,7 +161,7 @@ pub struct SqlArgs {
 /// The table that a verb works on.
 #[derive(Debug, Args)]
 pub struct TableArgs {
-    /// Folder, file, glob in quotes, or URL of the table, or its name in lakemark.toml
+    /// Folder, file, glob in quotes, or URL of the table, or its name in lakemark.toml or in a catalog (uc://CATALOG.SCHEMA.TABLE)
     #[arg(value_name = "TABLE", value_hint = ValueHint::AnyPath)]
     pub table: String,
     /// Where the store is, if not in _lakemark beside the data; required for globs and read-only places

@@ -64,9 +64,8 @@ impl Table {
         let max_staleness = Duration::from_micros(max_staleness_micros);
         let storage = StorageAccess::of(storage_options.into());
         let typed = TableOptions { store, storage, version, max_staleness, ..TableOptions::default() };
-        let opened = move || async move {
-            Names::load()?.resolve(&location, profile.as_deref(), typed).await?.open().await
-        };
+        let opened =
+            move || async move { Names::load()?.resolve(&location, profile.as_deref(), typed).await?.open().await };
         wait(py, opened).map(Self)
     }
 

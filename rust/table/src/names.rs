@@ -14,6 +14,16 @@ pub trait TableNames: fmt::Debug + Send + Sync {
     /// The names that stand for tables by themselves, sorted.
     fn listed(&self) -> Vec<String>;
 
+    /// The names of catalogs, sorted. What tables they have, their servers know.
+    fn catalogs(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// What is written for a table of a catalog.
+    fn in_catalog(&self, catalog: &str, schema: &str, table: &str) -> String {
+        format!("{catalog}.{schema}.{table}")
+    }
+
     /// The table of a name, or of a path, with what was typed: that counts over what is known of the name. A profile has credentials.
     fn resolve<'a>(
         &'a self,

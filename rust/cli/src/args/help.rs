@@ -26,7 +26,8 @@ Examples:
   lakemark vacuum flights/ --dry-run               show which old index files can go
   lakemark                                         the SQL shell
 
-A TABLE is a folder of Parquet files (also Hive-partitioned), a Delta table, one file, a glob in quotes, a URL, or a name of lakemark.toml.
+A TABLE is a folder of Parquet files (also Hive-partitioned), a Delta table, one file, a glob in quotes, a URL, a name of
+lakemark.toml, or a table of a catalog (uc://main.sales.trips).
 Results go to stdout, progress and warnings to stderr.
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 built but for files that could not be indexed, 4 doctor found a problem, 130 stopped by Ctrl-C.";
 

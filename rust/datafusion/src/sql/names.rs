@@ -1,8 +1,9 @@
 //! Names that a session knows beside those that its statements defined. Their tables are opened when a statement needs them.
 //!
 //! ```text
-//! SELECT … FROM trips   defined by a statement? ─▶ that table
-//!                       else known by name?     ─▶ the table that the name stands for, opened once
+//! SELECT … FROM trips              defined by a statement? ─▶ that table
+//!                                  else known by name?     ─▶ the table that the name stands for, opened once
+//! SELECT … FROM main.sales.trips   of a known catalog      ─▶ the table that its server knows, opened once
 //! ```
 
 use std::collections::HashMap;
@@ -11,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::datatypes::Schema;
 use async_trait::async_trait;
-use datafusion::catalog::{SchemaProvider, TableProvider};
+use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::datasource::TableType;
 use datafusion::datasource::empty::EmptyTable;
 use datafusion::error::{DataFusionError, Result};
@@ -20,6 +21,7 @@ use lakemark_table::{TableNames, TableOptions};
 use crate::error::to_engine;
 use crate::plan::provider::LakemarkTable;
 use crate::sql::unreadable::Unreadable;
+use crate::sql::versions::VersionedName;
 
 /// The names of a session, as an extension of its configuration: `CREATE EXTERNAL TABLE … LOCATION` takes them, too.
 pub(crate) struct SessionNames(pub(crate) Arc<dyn TableNames>);
@@ -30,17 +32,54 @@ impl fmt::Debug for SessionNames {
     }
 }
 
-/// A schema whose tables are those that statements defined, and beside them those of names.
+/// The tables of names that were needed until now.
 #[derive(Debug)]
-pub(crate) struct NamedTables {
-    defined: Arc<dyn SchemaProvider>,
+pub(crate) struct OpenedTables {
     names: Arc<dyn TableNames>,
     opened: Mutex<HashMap<String, Arc<dyn TableProvider>>>,
 }
 
+impl OpenedTables {
+    pub(crate) fn new(names: Arc<dyn TableNames>) -> Self {
+        Self { names, opened: Mutex::default() }
+    }
+
+    fn opened(&self) -> MutexGuard<'_, HashMap<String, Arc<dyn TableProvider>>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The table of what is written. One that cannot be opened gives its error to the statement that reads it.
+    async fn table(&self, written: &str) -> Arc<dyn TableProvider> {
+        let known = self.opened().get(written).cloned();
+        if let Some(known) = known {
+            return known;
+        }
+        match self.open(written).await {
+            // Somebody else may have opened it meanwhile.
+            Ok(table) => Arc::clone(self.opened().entry(written.to_owned()).or_insert_with(|| Arc::new(table))),
+            Err(error) => {
+                let nothing = EmptyTable::new(Arc::new(Schema::empty()));
+                Arc::new(Unreadable::new(Arc::new(nothing), to_engine(error)))
+            }
+        }
+    }
+
+    async fn open(&self, written: &str) -> lakemark_table::Result<LakemarkTable> {
+        let place = self.names.resolve(written, None, TableOptions::default()).await?;
+        LakemarkTable::new(place.open().await?).await
+    }
+}
+
+/// A schema whose tables are those that statements defined, and beside them those of names.
+#[derive(Debug)]
+pub(crate) struct NamedTables {
+    defined: Arc<dyn SchemaProvider>,
+    tables: Arc<OpenedTables>,
+}
+
 impl NamedTables {
-    pub(crate) fn new(defined: Arc<dyn SchemaProvider>, names: Arc<dyn TableNames>) -> Self {
-        Self { defined, names, opened: Mutex::default() }
+    pub(crate) fn new(defined: Arc<dyn SchemaProvider>, tables: Arc<OpenedTables>) -> Self {
+        Self { defined, tables }
     }
 
     /// Whether a name is known, and no statement defined a table under it.
@@ -50,20 +89,11 @@ impl NamedTables {
 
     /// Whether such a table was not needed yet.
     pub(crate) fn is_unopened(&self, name: &str) -> bool {
-        self.is_undefined(name) && !self.opened().contains_key(name)
+        self.is_undefined(name) && !self.tables.opened().contains_key(name)
     }
 
     fn is_named(&self, name: &str) -> bool {
-        self.names.listed().iter().any(|known| known == name)
-    }
-
-    fn opened(&self) -> MutexGuard<'_, HashMap<String, Arc<dyn TableProvider>>> {
-        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn open(&self, name: &str) -> lakemark_table::Result<LakemarkTable> {
-        let place = self.names.resolve(name, None, TableOptions::default()).await?;
-        LakemarkTable::new(place.open().await?).await
+        self.tables.names.listed().iter().any(|known| known == name)
     }
 }
 
@@ -75,7 +105,7 @@ impl SchemaProvider for NamedTables {
 
     fn table_names(&self) -> Vec<String> {
         let mut names = self.defined.table_names();
-        let others = self.names.listed().into_iter().filter(|name| !self.defined.table_exist(name));
+        let others = self.tables.names.listed().into_iter().filter(|name| !self.defined.table_exist(name));
         names.extend(others);
         names
     }
@@ -87,18 +117,7 @@ impl SchemaProvider for NamedTables {
         if !self.is_named(name) {
             return Ok(None);
         }
-        let known = self.opened().get(name).cloned();
-        if known.is_some() {
-            return Ok(known);
-        }
-        Ok(Some(match self.open(name).await {
-            // Somebody else may have opened it meanwhile.
-            Ok(table) => Arc::clone(self.opened().entry(name.to_owned()).or_insert_with(|| Arc::new(table))),
-            Err(error) => {
-                let nothing = EmptyTable::new(Arc::new(Schema::empty()));
-                Arc::new(Unreadable::new(Arc::new(nothing), to_engine(error)))
-            }
-        }))
+        Ok(Some(self.tables.table(name).await))
     }
 
     async fn table_type(&self, name: &str) -> Result<Option<TableType>> {
@@ -119,5 +138,68 @@ impl SchemaProvider for NamedTables {
     /// Whether a statement defined it: statements may define a table under a name that stands for another one.
     fn table_exist(&self, name: &str) -> bool {
         self.defined.table_exist(name)
+    }
+}
+
+/// A catalog whose server knows what schemas and tables it has. It lists none: a server may have any number of them.
+#[derive(Debug)]
+pub(crate) struct RemoteCatalog {
+    name: String,
+    tables: Arc<OpenedTables>,
+    /// Those that were looked up: a schema stays the same one.
+    schemas: Mutex<HashMap<String, Arc<dyn SchemaProvider>>>,
+}
+
+impl RemoteCatalog {
+    pub(crate) fn new(name: &str, tables: Arc<OpenedTables>) -> Self {
+        Self { name: name.to_owned(), tables, schemas: Mutex::default() }
+    }
+}
+
+impl CatalogProvider for RemoteCatalog {
+    fn schema_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        let mut schemas = self.schemas.lock().unwrap_or_else(PoisonError::into_inner);
+        let schema = schemas.entry(name.to_owned()).or_insert_with(|| {
+            let (catalog, name) = (self.name.clone(), name.to_owned());
+            Arc::new(RemoteSchema { catalog, name, tables: Arc::clone(&self.tables) })
+        });
+        Some(Arc::clone(schema))
+    }
+}
+
+/// A schema of such a catalog.
+#[derive(Debug)]
+struct RemoteSchema {
+    catalog: String,
+    name: String,
+    tables: Arc<OpenedTables>,
+}
+
+#[async_trait]
+impl SchemaProvider for RemoteSchema {
+    fn table_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
+        // The version is that of a table of another name.
+        if VersionedName::of(name).is_some() {
+            return Ok(None);
+        }
+        let written = self.tables.names.in_catalog(&self.catalog, &self.name, name);
+        Ok(Some(self.tables.table(&written).await))
+    }
+
+    async fn table_type(&self, _name: &str) -> Result<Option<TableType>> {
+        Ok(Some(TableType::Base))
+    }
+
+    /// Not known before somebody asks the server.
+    fn table_exist(&self, _name: &str) -> bool {
+        false
     }
 }

@@ -23,7 +23,7 @@ use crate::plan::provider::LakemarkTable;
 use crate::plan::statement_snapshots::note_found;
 use crate::plan::unpinned::{of_table, with_tables};
 use crate::share::bound_query::FoundTable;
-use crate::sql::names::{NamedTables, SessionNames};
+use crate::sql::names::{NamedTables, OpenedTables, RemoteCatalog, SessionNames};
 use crate::sql::unreadable::Unreadable;
 use crate::sql::versions::VersionedName;
 
@@ -115,7 +115,7 @@ pub(crate) async fn refresh(state: &SessionState) -> Result<()> {
     Ok(())
 }
 
-/// Makes names known in the default schema of a session, beside the tables that its statements define.
+/// Makes names known in the default schema of a session, beside the tables that its statements define, and catalogs beside its own.
 ///
 /// # Errors
 /// The session has no default schema.
@@ -130,8 +130,12 @@ pub(crate) fn know(context: &SessionContext, names: Arc<dyn TableNames>) -> Resu
     let Some((defined, catalog)) = found else {
         return plan_err!("the session has no schema {catalog}.{schema} that names could be known in");
     };
-    let named = NamedTables::new(Arc::clone(unwrapped(&defined)), Arc::clone(&names));
+    let tables = Arc::new(OpenedTables::new(Arc::clone(&names)));
+    let named = NamedTables::new(Arc::clone(unwrapped(&defined)), Arc::clone(&tables));
     catalog.register_schema(&schema, Arc::new(named))?;
+    for name in names.catalogs().iter().filter(|name| context.catalog(name).is_none()) {
+        context.register_catalog(name, Arc::new(RemoteCatalog::new(name, Arc::clone(&tables))));
+    }
     state.write().config_mut().set_extension(Arc::new(SessionNames(names)));
     Ok(())
 }

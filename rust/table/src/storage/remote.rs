@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::storage::access::StorageAccess;
 use crate::storage::credentials::{ForAws, ForAzure, ForGoogle, Renewal};
 use crate::storage::remote_store::RemoteStore;
-use crate::storage::secret::{StorageOptions, bare_name};
+use crate::storage::secret::{MAIN_CREDENTIALS, StorageOptions, bare_name};
 
 /// Attempts to ask the machine for credentials before it counts as one that has none. The client's own ten take minutes.
 const ATTEMPTS: usize = 3;
@@ -181,8 +181,8 @@ impl<T: Send + Sync + 'static> CredentialProvider for OfMachine<T> {
 /// What the object store of a URL is made with, what counts more after the rest. Who gives credentials by options means all of them: those
 /// of the environment are left out then, as the token of another key would be.
 pub(super) fn settings(url: &Url, options: &StorageOptions) -> impl Iterator<Item = (String, String)> {
-    let given = |names: &[&str]| options.iter().any(|(name, _)| names.contains(&bare_name(name)));
-    let (has_credentials, has_endpoint) = (given(&MAIN_CREDENTIALS), given(&["endpoint", "endpoint_url"]));
+    let has_credentials = options.has_credentials();
+    let has_endpoint = options.iter().any(|(name, _)| ["endpoint", "endpoint_url"].contains(&bare_name(name)));
     let is_left = move |name: &str| {
         let bare = bare_name(name);
         let is_credential = MAIN_CREDENTIALS.contains(&bare) || OTHER_CREDENTIALS.contains(&bare);
@@ -191,20 +191,6 @@ pub(super) fn settings(url: &Url, options: &StorageOptions) -> impl Iterator<Ite
     let environment = environment(url.scheme()).into_iter().filter(move |(name, _)| is_left(name));
     environment.chain(options.iter().map(|(key, value)| (key.to_owned(), value.to_owned())))
 }
-
-/// Ends of the names of options that say whose credentials these are.
-const MAIN_CREDENTIALS: [&str; 10] = [
-    "access_key",
-    "access_key_id",
-    "account_key",
-    "application_credentials",
-    "client_id",
-    "sas_key",
-    "sas_token",
-    "service_account",
-    "service_account_key",
-    "service_account_path",
-];
 
 /// Ends of the names of others that go with them.
 const OTHER_CREDENTIALS: [&str; 10] = [

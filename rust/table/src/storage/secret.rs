@@ -63,6 +63,20 @@ const PLAIN: [&str; 24] = [
     "web_identity_token_file",
 ];
 
+/// Ends of the names of options that say whose credentials these are.
+pub(super) const MAIN_CREDENTIALS: [&str; 10] = [
+    "access_key",
+    "access_key_id",
+    "account_key",
+    "application_credentials",
+    "client_id",
+    "sas_key",
+    "sas_token",
+    "service_account",
+    "service_account_key",
+    "service_account_path",
+];
+
 /// What names of options may begin with.
 const STORES: [&str; 4] = ["aws_", "azure_storage_", "azure_", "google_"];
 
@@ -94,6 +108,12 @@ impl StorageOptions {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Whether they say whose credentials requests have.
+    #[must_use]
+    pub fn has_credentials(&self) -> bool {
+        self.iter().any(|(name, _)| MAIN_CREDENTIALS.contains(&bare_name(name)))
     }
 
     /// What both say; where they differ, what these say.
@@ -171,6 +191,14 @@ mod tests {
         for plain in ["\"aws_region\": \"eu-north-1\"", "\"lake\"", "\"http://localhost:9000\""] {
             assert!(printed.contains(plain), "{printed}");
         }
+    }
+
+    #[test]
+    fn keys_say_whose_credentials_these_are_and_a_region_does_not() {
+        for name in ["aws_access_key_id", "azure_storage_account_key", "google_service_account", "access_key_id"] {
+            assert!(options(&[("aws_region", "r"), (name, "hidden")]).has_credentials(), "{name}");
+        }
+        assert!(!options(&[("aws_region", "r"), ("aws_endpoint", "e"), ("aws_token", "t")]).has_credentials());
     }
 
     #[test]
