@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn the_example_is_understood() {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/lakemark.toml");
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/configuration/lakemark.toml");
         let config = Config::of([Document::read(&path).unwrap()]).unwrap();
         assert_eq!(
             (config.table_names(), config.settings().count()),

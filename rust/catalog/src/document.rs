@@ -249,7 +249,7 @@ impl<'a> Section<'a> {
             Some(DeValue::String(text)) => Given::text(text),
             // What is no secret is often written without quotes.
             Some(DeValue::Boolean(flag)) => Given::text(&flag.to_string()),
-            Some(DeValue::Integer(number)) => Given::text(number.as_str()),
+            Some(DeValue::Integer(number)) => Given::text(&number.to_string()),
             Some(DeValue::Table(table)) => {
                 let mut section = Section::of(self.document, path.clone(), 0, table);
                 let (variable, file) = (section.text("env")?, section.text("file")?);

@@ -58,17 +58,20 @@ fn project_file(working: &Path) -> Option<PathBuf> {
     working.ancestors().find(|folder| folder.join(FILE).is_file() && is_trusted(folder)).map(|folder| folder.join(FILE))
 }
 
-/// Whether only those may write to a folder who may be trusted. Others could send credentials wherever they like.
+/// Whether only those may write to the file of a folder who may be trusted. Others could send credentials wherever they like.
 #[cfg(unix)]
 fn is_trusted(folder: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
 
-    let is_open = std::fs::metadata(folder).is_ok_and(|metadata| metadata.permissions().mode() & 0o002 != 0);
-    if is_open {
-        let file = folder.join(FILE);
-        tracing::warn!(file = %file.display(), "not read, as everybody may write to its folder; {VARIABLE} can name it");
+    let is_open =
+        |path: &Path| std::fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o002 != 0);
+    let file = folder.join(FILE);
+    let is_trusted = !is_open(folder) && !is_open(&file);
+    if !is_trusted {
+        let text = "not read, as everybody may write to it or to its folder: take that right away, or name it in";
+        tracing::warn!(file = %file.display(), "{text} {VARIABLE}");
     }
-    !is_open
+    is_trusted
 }
 
 #[cfg(not(unix))]
@@ -118,15 +121,21 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_file_in_a_folder_that_everybody_may_write_is_left_out() {
+    fn a_file_that_everybody_may_write_or_whose_folder_is_left_out() {
         use std::os::unix::fs::PermissionsExt;
 
         let root = tempfile::tempdir().unwrap();
-        let open = root.path().join("open");
-        write(&open);
-        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
-        assert_eq!(project_file(&open), None);
+        let allow = |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let folder = root.path().join("open");
+        let file = write(&folder);
+        allow(&folder, 0o777);
+        assert_eq!(project_file(&folder), None);
         let above = write(root.path());
-        assert_eq!(project_file(&open), Some(above));
+        assert_eq!(project_file(&folder), Some(above.clone()));
+        allow(&folder, 0o755);
+        allow(&file, 0o666);
+        assert_eq!(project_file(&folder), Some(above));
+        allow(&file, 0o644);
+        assert_eq!(project_file(&folder), Some(file));
     }
 }

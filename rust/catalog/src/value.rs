@@ -116,6 +116,14 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_text_is_taken_as_it_is_written() {
+        let values = values("a = true\nb = 30\nc = 0x1f\n");
+        let read: Vec<String> =
+            values.iter().map(|(_, value)| value.read().map(|read| read.expose().to_owned()).unwrap()).collect();
+        assert_eq!(read, ["true", "30", "0x1f"]);
+    }
+
+    #[test]
     fn other_tables_are_no_values() {
         for text in ["a = { env = 'X', file = 'y' }", "a = { other = 'x' }", "a = {}", "a = [1]"] {
             let error = Document::new("f", text).take(|mut root| root.rest_as_values()).unwrap_err().to_string();

@@ -10,6 +10,10 @@ use crate::error::{NativeError, Result};
 use crate::split::{ScanSpec, StoreHome};
 use crate::storage::TableStorage;
 
+/// The object stores of so many tables are kept. Credentials are part of a table's address, so that an application whose credentials change
+/// comes by new addresses as long as it runs.
+const MOST: usize = 256;
+
 /// A table as the user named it.
 #[derive(PartialEq, Eq, Hash)]
 struct TableAddress {
@@ -38,8 +42,16 @@ pub(crate) fn remember_stores(location: &str, storage: &TableStorage, snapshot: 
 
 fn keep(table: TableAddress, snapshot: &Snapshot) -> Stores {
     let stores = Stores { data: snapshot.object_store(), runs: snapshot.run_store() };
-    known().insert(table, stores.clone());
+    insert(&mut known(), table, stores.clone());
     stores
+}
+
+/// Whoever needs what is forgotten here opens its table again.
+fn insert<T>(known: &mut HashMap<TableAddress, T>, table: TableAddress, stores: T) {
+    if known.len() >= MOST && !known.contains_key(&table) {
+        known.clear();
+    }
+    known.insert(table, stores);
 }
 
 fn known() -> MutexGuard<'static, StoresByTable> {
@@ -66,4 +78,25 @@ async fn stores_of(scan: &ScanSpec, home: StoreHome) -> Result<Stores> {
     }
     let snapshot = Table::open(&scan.location, scan.storage.options()).await?.snapshot().await?;
     Ok(keep(table, &snapshot))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(number: usize) -> TableAddress {
+        TableAddress { location: format!("s3a://lake/{number}"), storage: TableStorage::default() }
+    }
+
+    #[test]
+    fn no_more_is_kept_than_a_process_needs() {
+        let mut known = HashMap::new();
+        for number in 0..MOST {
+            insert(&mut known, table(number), number);
+        }
+        insert(&mut known, table(7), 8);
+        assert_eq!((known.len(), known.get(&table(7))), (MOST, Some(&8)));
+        insert(&mut known, table(MOST), 9);
+        assert_eq!((known.len(), known.get(&table(MOST))), (1, Some(&9)));
+    }
 }

@@ -30,7 +30,7 @@ impl Session {
     /// A session that knows the names and has the settings of the configuration.
     #[new]
     fn new(py: Python<'_>) -> PyResult<Self> {
-        let to_python = |cause| error::to_python(py, &cause);
+        let to_python = |cause: lakemark_table::Error| error::to_python(py, &cause);
         let (session, names) = (Arc::new(LakemarkSession::new()), Names::load().map_err(to_python)?);
         let settings: Vec<Setting> = names.config().settings().cloned().collect();
         session.know(Arc::new(names)).map_err(to_python)?;

@@ -28,6 +28,7 @@ mod lambdas;
 mod links;
 mod lists;
 mod lookup;
+mod names;
 mod nested;
 mod partitions;
 mod planned;

@@ -24,8 +24,11 @@ pub(crate) enum Refusal {
     Clock,
 }
 
-/// What storages call these things in their answers: S3, Azure and Google Cloud Storage.
-const CODES: [(&str, Refusal); 15] = [
+/// What storages call these things in their answers: S3, Azure and Google Cloud Storage. Azure says in words that a signature or a token has
+/// ended, and has one code for all that it does not accept.
+const CODES: [(&str, Refusal); 17] = [
+    ("Signature not valid in the specified time frame", Refusal::Expired),
+    ("Lifetime validation failed", Refusal::Expired),
     ("ExpiredToken", Refusal::Expired),
     ("TokenRefreshRequired", Refusal::Expired),
     ("RequestExpired", Refusal::Expired),
@@ -42,6 +45,9 @@ const CODES: [(&str, Refusal); 15] = [
     ("AuthorizationPermissionMismatch", Refusal::Denied),
     ("AccessDenied", Refusal::Denied),
 ];
+
+/// How the client says the status of an answer that has no such word. Listings that are refused have no kind of error of their own.
+const STATUSES: [(&str, Refusal); 2] = [("status code: 401", Refusal::Unknown), ("status code: 403", Refusal::Denied)];
 
 /// How the client for S3 ends what it says of a request whose answer has nothing but its status.
 const BARE_REFUSAL: &str = "400 Bad Request:";
@@ -64,24 +70,24 @@ impl AccessProblem {
 
     /// What an error has against credentials; none if it is about something else, or says it in such words already.
     pub(crate) fn of(error: &Error, place: &str) -> Option<Self> {
-        let (source, is_refused) = match error {
-            Error::PermissionDenied { source, .. } | Error::Unauthenticated { source, .. } => (source, true),
-            Error::Generic { source, .. } => (source, false),
+        let (source, kind) = match error {
+            Error::PermissionDenied { source, .. } => (source, Some(Refusal::Denied)),
+            Error::Unauthenticated { source, .. } => (source, Some(Refusal::Unknown)),
+            Error::Generic { source, .. } => (source, None),
             _ => return None,
         };
         if source.is::<Self>() || source.is::<OwnError>() {
             return None;
         }
         let text = source.to_string();
-        let known = CODES.iter().find(|(code, _)| text.contains(code));
-        let (why, said) = match known {
-            Some((code, why)) => (*why, Some((*code).to_owned())),
-            None if is_refused => (Refusal::Denied, None),
-            // A question for a file's size has no answer that says more.
-            None if text.trim_end().ends_with(BARE_REFUSAL) => (Refusal::Unknown, None),
-            None => return None,
-        };
-        Some(Self { why, place: place.to_owned(), said })
+        let said_in = |known: &[(&'static str, Refusal)]| known.iter().find(|(said, _)| text.contains(said)).copied();
+        if let Some((code, why)) = said_in(&CODES) {
+            return Some(Self { why, place: place.to_owned(), said: Some(code.to_owned()) });
+        }
+        // A question for a file's size has no answer that says more.
+        let bare = || text.trim_end().ends_with(BARE_REFUSAL).then_some(Refusal::Unknown);
+        let why = kind.or_else(|| said_in(&STATUSES).map(|(_, why)| why)).or_else(bare)?;
+        Some(Self { why, place: place.to_owned(), said: None })
     }
 
     /// As an error of the storage.
@@ -164,6 +170,14 @@ mod tests {
             (denied("<Code>InvalidAccessKeyId</Code><AWSAccessKeyId>hidden</AWSAccessKeyId>"), "does not accept"),
             (denied("<Code>AccessDenied</Code> hidden"), "do not allow this: let its owner allow"),
             (denied("hidden"), "do not allow this"),
+            (Error::Unauthenticated { path: "t".to_owned(), source: "hidden".into() }, "does not accept"),
+            (generic("Server returned non-2xx status code: 401 Unauthorized: hidden"), "does not accept"),
+            (generic("Server returned non-2xx status code: 403 Forbidden: hidden"), "do not allow this"),
+            (
+                denied("AuthenticationFailed: Signature not valid in the specified time frame: Expiry hidden"),
+                "have expired",
+            ),
+            (denied("<Code>AuthenticationFailed</Code> hidden"), "does not accept"),
             (generic("<Code>RequestTimeTooSkewed</Code> hidden"), "the clock of this machine"),
             (generic("HEAD http://hidden - Server returned non-2xx status code: 400 Bad Request: "), "does not accept"),
         ] {

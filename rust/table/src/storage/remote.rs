@@ -193,18 +193,8 @@ pub(super) fn settings(url: &Url, options: &StorageOptions) -> impl Iterator<Ite
 }
 
 /// Ends of the names of others that go with them.
-const OTHER_CREDENTIALS: [&str; 10] = [
-    "authority_id",
-    "client_secret",
-    "container_credentials_full_uri",
-    "container_credentials_relative_uri",
-    "federated_token_file",
-    "secret_access_key",
-    "session_token",
-    "tenant_id",
-    "token",
-    "web_identity_token_file",
-];
+const OTHER_CREDENTIALS: [&str; 6] =
+    ["authority_id", "client_secret", "secret_access_key", "session_token", "tenant_id", "token"];
 
 /// Credentials and settings of the environment for a scheme, such as `AWS_ACCESS_KEY_ID`, by the names that options have; options that are
 /// given count over them.

@@ -36,7 +36,7 @@ impl fmt::Debug for Secret {
 pub struct StorageOptions(Vec<(String, Secret)>);
 
 /// Ends of the names of options that anybody may see.
-const PLAIN: [&str; 24] = [
+const PLAIN: [&str; 25] = [
     "account_name",
     "allow_http",
     "allow_invalid_certificates",
@@ -48,6 +48,7 @@ const PLAIN: [&str; 24] = [
     "conditional_put",
     "connect_timeout",
     "container_name",
+    "default_region",
     "endpoint",
     "endpoint_url",
     "endpoint_url_s3",
@@ -64,17 +65,23 @@ const PLAIN: [&str; 24] = [
 ];
 
 /// Ends of the names of options that say whose credentials these are.
-pub(super) const MAIN_CREDENTIALS: [&str; 10] = [
+pub(super) const MAIN_CREDENTIALS: [&str; 16] = [
     "access_key",
     "access_key_id",
     "account_key",
     "application_credentials",
+    "bearer_token",
     "client_id",
+    "container_credentials_full_uri",
+    "container_credentials_relative_uri",
+    "federated_token_file",
+    "master_key",
     "sas_key",
     "sas_token",
     "service_account",
     "service_account_key",
     "service_account_path",
+    "web_identity_token_file",
 ];
 
 /// What names of options may begin with.
@@ -195,7 +202,14 @@ mod tests {
 
     #[test]
     fn keys_say_whose_credentials_these_are_and_a_region_does_not() {
-        for name in ["aws_access_key_id", "azure_storage_account_key", "google_service_account", "access_key_id"] {
+        for name in [
+            "aws_access_key_id",
+            "aws_web_identity_token_file",
+            "azure_storage_account_key",
+            "azure_federated_token_file",
+            "google_service_account",
+            "access_key_id",
+        ] {
             assert!(options(&[("aws_region", "r"), (name, "hidden")]).has_credentials(), "{name}");
         }
         assert!(!options(&[("aws_region", "r"), ("aws_endpoint", "e"), ("aws_token", "t")]).has_credentials());

@@ -107,7 +107,8 @@ public final class SessionTables {
         .forEach(
             (name, value) -> {
               if (StorageSettings.isOption(name)) {
-                options.put(name, value);
+                // As the catalog has its own, which these replace.
+                options.put(name.toLowerCase(Locale.ROOT), value);
               }
             });
     if (isParquet) {

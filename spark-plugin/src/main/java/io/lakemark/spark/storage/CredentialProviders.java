@@ -81,9 +81,11 @@ public final class CredentialProviders {
     if (cause instanceof NoSuchMethodException) {
       return "lacks the method " + cause.getMessage();
     }
-    String message = String.valueOf(cause.getMessage());
-    int end = message.indexOf('\n');
-    return "says: " + (end < 0 ? message : message.substring(0, end));
+    String message = cause.getMessage();
+    if (message == null || message.isBlank()) {
+      return "fails with " + cause.getClass().getName();
+    }
+    return "says: " + message.lines().findFirst().orElse(message);
   }
 
   private static Map<String, Object> ofClass(String name, JsonNode asked)
@@ -108,10 +110,11 @@ public final class CredentialProviders {
     thread.setContextClassLoader(ofUser);
     try {
       Object provider = instance(Class.forName(name, true, ofUser), place, configuration);
-      Map<String, Object> found =
-          ofProvider(asked.get("kind").asText(), provider, place, configuration);
-      close(provider);
-      return found;
+      try {
+        return ofProvider(asked.get("kind").asText(), provider, place, configuration);
+      } finally {
+        close(provider);
+      }
     } finally {
       thread.setContextClassLoader(before);
     }
@@ -165,8 +168,10 @@ public final class CredentialProviders {
     keys.add(text(call(found, List.of("secretAccessKey", "getAWSSecretKey"))));
     Optional<Method> token = method(found.getClass(), "sessionToken");
     token = token.isPresent() ? token : method(found.getClass(), "getSessionToken");
-    if (token.isPresent()) {
-      keys.add(text(token.get().invoke(found)));
+    // Keys that last have no token, also where a class has a method for one.
+    Object said = token.isPresent() ? token.get().invoke(found) : null;
+    if (said != null && !said.toString().isEmpty()) {
+      keys.add(said.toString());
     }
     Map<String, Object> answer = keys(keys);
     Optional<Method> end = method(found.getClass(), "expirationTime");
@@ -222,7 +227,7 @@ public final class CredentialProviders {
     Map<String, Object> answer = new TreeMap<>();
     answer.put("token", text(call(provider, List.of("getAccessToken"))));
     if (call(provider, List.of("getExpiryTime")) instanceof Date end) {
-      answer.put("expires_ms", end.getTime());
+      answer.put("expires_ms", end.toInstant().toEpochMilli());
     }
     return answer;
   }

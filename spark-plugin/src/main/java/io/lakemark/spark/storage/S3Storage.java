@@ -7,6 +7,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.regex.Matcher;
@@ -195,16 +196,10 @@ final class S3Storage {
 
   /** Access key, secret key and, of temporary ones, the token of the session; none if one lacks. */
   List<String> keys(boolean isTemporary) {
-    List<String> keys = new ArrayList<>();
     List<String> names = List.of("access.key", "secret.key", "session.token");
-    for (String name : isTemporary ? names : names.subList(0, 2)) {
-      String value = secret(name);
-      if (value == null) {
-        return List.of();
-      }
-      keys.add(value);
-    }
-    return keys;
+    List<String> wanted = isTemporary ? names : names.subList(0, 2);
+    List<String> keys = wanted.stream().map(this::secret).filter(Objects::nonNull).toList();
+    return keys.size() == wanted.size() ? keys : List.of();
   }
 
   private boolean isOn(String name, boolean otherwise) {

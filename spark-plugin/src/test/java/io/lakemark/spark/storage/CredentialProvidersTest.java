@@ -8,6 +8,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import io.lakemark.spark.jni.Json;
 import java.net.URI;
 import java.time.Instant;
+import java.util.Arrays;
 import java.util.Date;
 import java.util.List;
 import java.util.Map;
@@ -21,7 +22,7 @@ class CredentialProvidersTest {
       Map.of("fs.s3a.access.key", "a", "fs.s3a.secret.key", "b", "my.token", "t");
 
   private static JsonNode asked(String kind, String place, Class<?>... classes) {
-    List<String> names = java.util.Arrays.stream(classes).map(Class::getName).toList();
+    List<String> names = Arrays.stream(classes).map(Class::getName).toList();
     String provider = Access.provider(kind, "the.setting", names, place, HADOOP);
     CredentialProviders.prepare();
     return Json.read(CredentialProviders.credentials(provider));
@@ -71,13 +72,30 @@ class CredentialProvidersTest {
     }
   }
 
+  /** Keys that last, of a class that has a method for a token. */
+  static final class WithoutToken {
+    public Keys resolveCredentials() {
+      return new Keys("lasting", "secret", null);
+    }
+  }
+
+  static final class Silent {
+    public Keys resolveCredentials() {
+      throw new IllegalStateException();
+    }
+  }
+
   static final class Failing implements AutoCloseable {
+    private static int closed;
+
     public Keys resolveCredentials() {
       throw new IllegalStateException("the role may not be taken\nat line 2");
     }
 
     @Override
-    public void close() {}
+    public void close() {
+      closed++;
+    }
   }
 
   static final class Signatures {
@@ -105,7 +123,7 @@ class CredentialProvidersTest {
     }
 
     public Date getExpiryTime() {
-      return new Date(5000);
+      return Date.from(Instant.ofEpochMilli(5000));
     }
   }
 
@@ -132,6 +150,9 @@ class CredentialProvidersTest {
     assertEquals(
         Json.read("{\"key_id\":\"first\",\"secret_key\":\"secret\"}"),
         asked("s3", "s3a://lake", OfFactory.class));
+    JsonNode lasting = asked("s3", "s3a://lake", WithoutToken.class);
+    assertEquals("lasting", lasting.get("key_id").asText());
+    assertFalse(lasting.has("session_token"));
   }
 
   @Test
@@ -163,6 +184,11 @@ class CredentialProvidersTest {
     assertTrue(said.startsWith("no class of the.setting gives credentials for s3a://lake: "), said);
     assertTrue(said.contains("says: the role may not be taken; "), said);
     assertFalse(said.contains("line 2"), said);
+    int before = Failing.closed;
+    asked("s3", "s3a://lake", Failing.class);
+    assertEquals(before + 1, Failing.closed);
+    String silent = asked("s3", "s3a://lake", Silent.class).get("error").asText();
+    assertTrue(silent.endsWith("fails with java.lang.IllegalStateException"), silent);
     String missing = Access.provider("s3", "s", List.of("no.Such"), "s3a://lake", HADOOP);
     String error = Json.read(CredentialProviders.credentials(missing)).get("error").asText();
     assertTrue(
