@@ -10,7 +10,8 @@ use std::time::{Duration, SystemTime};
 
 use jni::objects::{JClass, JString, JValue};
 use jni::refs::Global;
-use jni::{Env, JavaVM, jni_sig, jni_str};
+use jni::vm::JavaVM;
+use jni::{Env, jni_sig, jni_str};
 use lakemark_table::{
     Credential, CredentialSource, Error, ErrorKind, Secret, StorageAccess, TableOptions, TemporaryCredential,
 };
