@@ -219,6 +219,7 @@ mod tests {
         // Without names a path that is not there is what the table says it is.
         assert!(Names::default().resolve("tripps", None, TableOptions::default()).await.is_ok());
     }
+
     /// A catalog with one table at a place, and a file that names both.
     fn of_catalog(location: &str, more: &str) -> (Stub, Names) {
         let table = format!("{{\"table_id\":\"7\",\"storage_location\":\"{location}\"}}");

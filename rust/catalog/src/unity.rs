@@ -5,7 +5,9 @@
 //! requests to s3://lake/trips ─▶ Vended ─▶ POST temporary-table-credentials; again before they end, and after a refusal
 //! ```
 //!
-//! Of an answer its code alone is told: its text is not ours, and what it gives is secret.
+//! Uses the configuration and its addresses and values; names and what is shown may use it.
+//!
+//! Invariant: of an answer its code alone is told: its text is not ours, and what it gives is secret.
 
 pub(crate) mod answer;
 pub(crate) mod name;
