@@ -2,12 +2,13 @@ package io.lakemark.spark.extension;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import io.lakemark.spark.storage.StorageSettings;
 import org.apache.hadoop.fs.Path;
 import org.junit.jupiter.api.Test;
 
 final class IndexedRootTest {
   private static String file(String root, String path) {
-    return new IndexedRoot(new Path(root), null).file(path);
+    return new IndexedRoot(new Path(root), null, StorageSettings.NONE).file(path);
   }
 
   @Test
