@@ -12,6 +12,9 @@ GetFlightInfo, new of a text that did not come before
 
 One client makes each call for all runs before the next one, so that the CPU of the server is that of the call.
 Behind these calls stand the whole statements in process, and as the driver of ADBC makes them.
+
+The goal is about first rows: those of a statement through Flight, by the two calls of the protocol and by a cursor of
+ADBC, beside those in process, in turn. The server shares plans as the session in process does.
 """
 
 from __future__ import annotations
@@ -25,25 +28,36 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import matplotlib as mpl
 import measure
+import pyarrow as pa
+import sharing_goals
 import ssb
 from pyarrow import flight
 from sharing import create_indexes
-from sharing_engines import PLANS, open_lakemark
+from sharing_engines import PLANS, open_lakemark, session_of
 from sharing_flight import by_cursor, directly, open_flight
 from sharing_worker import cpu_seconds
 from suites import CACHE
 
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sharing_engines import Engine
+
+    from lakemark import Session
 
 STATEMENTS = {"SELECT 1": "SELECT 1", **{name: ssb.QUERIES[name] for name in ("Q1.1", "Q2.1", "Q3.2")}}
 NAMESPACE = "type.googleapis.com/arrow.flight.protocol.sql."
 MOST_RUNS = 500
 # Of a field of protobuf with a length, beside its number.
 WITH_LENGTH = 2
+HERE, BY_CALLS, BY_CURSOR = "first rows in process", "first rows by two calls", "first rows by a cursor"
+# By how much longer the first rows may take through Flight.
+MOST_LONGER_MS = 2.0
 
 
 def message(*fields: tuple[int, bytes]) -> bytes:
@@ -208,6 +222,80 @@ def statements_of(server: Engine, local: Engine, sql: str, runs: int) -> dict[st
     return found
 
 
+def first_rows_of(server: Engine, here: Session, sql: str, runs: int) -> dict[str, Step]:
+    """What first rows of a statement take in process and through Flight, in turn, so that noise falls on all."""
+    from adbc_driver_flightsql import dbapi
+
+    found, client = {HERE: Step(), BY_CALLS: Step(), BY_CURSOR: Step()}, Calls(server.note)
+
+    def in_process(text: str) -> float:
+        return first_of(pa.RecordBatchReader.from_stream(here.sql(text)))
+
+    def by_calls(text: str) -> float:
+        reader = client.first(client.info(command("CommandStatementQuery", (1, text.encode()))))
+        came = time.perf_counter()
+        reader.cancel()
+        return came
+
+    with dbapi.connect(server.note, autocommit=True) as connection:
+
+        def by_a_cursor(text: str) -> float:
+            with connection.cursor() as cursor:
+                cursor.execute(text)
+                return first_of(cursor.fetch_record_batch())
+
+        ways = {HERE: in_process, BY_CALLS: by_calls, BY_CURSOR: by_a_cursor}
+        for turn in range(-1, runs):
+            for name in measure.in_turn(list(ways), turn + 1):
+                began = time.perf_counter()
+                # Nobody has asked this text before.
+                came = ways[name](f"{sql} -- first {turn} {name}")
+                if turn >= 0:
+                    found[name].seconds.append(came - began)
+    return found
+
+
+def first_of(reader: pa.RecordBatchReader) -> float:
+    """Takes the first rows, of which there may be none; gives when they came."""
+    with suppress(StopIteration):
+        reader.read_next_batch()
+    return time.perf_counter()
+
+
+def goals_of(found: Mapping[str, Mapping[str, Step]]) -> list[dict[str, Any]]:
+    """By how much longer first rows take through Flight at worst, beside what they may take."""
+    goals = []
+    for name in (BY_CALLS, BY_CURSOR):
+        longer = {asked: steps[name].summary()["ms"] - steps[HERE].summary()["ms"] for asked, steps in found.items()}
+        worst = max(longer, key=lambda asked: longer[asked])
+        goals.append(
+            {
+                "what": f"{name}: ms longer than in process at worst ({worst})",
+                "goal": f"<= {MOST_LONGER_MS:.2f}",
+                "measured": longer[worst],
+                "met": longer[worst] <= MOST_LONGER_MS,
+            }
+        )
+    return goals
+
+
+def plot(result: dict[str, Any], path: Path) -> None:
+    """Draws what each call takes of each statement, and its first rows beside those in process."""
+    statements: dict[str, dict[str, dict[str, float]]] = result["statements"]
+    figure, axes = plt.subplots(1, len(statements), figsize=(4.6 * len(statements), 5.2), squeeze=False)
+    for part, (name, steps) in zip(axes[0], statements.items(), strict=True):
+        part.barh(list(steps), [step["ms"] for step in steps.values()])
+        part.invert_yaxis()
+        part.axvline(steps[HERE]["ms"] + MOST_LONGER_MS, color="black", linewidth=0.8, label="goal of first rows")
+        part.tick_params(axis="y", labelsize="x-small")
+        part.set(title=name, xlabel="ms")
+        part.legend(fontsize="x-small")
+    figure.suptitle(f"Calls of a server, scale {result['scale']:g}")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
 def connected(address: str, sql: str) -> None:
     """A statement by a connection of its own."""
     from adbc_driver_flightsql import dbapi
@@ -240,17 +328,20 @@ def main() -> None:
     ssb.generate(star, given.scale)
     tables = {name: str(star / name) for name in ssb.TABLES}
     create_indexes(tables)
-    local, server = open_lakemark(tables, PLANS), open_flight(tables, by_cursor)
+    local, here, server = open_lakemark(tables, PLANS), session_of(tables, PLANS)[0], open_flight(tables, by_cursor)
     found: dict[str, dict[str, Step]] = {}
     try:
         for name, sql in STATEMENTS.items():
             # The first time fills what the server remembers of its tables.
             calls_of(server, sql, 2, "before")
             calls = calls_of(server, sql, given.runs, "measured")
-            found[name] = {**calls, **statements_of(server, local, sql, given.runs)}
+            firsts = first_rows_of(server, here, sql, given.runs)
+            found[name] = {**calls, **statements_of(server, local, sql, given.runs), **firsts}
     finally:
         server.close()
     measure.print_table(("ms, ms of CPU", *found), shown(found))
+    goals = goals_of(found)
+    measure.print_table(("what", "goal", "measured", ""), [sharing_goals.shown(goal) for goal in goals])
     result = {
         "benchmark": "serve-calls",
         "scale": given.scale,
@@ -258,8 +349,9 @@ def main() -> None:
         "profile": os.environ.get("LAKEMARK_PROFILE", "dev"),
         "machine": measure.machine(),
         "statements": {name: {step: of[step].summary() for step in of} for name, of in found.items()},
+        "goals": goals,
     }
-    print(f"written: {measure.write_json(given.results, f'serve-calls-{given.scale:g}', result)}")
+    measure.publish(given.results, f"serve-calls-{given.scale:g}", result, plot)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@ workloads, `sharing_engines` the ways to answer them. Each way is a process of i
 They are measured in turn, point by point, all in one run. With two cores two clients are enough to keep the machine
 busy, so that CPU seconds of a query say more than its latency.
 
-Before a point is measured, what row sets predict for it is printed. DuckDB in this process judges the answers: each
-statement is answered once by it, and every answer that a way gave, alone or among others, has to have the same rows.
+Before a point is measured, what row sets predict for it is printed. DuckDB in this process judges the answers: it
+answers 64 statements of each point, and every answer that a way gave, alone or among others, has to have the same rows.
+To other statements all ways have to give what the first of them gave.
 """
 
 from __future__ import annotations
@@ -19,26 +20,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import limits
-import matplotlib as mpl
 import measure
 import sharing_goals
 import ssb
 import tpc
-from sharing_engines import DATAFUSION, EXTRA_WAYS, OFF, WAYS
+from sharing_engines import DATAFUSION, ENGINE, OFF, PLANS, SERVED, WAYS
 from sharing_headroom import Headroom
+from sharing_plots import plot
 from sharing_queries import LINEITEM, LINEORDER, USUAL, WORKLOADS, statement
 from sharing_ways import Judge, opened
 from suites import CACHE, pair_ratio
 
 import lakemark
 
-mpl.use("Agg")
-import matplotlib.pyplot as plt
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from matplotlib.axes import Axes
     from sharing_queries import Point, Workload
     from sharing_ways import Way
 
@@ -51,7 +48,6 @@ INDEXED = {
 PATIENCE_SECONDS = 20.0
 # Statements of one round and the next are different ones.
 TURNS_OF_ROUND = 1_000_000
-PLOT_COLUMNS = 4
 SHOWN = ("queries/s", "CPU ms a query", "median ms", "p95 ms", "MB read", "of it from disk")
 
 
@@ -78,8 +74,9 @@ def create_indexes(tables: Mapping[str, str]) -> None:
 class Bench:
     """Measures workloads in every way."""
 
-    def __init__(self, tables: Mapping[str, str], ways: Sequence[Way], rounds: int, seconds: float) -> None:
-        self._tables, self._ways, self._rounds, self._seconds = tables, ways, rounds, seconds
+    def __init__(self, tables: Mapping[str, str], ways: Sequence[Way], given: argparse.Namespace) -> None:
+        self._tables, self._ways = tables, ways
+        self._rounds, self._seconds, self._longest = given.rounds, given.seconds, given.longest
         self.judge = Judge(tables)
         self._headroom = Headroom(tables, list(INDEXED))
 
@@ -87,21 +84,28 @@ class Bench:
         """Measures the points of a workload, and prints each."""
         workload = WORKLOADS[name]
         print(f"\n## {name}: {workload.title}", flush=True)
+        ways = [way for way in self._ways if is_measured(way.name, workload)]
+        # Seconds that each way took for a query of the point before.
+        pace: dict[str, float] = {}
         for number, point in enumerate(workload.points):
             if point.clients > most_clients:
                 continue
+            self.judge.begin()
             headroom = self._headroom.predict([statement(name, point, client, 0) for client in range(point.clients)])
             if headroom is not None:
                 print_headroom(headroom)
-            ways = [way for way in self._ways if way.name not in EXTRA_WAYS or way.name in workload.extra_ways]
-            found = summaries(self._measure(name, number, workload, ways))
-            print_point(point, found, headroom)
+            left_out = too_long(pace, point.clients * workload.least_turns(point), self._longest)
+            patient = [way for way in ways if way.name not in left_out]
+            found = summaries(self._measure(name, number, workload, patient))
+            pace |= {way: cost["wall_seconds"] / cost["queries"] for way, cost in found.items()}
+            print_point(point, found, headroom, left_out)
             yield {
                 "workload": name,
                 "clients": point.clients,
                 "label": point.label,
                 "headroom": headroom,
                 "ways": found,
+                "left_out": left_out,
             }
 
     def _measure(
@@ -110,6 +114,8 @@ class Bench:
         """What the rounds of each way cost. A round before the first point warms every way and does not count."""
         by_name = {way.name: way for way in ways}
         costs: dict[str, list[dict[str, Any]]] = {way: [] for way in by_name}
+        if not costs:
+            return costs
         too_slow: set[str] = set()
         rounds = max(self._rounds, workload.least_rounds)
         first = -1 if number == 0 and not workload.is_cold else 0
@@ -133,11 +139,22 @@ class Bench:
         return [path for folder in self._tables.values() for path in Path(folder).rglob("*") if path.is_file()]
 
 
+def is_measured(way: str, workload: Workload) -> bool:
+    """Whether a workload asks for a way. The engine's own package goes with the engine."""
+    return way in workload.ways or (way == DATAFUSION and ENGINE in workload.ways)
+
+
+def too_long(pace: Mapping[str, float], queries: int, longest: float) -> dict[str, float]:
+    """The ways that would take too long for so many queries at their pace of before, with the seconds."""
+    return {way: seconds * queries for way, seconds in pace.items() if seconds * queries > longest}
+
+
 def summaries(costs: Mapping[str, list[dict[str, Any]]]) -> dict[str, dict[str, float]]:
     """The medians of each way, and how it compares with unshared queries round by round."""
     for rounds in costs.values():
         for cost in rounds:
             cost["cpu_seconds_per_query"] = cost["cpu_seconds"] / cost["queries"]
+            cost["seconds_per_query"] = cost["wall_seconds"] / cost["queries"]
     found = {}
     for way, rounds in costs.items():
         found[way] = {name: statistics.median(cost[name] for cost in rounds) for name in rounds[0]}
@@ -145,18 +162,31 @@ def summaries(costs: Mapping[str, list[dict[str, Any]]]) -> dict[str, dict[str, 
         base = costs.get(OFF, [])
         if len(base) == len(rounds):
             found[way] |= compared(rounds, base)
+        here = costs.get(PLANS, []) if way in SERVED else []
+        if len(here) == len(rounds):
+            # The server shares plans as well.
+            found[way]["longer_than_here_ms"] = longer_ms(rounds, here)
     return found
 
 
 def compared(rounds: Sequence[Mapping[str, float]], base: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """How rounds compare with those of unshared queries, pair by pair."""
-    latency, unshared = ([cost["latency_ms"] for cost in each] for each in (rounds, base))
-    cpu, unshared_cpu = ([cost["cpu_seconds_per_query"] for cost in each] for each in (rounds, base))
+
+    def times(name: str) -> float:
+        return pair_ratio([cost[name] for cost in rounds], [cost[name] for cost in base])
+
     return {
-        "ratio": pair_ratio(latency, unshared),
-        "longer_ms": statistics.median(one - other for one, other in zip(latency, unshared, strict=True)),
-        "cpu_ratio": pair_ratio(cpu, unshared_cpu),
+        "ratio": times("latency_ms"),
+        "longer_ms": longer_ms(rounds, base),
+        "cpu_ratio": times("cpu_seconds_per_query"),
+        "seconds_ratio": times("seconds_per_query"),
     }
+
+
+def longer_ms(rounds: Sequence[Mapping[str, float]], base: Sequence[Mapping[str, float]]) -> float:
+    """By how many milliseconds the answers of rounds took longer than those of others, pair by pair."""
+    pairs = zip(rounds, base, strict=True)
+    return statistics.median(one["latency_ms"] - other["latency_ms"] for one, other in pairs)
 
 
 def print_headroom(found: Mapping[str, Any]) -> None:
@@ -172,7 +202,12 @@ def print_headroom(found: Mapping[str, Any]) -> None:
     )
 
 
-def print_point(point: Point, found: Mapping[str, Mapping[str, float]], headroom: Mapping[str, Any] | None) -> None:
+def print_point(
+    point: Point,
+    found: Mapping[str, Mapping[str, float]],
+    headroom: Mapping[str, Any] | None,
+    left_out: Mapping[str, float],
+) -> None:
     """Prints what a point costs in every way, and the CPU beside unshared queries as predicted."""
     label = f"{point.clients} clients" + (f", {point.label}" if point.label else "")
     rows = []
@@ -193,45 +228,10 @@ def print_point(point: Point, found: Mapping[str, Mapping[str, float]], headroom
             )
         )
     measure.print_table((label, *SHOWN, "x CPU of off", "predicted"), rows)
+    if left_out:
+        waits = ", ".join(f"{way} ({seconds:.0f} s)" for way, seconds in left_out.items())
+        print(f"\nleft out, as it would take too long: {waits}")
     sys.stdout.flush()
-
-
-def plot(result: dict[str, Any], path: Path) -> None:
-    """Draws throughput and CPU by the number of clients for each workload, and lone queries beside `off`."""
-    names = list(dict.fromkeys(point["workload"] for point in result["points"]))
-    bands = -(-len(names) // PLOT_COLUMNS)
-    columns = min(len(names), PLOT_COLUMNS)
-    figure, axes = plt.subplots(2 * bands, columns, figsize=(4.6 * columns, 6.4 * bands), squeeze=False)
-    cpu = ("cpu_seconds_per_query", 1e3, "CPU ms a query")
-    for place in range(bands * columns):
-        name = names[place] if place < len(names) else None
-        above = ("ratio", 1.0, "times as long as off") if name == "alone" else ("queries_per_second", 1.0, "queries/s")
-        for row, (field, factor, label) in enumerate((above, cpu)):
-            part = axes[2 * (place // columns) + row][place % columns]
-            if name is None:
-                part.axis("off")
-                continue
-            plot_field(result, name, field, factor, part)
-            part.set(yscale="linear" if field == "ratio" else "log", ylabel=label)
-            part.set_title(WORKLOADS[name].title, fontsize="small")
-            part.legend(fontsize="x-small")
-    figure.suptitle(f"Many queries at once, scale {result['scale']:g}")
-    figure.tight_layout(rect=(0, 0, 1, 0.98))
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
-
-
-def plot_field(result: Mapping[str, Any], name: str, field: str, factor: float, axes: Axes) -> None:
-    """Draws a number of all points of a workload, a line for each way."""
-    found = [each for each in result["points"] if each["workload"] == name]
-    places = [each["label"] or str(each["clients"]) for each in found]
-    for number, way in enumerate(result["ways"]):
-        values = [each["ways"].get(way, {}).get(field) for each in found]
-        known = [(place, value * factor) for place, value in zip(places, values, strict=True) if value is not None]
-        if known:
-            axes.plot(*zip(*known, strict=True), marker=".", label=way, color=f"C{number}")
-    axes.tick_params(axis="x", labelsize="small", rotation=90 if any(each["label"] for each in found) else 0)
-    axes.set_xlabel("" if any(each["label"] for each in found) else "clients")
 
 
 def arguments() -> argparse.Namespace:
@@ -240,6 +240,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=0.1)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0, help="how long closed loops go on")
+    parser.add_argument(
+        "--longest",
+        type=float,
+        default=30.0,
+        help="a way that would take more seconds for a round of a point is left out",
+    )
     parser.add_argument("--most-clients", type=int, default=256, help="points with more clients are left out")
     parser.add_argument("--workloads", default=",".join(USUAL), help=f"of {','.join(WORKLOADS)}; or all")
     parser.add_argument(
@@ -262,12 +268,17 @@ def main() -> None:
     tables = tables_of(given.scale)
     create_indexes(tables)
     ways, skipped = opened(given.ways, tables)
-    bench = Bench(tables, ways, given.rounds, given.seconds)
+    bench = Bench(tables, ways, given)
     found = [point for name in given.workloads for point in bench.run(name, given.most_clients)]
     for way in ways:
         way.close()
-    goals = sharing_goals.judged(found)
-    print(f"\n{bench.judge.judged:,} different statements, and every answer to them as DuckDB gives it")
+    goals, noisy = sharing_goals.judged(found), sharing_goals.noisy(found)
+    print(
+        f"\n{bench.judge.known:,} different statements, to each of which all ways gave the same answer; "
+        f"{bench.judge.judged:,} of them are as DuckDB answers them"
+    )
+    if noisy:
+        print(f"\ntoo noisy to be judged: {', '.join(noisy)}")
     measure.print_table(("what", "goal", "measured", ""), [sharing_goals.shown(goal) for goal in goals])
     result = {
         "benchmark": "sharing",
@@ -280,9 +291,11 @@ def main() -> None:
         "ways": [way.name for way in ways],
         "notes": {way.name: way.note for way in ways if way.note},
         "skipped": skipped,
+        "statements": bench.judge.known,
         "judged": bench.judge.judged,
         "points": found,
         "goals": goals,
+        "noisy": noisy,
     }
     measure.publish(given.results, f"sharing-{given.scale:g}", result, plot)
 

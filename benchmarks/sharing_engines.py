@@ -10,6 +10,7 @@ off again    the same once more: what noise alone does
 plans, pages, stars     the other levels of `lakemark.share`
 flight       `lakemark serve` through Flight SQL, a connection for each client, a cursor for each statement
 flight alone the same without the calls that prepare a statement and close it, which a cursor makes
+flight stars a cursor for each statement, of a server whose queries share star joins (`--share stars`)
 ```
 
 Clients of one process share a session. A way that cannot run here says why and is left out.
@@ -33,12 +34,11 @@ if TYPE_CHECKING:
     Ask = Callable[[str], pa.Table]
 
 ENGINE, DATAFUSION, MEMORY, DUCKDB = "engine", "datafusion", "memory", "duckdb"
-FLIGHT, DIRECT = "flight", "flight alone"
+FLIGHT, DIRECT, FLIGHT_STARS = "flight", "flight alone", "flight stars"
 OFF, AGAIN, PLANS, PAGES, STARS = "off", "off again", "plans", "pages", "stars"
 LEVELS = (PLANS, PAGES, STARS)
-WAYS = (ENGINE, DATAFUSION, MEMORY, DUCKDB, OFF, AGAIN, *LEVELS, FLIGHT, DIRECT)
-# These are measured only where a workload asks for them.
-EXTRA_WAYS = (MEMORY, AGAIN, FLIGHT, DIRECT)
+SERVED = (FLIGHT, DIRECT, FLIGHT_STARS)
+WAYS = (ENGINE, DATAFUSION, MEMORY, DUCKDB, OFF, AGAIN, *LEVELS, *SERVED)
 
 
 class NotHereError(Exception):
@@ -64,10 +64,11 @@ class Engine:
 
 def open_way(way: str, tables: Mapping[str, str]) -> Engine:
     """Opens a way over tables, by name and folder."""
-    if way in (FLIGHT, DIRECT):
+    if way in SERVED:
         from sharing_flight import by_cursor, directly, open_flight
 
-        return open_flight(tables, by_cursor if way == FLIGHT else directly)
+        share = STARS if way == FLIGHT_STARS else None
+        return open_flight(tables, directly if way == DIRECT else by_cursor, share)
     opened = {ENGINE: open_engine, DATAFUSION: open_datafusion, MEMORY: open_memory, DUCKDB: open_duckdb}
     if way in opened:
         return opened[way](tables)
@@ -101,11 +102,17 @@ def open_memory(tables: Mapping[str, str]) -> Engine:
 
 def open_lakemark(tables: Mapping[str, str], level: str) -> Engine:
     """Lakemark with a level of sharing."""
+    session, note = session_of(tables, level)
+    return Engine(lambda: ask_of(session), os.getpid(), note)
+
+
+def session_of(tables: Mapping[str, str], level: str) -> tuple[lakemark.Session, str]:
+    """A session that knows the tables and shares so much, and what is worth to be known about it."""
     session = connect()
     note = set_level(session, level)
     for name, folder in tables.items():
         session.table(folder, name)
-    return Engine(lambda: ask_of(session), os.getpid(), note)
+    return session, note
 
 
 def connect() -> lakemark.Session:

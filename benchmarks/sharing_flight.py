@@ -27,10 +27,11 @@ START_SECONDS, STOP_SECONDS = 60.0, 10.0
 CONFIG = "[serve.limits]\nwait_seconds = 1800\n"
 
 
-def open_flight(tables: Mapping[str, str], by: AskBy) -> Engine:
-    """Starts the server over the tables and waits until it listens. What queries share is its own default.
+def open_flight(tables: Mapping[str, str], by: AskBy, share: str | None = None) -> Engine:
+    """Starts the server over the tables and waits until it listens.
 
-    Clients ask as `by` does, which takes a connection and a statement. Each is connected before anything is measured.
+    What queries share is as given, or the server's own default. Clients ask as `by` does, which takes a connection and
+    a statement. Each is connected before anything is measured.
     """
     if importlib.util.find_spec(DRIVER) is None:
         raise NotHereError("adbc-driver-flightsql is missing: pip install --requirement benchmarks/requirements.txt")
@@ -49,6 +50,7 @@ def open_flight(tables: Mapping[str, str], by: AskBy) -> Engine:
             "127.0.0.1:0",
             "--config",
             config.name,
+            *(["--share", share] if share else []),
         ]
         server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True)
         line = first_line(server)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sharing_engines import AGAIN, DIRECT, DUCKDB, ENGINE, FLIGHT, LEVELS, OFF, PAGES, PLANS, STARS
+from sharing_engines import AGAIN, DIRECT, DUCKDB, ENGINE, FLIGHT, FLIGHT_STARS, LEVELS, OFF, PAGES, PLANS, STARS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 # Throughput that is less by so much falls.
 STEADY = 0.95
 MOST_RATIO, MOST_MILLISECONDS = 1.02, 1.0
-MOST_CPU = 1.05
+MOST_RATIO_OF_MIXES = 1.05
+# What is compared of mixes.
+MIXED = ("cpu_ratio", "seconds_ratio")
 
 
 class Measured:
@@ -94,15 +96,47 @@ def least_throughput(workload: str, way: str, beyond: int) -> Callable[[Measured
     return least
 
 
-def worst_of_mixes(measured: Measured) -> float | None:
-    """The most CPU that a level takes of a random mix beside unshared queries, where these are not as far apart."""
-    worst = [
-        1.0 if (measured.of("random", clients, AGAIN, "cpu_ratio") or 1.0) > MOST_CPU else found
+def is_quiet(measured: Measured, point: tuple[str, int, str], field: str, most: float) -> bool:
+    """Whether unshared queries beside themselves are no further apart than a goal allows, one way or the other."""
+    workload, clients, label = point
+    again = measured.of(workload, clients, AGAIN, field, label)
+    return again is None or 1 / most <= again <= most
+
+
+def noisy(found: list[dict[str, Any]]) -> list[str]:
+    """The points that say nothing, as unshared queries beside themselves differ by more than a goal allows."""
+    measured = Measured(found)
+    mixes = [
+        f"random {clients}"
         for clients in measured.clients("random")
-        for way in LEVELS
-        if (found := measured.of("random", clients, way, "cpu_ratio")) is not None
+        if not all(is_quiet(measured, ("random", clients, ""), field, MOST_RATIO_OF_MIXES) for field in MIXED)
     ]
-    return max(worst, default=None)
+    alone = [
+        label
+        for label in measured.labels("alone")
+        if not is_quiet(measured, ("alone", 1, label), "ratio", MOST_RATIO) and not is_short(measured, label)
+    ]
+    return mixes + [f"alone {label}" for label in alone]
+
+
+def is_short(measured: Measured, label: str) -> bool:
+    """Whether a lone unshared query beside itself is no further apart than a millisecond."""
+    return abs(measured.of("alone", 1, AGAIN, "longer_ms", label) or 0.0) <= MOST_MILLISECONDS
+
+
+def worst_of_mixes(field: str) -> Callable[[Measured], float | None]:
+    """The most that a level takes of a random mix beside unshared queries, where these are not as far apart."""
+
+    def worst(measured: Measured) -> float | None:
+        found = [
+            measured.of("random", clients, way, field)
+            for clients in measured.clients("random")
+            if is_quiet(measured, ("random", clients, ""), field, MOST_RATIO_OF_MIXES)
+            for way in LEVELS
+        ]
+        return max((each for each in found if each is not None), default=None)
+
+    return worst
 
 
 def worst_alone(measured: Measured) -> float | None:
@@ -112,28 +146,32 @@ def worst_alone(measured: Measured) -> float | None:
 
 
 def alone(measured: Measured, label: str, way: str) -> float | None:
-    """How many times as long a level takes for a query; 1 if that is a millisecond more, or what noise alone does."""
+    """How many times as long a level takes for a query; 1 if it is a millisecond more, none where all is noise."""
     found = measured.of("alone", 1, way, "ratio", label)
     if found is None:
         return None
-    longer = measured.of("alone", 1, way, "longer_ms", label) or 0.0
-    noise = measured.of("alone", 1, AGAIN, "ratio", label) or 1.0
-    return 1.0 if longer <= MOST_MILLISECONDS or noise > MOST_RATIO else found
+    if (measured.of("alone", 1, way, "longer_ms", label) or 0.0) <= MOST_MILLISECONDS:
+        return 1.0
+    return found if is_quiet(measured, ("alone", 1, label), "ratio", MOST_RATIO) else None
 
 
 def longer_by(way: str) -> Callable[[Measured], float | None]:
-    """The most milliseconds that an answer takes longer through Flight than in process."""
+    """The most milliseconds that an answer takes longer through Flight than in process, where noise is no more."""
 
     def longer(measured: Measured) -> float | None:
-        found = [measured.of("alone", 1, way, "longer_ms", label) for label in measured.labels("alone")]
+        found = [
+            measured.of("alone", 1, way, "longer_than_here_ms", label)
+            for label in measured.labels("alone")
+            if is_short(measured, label)
+        ]
         return max((each for each in found if each is not None), default=None)
 
     return longer
 
 
-def cold_scans(way: str) -> Callable[[Measured], float | None]:
+def cold_scans(way: str, field: str = "disk_bytes") -> Callable[[Measured], float | None]:
     """How many times as many bytes come from disk for 8 cold scans as for one."""
-    return lambda measured: ratio(measured.of("cold", 8, way, "disk_bytes"), measured.of("cold", 1, way, "disk_bytes"))
+    return lambda measured: ratio(measured.of("cold", 8, way, field), measured.of("cold", 1, way, field))
 
 
 GOALS = (
@@ -149,19 +187,23 @@ GOALS = (
     Goal(
         "32 clients, Q3.2, stars: times less CPU than the engine", 6.0, times_less_cpu("q3.2", 32, STARS, ENGINE), True
     ),
-    Goal(
-        "32 clients, mix by Flight: times less CPU than the engine",
-        6.0,
-        times_less_cpu("mix", 32, FLIGHT, ENGINE),
-        True,
+    *(
+        Goal(f"32 clients, mix by {way}: times less CPU than {than}", limit, times_less_cpu("mix", 32, way, than), True)
+        for way in (FLIGHT, FLIGHT_STARS)
+        for than, limit in ((ENGINE, 6.0), (DUCKDB, 3.0))
     ),
-    Goal("32 clients, mix by Flight: times less CPU than DuckDB", 3.0, times_less_cpu("mix", 32, FLIGHT, DUCKDB), True),
-    Goal("mix by Flight: least throughput beyond 32 clients", STEADY, least_throughput("mix", FLIGHT, 32), True),
-    Goal("random mixes: share of unshared CPU at worst", MOST_CPU, worst_of_mixes),
+    *(
+        Goal(f"mix by {way}: least throughput beyond 32 clients", STEADY, least_throughput("mix", way, 32), True)
+        for way in (FLIGHT, FLIGHT_STARS)
+    ),
+    Goal("random mixes: share of unshared CPU at worst", MOST_RATIO_OF_MIXES, worst_of_mixes("cpu_ratio")),
+    Goal("random mixes: times as long as unshared at worst", MOST_RATIO_OF_MIXES, worst_of_mixes("seconds_ratio")),
     Goal("alone: times as long as unshared at worst, beyond 1 ms", MOST_RATIO, worst_alone),
     Goal("alone: ms longer by Flight at worst", 2.0, longer_by(DIRECT)),
     Goal("alone: ms longer by Flight at worst, by a cursor each", 2.0, longer_by(FLIGHT)),
     *(Goal(f"8 cold scans, {way}: times the bytes of one", 1.1, cold_scans(way)) for way in (PLANS, PAGES)),
+    # What the page cache has is not read from disk again, whoever asks for it.
+    Goal("8 cold scans, pages: times the bytes of one, also from memory", 1.1, cold_scans(PAGES, "read_bytes")),
 )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import ssb
-from sharing_engines import AGAIN, DIRECT, FLIGHT, MEMORY
+from sharing_engines import AGAIN, DIRECT, DUCKDB, ENGINE, FLIGHT, FLIGHT_STARS, LEVELS, MEMORY, OFF, PAGES, STARS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +35,10 @@ KEYS = {
 # By flight: what is summed, and the dimensions.
 MEASURES = {1: ("lo_extendedprice", "lo_discount"), 2: ("lo_revenue",), 3: ("lo_revenue",)}
 DIMENSIONS = {1: ("dates",), 2: ("dates", "part", "supplier"), 3: ("customer", "supplier", "dates")}
+# What most workloads are measured with. The engine's own package is measured where the engine is, if it is asked for.
+USUAL_WAYS = (ENGINE, DUCKDB, OFF, *LEVELS)
+# With more clients than this each asks once at least, as there are enough of them to make a steady state.
+MOST_PATIENT = 64
 Q1_VALUES = ("l_quantity", "l_extendedprice", "l_discount", "l_tax")
 Q1_COLUMNS = ("l_returnflag", "l_linestatus", *Q1_VALUES, "l_shipdate")
 
@@ -75,11 +79,11 @@ class Workload:
         title: What it shows.
         points: What is measured.
         draw: The statement of a client at a point, of random numbers and of its number and turn, added.
-        turns: How often each client asks at least; all begin at the same time.
+        turns: How often each client asks at least; all begin at the same time. Of many clients each asks once.
         loop: For how long they go on asking, times `--seconds`.
         is_cold: Whether the files leave the page cache before.
         least_rounds: How often a point is measured at least.
-        extra_ways: Ways that are measured here and nowhere else.
+        ways: Those that are measured.
     """
 
     title: str
@@ -89,7 +93,11 @@ class Workload:
     loop: float = 0.0
     is_cold: bool = False
     least_rounds: int = 1
-    extra_ways: tuple[str, ...] = ()
+    ways: tuple[str, ...] = USUAL_WAYS
+
+    def least_turns(self, point: Point) -> int:
+        """How often each client of a point asks at least."""
+        return self.turns if point.clients <= MOST_PATIENT else 1
 
 
 def statement(workload: str, point: Point, client: int, turn: int) -> Statement:
@@ -229,37 +237,47 @@ def share_of(customers: int, suppliers: int) -> str:
 # Nations of customers and of suppliers: 0.2%, 1%, 10% and 29% of the lines.
 SHARES = ((1, 1), (2, 3), (6, 10), (13, 14))
 WORKLOADS = {
-    "identical": Workload("identical Q1 at once (figure 4.3)", points(1, 8, 64, 256), draw_identical),
-    "dates": Workload("Q1 of different dates at once", points(1, 8), draw_dates, extra_ways=(MEMORY,)),
+    "identical": Workload(
+        "identical Q1 at once (figure 4.3)",
+        points(1, 8, 64, 256),
+        draw_identical,
+        least_rounds=3,
+        ways=(*USUAL_WAYS, FLIGHT),
+    ),
+    "dates": Workload(
+        "Q1 of different dates at once", points(1, 8), draw_dates, least_rounds=3, ways=(*USUAL_WAYS, MEMORY)
+    ),
     "q3.2": Workload(
         "random Q3.2, closed loop (4.8)",
-        points(1, 2, 8, 32, 64, 256),
+        points(1, 8, 32, 256),
         draw_q3_2,
-        loop=1.0,
-        extra_ways=(MEMORY,),
+        turns=2,
+        loop=2.0,
+        ways=(ENGINE, MEMORY, DUCKDB, OFF, PAGES, STARS),
     ),
     "mix": Workload(
         "Q1.1, Q2.1, Q3.2, closed loop (4.15, 4.16)",
-        points(1, 2, 8, 32, 64, 256),
+        points(1, 8, 32, 64, 256),
         draw_mix,
-        loop=1.0,
-        extra_ways=(FLIGHT,),
+        turns=2,
+        loop=2.0,
+        ways=(*USUAL_WAYS, FLIGHT, FLIGHT_STARS),
     ),
     "random": Workload(
-        "random mixes, four queries of each client",
-        points(1, 2, 8, 32),
+        "random mixes, two queries of each client",
+        points(2, 8, 32),
         draw_random,
-        turns=4,
-        least_rounds=5,
-        extra_ways=(AGAIN,),
+        turns=2,
+        least_rounds=3,
+        ways=(OFF, AGAIN, *LEVELS),
     ),
     "alone": Workload(
         "one query at a time",
         tuple(Point(1, name) for name in ("Q1", *ssb.QUERIES)),
         draw_alone,
         loop=0.15,
-        least_rounds=9,
-        extra_ways=(AGAIN, FLIGHT, DIRECT),
+        least_rounds=7,
+        ways=(OFF, AGAIN, *LEVELS, FLIGHT, DIRECT),
     ),
     "cold": Workload("Q1 of different dates at once, cold (4.12)", points(1, 8), draw_dates, is_cold=True),
     "cold q3.2": Workload("random Q3.2 at once, cold (4.9)", points(1, 8, 32), draw_q3_2, is_cold=True),
@@ -267,7 +285,7 @@ WORKLOADS = {
         "8 Q3.2 of a share of the lines at once (4.10)",
         tuple(Point(8, share_of(*nations), nations) for nations in SHARES),
         draw_wide,
-        extra_ways=(MEMORY,),
+        ways=(*USUAL_WAYS, MEMORY),
     ),
     "wide": Workload(
         "Q3.2 of 29% of the lines at once (4.11)",

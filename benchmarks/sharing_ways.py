@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # A way that says nothing for so long hangs.
 HANGS_SECONDS = 1800.0
+# DuckDB answers so many statements of a point, too: fast ways answer thousands, which would take it longer than them.
+MOST_JUDGED = 64
 
 
 class Way:
@@ -63,24 +65,37 @@ class Way:
 
 
 class Judge:
-    """DuckDB's answers, each asked for once."""
+    """The right answers: those of DuckDB to some statements of each point, to others those of whoever was first."""
 
     def __init__(self, tables: Mapping[str, str]) -> None:
         self._ask = open_duckdb(tables).client()
         self._right: dict[str, Counter[tuple[Any, ...]]] = {}
+        self._left = MOST_JUDGED
+        self.judged = 0
+
+    def begin(self) -> None:
+        """The statements of another point follow."""
+        self._left = MOST_JUDGED
 
     def check(self, way: str, given: Sequence[tuple[str, list[list[Any]]]]) -> None:
         """Every answer has the rows that it should have."""
         for text, rows in given:
+            mine = as_rows(rows)
             if text not in self._right:
-                self._right[text] = as_rows(answers.plain_rows(answers.rows_of(self._ask(text))))
-            if not answers.is_close(as_rows(rows), self._right[text]):
+                self._right[text] = self._judged(text) if self._left else mine
+            if not answers.is_close(mine, self._right[text]):
                 right = sorted(map(str, self._right[text].elements()))
                 raise AssertionError(f"{way} answers {rows}, not {right}: {text}")
 
+    def _judged(self, text: str) -> Counter[tuple[Any, ...]]:
+        """DuckDB's answer."""
+        self._left -= 1
+        self.judged += 1
+        return as_rows(answers.plain_rows(answers.rows_of(self._ask(text))))
+
     @property
-    def judged(self) -> int:
-        """How many different statements were judged."""
+    def known(self) -> int:
+        """How many different statements have an answer."""
         return len(self._right)
 
 

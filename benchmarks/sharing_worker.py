@@ -73,7 +73,7 @@ class Worker:
         process = self._engine.process
         before, cpu, own = bytes_read(process), cpu_seconds(process), cpu_seconds(os.getpid())
         clients = self._clients[: point.clients]
-        asked = closed_loop.ask_at_once(clients, draw, workload.turns, order["seconds"])
+        asked = closed_loop.ask_at_once(clients, draw, workload.least_turns(point), order["seconds"])
         cost = {"cpu_seconds": cpu_seconds(process) - cpu, "client_cpu_seconds": cpu_seconds(os.getpid()) - own}
         read = {name: count - before[name] for name, count in bytes_read(process).items()}
         return {**asked.summary(), **cost, **read, "answers": self._first_answers(asked)}

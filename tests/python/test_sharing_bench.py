@@ -199,14 +199,17 @@ def test_goals_are_judged_by_what_was_measured_and_only_by_that() -> None:
     assert all(goal["met"] is None for goal in judged([]))
     assert {shown(goal)[3] for goal in judged([])} == {"not measured"}
     cpu = "cpu_seconds_per_query"
+    over = "longer_than_here_ms"
     found = judged(
         [
             point("identical", 1, plans={"wall_seconds": 1.0}),
             point("identical", 8, plans={"wall_seconds": 1.25, cpu: 0.1}, duckdb={cpu: 0.2}),
             point("mix", 32, engine={cpu: 1.0}, duckdb={cpu: 0.25}, flight={cpu: 0.125, "queries_per_second": 50.0}),
             point("mix", 256, flight={"queries_per_second": 40.0}),
-            point("alone", 1, "Q1", flight={"longer_ms": 3.0}, **{"flight alone": {"longer_ms": 1.0}}),
-            point("alone", 1, "Q2", flight={"longer_ms": 2.0}, **{"flight alone": {"longer_ms": 1.5}}),
+            point("alone", 1, "Q1", flight={over: 3.0}, **{"flight alone": {over: 1.0}}),
+            point("alone", 1, "Q2", flight={over: 2.0}, **{"flight alone": {over: 1.5}}),
+            point("cold", 1, pages={"disk_bytes": 10.0, "read_bytes": 10.0}),
+            point("cold", 8, pages={"disk_bytes": 10.0, "read_bytes": 40.0}),
         ]
     )
     assert len(found) == len(GOALS)
@@ -214,25 +217,93 @@ def test_goals_are_judged_by_what_was_measured_and_only_by_that() -> None:
     assert measured == {
         "8 identical Q1, times as long as one": (1.25, True),
         "8 identical Q1, share of DuckDB's CPU": (0.5, False),
-        "32 clients, mix by Flight: times less CPU than the engine": (8.0, True),
-        "32 clients, mix by Flight: times less CPU than DuckDB": (2.0, False),
-        "mix by Flight: least throughput beyond 32 clients": (0.8, False),
+        "32 clients, mix by flight: times less CPU than engine": (8.0, True),
+        "32 clients, mix by flight: times less CPU than duckdb": (2.0, False),
+        "mix by flight: least throughput beyond 32 clients": (0.8, False),
         "alone: ms longer by Flight at worst": (1.5, True),
         "alone: ms longer by Flight at worst, by a cursor each": (3.0, False),
+        "8 cold scans, pages: times the bytes of one": (1.0, True),
+        "8 cold scans, pages: times the bytes of one, also from memory": (4.0, False),
     }
 
 
-def test_a_lone_query_is_longer_only_beyond_a_millisecond_and_noise() -> None:
-    from sharing_goals import Measured, worst_alone
+def test_a_lone_query_is_longer_only_beyond_a_millisecond_and_what_is_noise_says_nothing() -> None:
+    from sharing_goals import Measured, noisy, worst_alone
 
-    def alone(plans: tuple[float, float], again: float) -> float | None:
-        way = {"ratio": plans[0], "longer_ms": plans[1]}
-        return worst_alone(Measured([point("alone", 1, "Q1", plans=way, **{"off again": {"ratio": again}})]))
+    def lone(plans: tuple[float, float], again: tuple[float, float]) -> list[dict[str, Any]]:
+        of = [{"ratio": ratio, "longer_ms": longer} for ratio, longer in (plans, again)]
+        return [point("alone", 1, "Q1", plans=of[0], **{"off again": of[1]})]
 
-    assert alone((1.2, 4.0), again=1.0) == 1.2
-    assert alone((1.2, 0.5), again=1.0) == 1.0
-    assert alone((1.2, 4.0), again=1.1) == 1.0
+    for plans, again, worst, is_noisy in (
+        ((1.2, 4.0), (1.0, 0.0), 1.2, False),
+        ((1.2, 0.5), (1.0, 0.0), 1.0, False),
+        ((1.2, 4.0), (1.1, 2.0), None, True),
+        ((1.2, 4.0), (0.9, -2.0), None, True),
+        ((1.2, 0.5), (1.1, 0.3), 1.0, False),
+    ):
+        found = lone(plans, again)
+        assert worst_alone(Measured(found)) == worst, plans
+        assert noisy(found) == (["alone Q1"] if is_noisy else []), again
     assert worst_alone(Measured([])) is None
+
+
+def test_mixes_are_judged_where_unshared_ones_beside_themselves_are_alike() -> None:
+    from sharing_goals import Measured, noisy, worst_of_mixes
+
+    def mix(clients: int, pages: float, again: float) -> dict[str, Any]:
+        of = [{"cpu_ratio": ratio, "seconds_ratio": ratio} for ratio in (pages, again)]
+        return point("random", clients, pages=of[0], **{"off again": of[1]})
+
+    found = [mix(2, 1.3, 0.9), mix(8, 0.8, 1.01), mix(32, 0.9, 1.0)]
+    for field in ("cpu_ratio", "seconds_ratio"):
+        assert worst_of_mixes(field)(Measured(found)) == 0.9
+        assert worst_of_mixes(field)(Measured(found[:1])) is None
+    assert noisy(found) == ["random 2"]
+
+
+def test_a_way_that_would_take_too_long_is_left_out() -> None:
+    from sharing import too_long
+
+    assert too_long({"engine": 0.5, "plans": 0.01}, 256, 30.0) == {"engine": 128.0}
+    assert too_long({}, 256, 30.0) == {}
+
+
+def test_a_goal_is_drawn_by_how_much_of_it_is_reached() -> None:
+    from sharing_plots import nearness
+
+    assert nearness({"goal": ">= 6.00", "measured": 3.0}) == 0.5
+    assert nearness({"goal": "<= 2.00", "measured": 4.0}) == 0.5
+    assert nearness({"goal": "<= 2.00", "measured": 0.0}) == float("inf")
+
+
+def test_answers_are_those_of_duckdb_as_far_as_it_is_asked_and_else_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import sharing_ways
+
+    monkeypatch.setattr(sharing_ways, "MOST_JUDGED", 1)
+    judge = sharing_ways.Judge({})
+    judge.check("one", [("SELECT 1 AS n", [[1.0]]), ("SELECT 2 AS n", [[7.0]])])
+    assert (judge.judged, judge.known) == (1, 2)
+    judge.check("other", [("SELECT 2 AS n", [[7.0]])])
+    for text in ("SELECT 1 AS n", "SELECT 2 AS n"):
+        with pytest.raises(AssertionError, match="other answers"):
+            judge.check("other", [(text, [[3.0]])])
+    judge.begin()
+    with pytest.raises(AssertionError, match="one answers"):
+        judge.check("one", [("SELECT 3 AS n", [[4.0]])])
+
+
+def test_first_rows_are_judged_by_the_statement_that_is_worst() -> None:
+    from serve_calls import BY_CALLS, BY_CURSOR, HERE, Step, goals_of
+
+    def of(here: float, calls: float, cursor: float) -> dict[str, Step]:
+        return {HERE: Step([here]), BY_CALLS: Step([calls]), BY_CURSOR: Step([cursor])}
+
+    two, three = goals_of({"SELECT 1": of(0.001, 0.002, 0.002), "Q1.1": of(0.010, 0.0115, 0.014)})
+    assert (two["measured"], two["met"]) == (pytest.approx(1.5), True)
+    assert (three["measured"], three["met"]) == (pytest.approx(4.0), False)
+    assert "Q1.1" in three["what"]
 
 
 def test_commands_of_flight_sql_are_messages_of_protobuf() -> None:
