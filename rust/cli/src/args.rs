@@ -25,7 +25,7 @@ pub use jobs::{JobArgs, LogArgs, LogFormat, WatchArgs};
 pub use links::LinksArgs;
 pub use serve::ServeArgs;
 pub use updates::{ChangeArgs, FlushArgs, KeyArgs, MigrateArgs, RepairArgs};
-pub use values::{KeyValue, RepairChoice};
+pub use values::{KeyValue, RepairChoice, ShareChoice};
 use values::{age, interval, key_value, share, size};
 
 /// The whole command line.

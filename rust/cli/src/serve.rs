@@ -5,7 +5,7 @@ use lakemark_serve::{ServeConfig, Server, TableSource};
 use lakemark_table::{CancelFlag, TableNames, TableOptions};
 use serde_json::json;
 
-use crate::args::ServeArgs;
+use crate::args::{ServeArgs, ShareChoice};
 use crate::failure::Failure;
 use crate::log::{Log, object};
 use crate::output;
@@ -74,6 +74,7 @@ async fn typed(args: ServeArgs, names: &Names) -> Result<ServeConfig, Failure> {
         tls_key: args.tls_key,
         read_only: args.read_only.then_some(true),
         slow_query_ms: args.slow_query_ms,
+        share: args.share.map(|ShareChoice(share)| share),
         ..ServeConfig::default()
     };
     if let Some(bytes) = args.memory {

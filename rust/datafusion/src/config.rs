@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::str::FromStr;
 
 use datafusion::common::config_namespace;
 use datafusion::config::{ConfigEntry, ConfigExtension, ConfigField, ConfigOptions, ExtensionOptions, Visit};
@@ -24,8 +25,12 @@ pub enum Share {
 }
 
 impl Share {
+    /// All of them, each with what the one before has.
+    pub const ALL: [Self; 4] = [Self::Off, Self::Plans, Self::Pages, Self::Stars];
+
     /// Whether scans share pages.
-    pub(crate) fn has_pages(self) -> bool {
+    #[must_use]
+    pub fn has_pages(self) -> bool {
         matches!(self, Self::Pages | Self::Stars)
     }
 }
@@ -41,23 +46,25 @@ impl fmt::Display for Share {
     }
 }
 
+impl FromStr for Share {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let is_named = |share: &Self| text.trim().eq_ignore_ascii_case(&share.to_string());
+        Self::ALL.into_iter().find(is_named).ok_or_else(|| {
+            let text = format!("lakemark.share is off, plans, pages or stars, not {text:?}; set it to one of these");
+            Error::new(ErrorKind::InvalidInput, text)
+        })
+    }
+}
+
 impl ConfigField for Share {
     fn visit<V: Visit>(&self, v: &mut V, key: &str, description: &'static str) {
         v.some(key, self, description);
     }
 
     fn set(&mut self, _key: &str, value: &str) -> datafusion::error::Result<()> {
-        *self = match value.trim().to_ascii_lowercase().as_str() {
-            "off" => Self::Off,
-            "plans" => Self::Plans,
-            "pages" => Self::Pages,
-            "stars" => Self::Stars,
-            _ => {
-                let text =
-                    format!("lakemark.share is off, plans, pages or stars, not {value:?}; set it to one of these");
-                return Err(to_engine(Error::new(ErrorKind::InvalidInput, text)));
-            }
-        };
+        *self = value.parse::<Self>().map_err(to_engine)?;
         Ok(())
     }
 

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lakemark_catalog::{Document, Section};
+use lakemark_datafusion::Share;
 use lakemark_table::Result;
 
 use crate::options::{Limits, ServeOptions, TableSource, TlsFiles, invalid};
@@ -25,6 +26,9 @@ const HINT: &str = "docs/serving.md lists the keys";
 
 /// The port that is listened on unless another one is given.
 pub const DEFAULT_PORT: u16 = 8815;
+
+/// Statements that run at a time, unless a number is given, where they share pages or joins: so many queries share the joins of a table.
+const SHARING: usize = 64;
 
 /// What a file or a command line says; what it leaves out stays as it is.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +51,8 @@ pub struct ServeConfig {
     pub read_only: Option<bool>,
     /// See [`ServeOptions`].
     pub slow_query_ms: Option<u64>,
+    /// See [`ServeOptions`].
+    pub share: Option<Share>,
     /// See [`Limits`].
     pub limits: LimitsConfig,
 }
@@ -108,6 +114,7 @@ impl ServeConfig {
             tls_key: section.location("tls_key")?.map(PathBuf::from),
             read_only: section.flag("read_only")?,
             slow_query_ms: section.number_if_given("slow_query_ms")?.map(|number| number as u64),
+            share: share(&mut section)?,
             limits: section.section("limits")?.map(limits).transpose()?.unwrap_or_default(),
         };
         section.end(HINT)?;
@@ -134,6 +141,7 @@ impl ServeConfig {
             tls_key: self.tls_key.or(other.tls_key),
             read_only: self.read_only.or(other.read_only),
             slow_query_ms: self.slow_query_ms.or(other.slow_query_ms),
+            share: self.share.or(other.share),
             limits: LimitsConfig { numbers, spill: self.limits.spill.or(other.limits.spill) },
         }
     }
@@ -149,6 +157,9 @@ impl ServeConfig {
             _ => return Err(invalid("TLS takes a certificate and its key: give both --tls-cert and --tls-key")),
         };
         let mut limits = Limits { spill: self.limits.spill, ..Limits::default() };
+        if self.share.unwrap_or_default().has_pages() {
+            limits.running = limits.running.max(SHARING);
+        }
         for (name, set) in NUMBERS {
             if let Some(value) = self.limits.numbers.get(name) {
                 set(&mut limits, *value);
@@ -163,6 +174,7 @@ impl ServeConfig {
             tls,
             read_only: self.read_only.unwrap_or(false),
             slow_query_ms: self.slow_query_ms,
+            share: self.share,
             limits,
             ..ServeOptions::on(listen)
         })
@@ -194,6 +206,12 @@ fn limits(mut section: Section<'_>) -> Result<LimitsConfig> {
     Ok(limits)
 }
 
+fn share(section: &mut Section<'_>) -> Result<Option<Share>> {
+    let (place, path) = (section.place_of("share"), section.path("share"));
+    let Some(text) = section.text("share")? else { return Ok(None) };
+    text.parse().map(Some).map_err(|_| place.wrong(format!("{path} takes off, plans, pages or stars")))
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -210,16 +228,31 @@ mod tests {
     #[test]
     fn a_file_says_what_the_command_line_says_and_more() {
         let config = parse(
-            "[serve]\nlisten = '127.0.0.1:1'\nread_only = true\nslow_query_ms = 250\n[tables]\nflights = '/lake/flights'\n\
+            "[serve]\nlisten = '127.0.0.1:1'\nread_only = true\nslow_query_ms = 250\nshare = 'Stars'\n\
+             [tables]\nflights = '/lake/flights'\n\
              [serve.limits]\nrunning = 3\nwait_seconds = 7\nspill = '/scratch'\n",
         )
         .unwrap();
         let options = config.options().unwrap();
         assert_eq!(options.listen, SocketAddr::from(([127, 0, 0, 1], 1)));
         assert!(options.read_only && options.tables.is_empty());
-        assert_eq!(options.slow_query_ms, Some(250));
+        assert_eq!((options.slow_query_ms, options.share), (Some(250), Some(Share::Stars)));
         assert_eq!((options.limits.running, options.limits.wait), (3, Duration::from_secs(7)));
         assert_eq!(options.limits.spill, Some(PathBuf::from("/scratch")));
+    }
+
+    #[test]
+    fn as_many_statements_run_at_a_time_as_share_unless_a_number_is_given() {
+        let running = |text: &str| parse(text).unwrap().options().unwrap().limits.running;
+        let usual = Limits::default().running;
+        assert_eq!(
+            (running(""), running("[serve]\nshare = 'off'"), running("[serve]\nshare = 'plans'")),
+            (usual, usual, usual)
+        );
+        for share in ["pages", "stars"] {
+            assert!(running(&format!("[serve]\nshare = '{share}'")) >= SHARING, "{share}");
+            assert_eq!(running(&format!("[serve]\nshare = '{share}'\n[serve.limits]\nrunning = 3")), 3, "{share}");
+        }
     }
 
     #[test]
@@ -238,17 +271,18 @@ mod tests {
     #[test]
     fn what_the_command_line_says_counts_over_the_file_and_a_later_file_over_an_earlier_one() {
         let files = [
-            "[serve]\nlisten = '127.0.0.1:3'\nread_only = true\nslow_query_ms = 9\n[serve.limits]\nrunning = 2",
+            "[serve]\nlisten = '127.0.0.1:3'\nread_only = true\nslow_query_ms = 9\nshare = 'stars'\n[serve.limits]\nrunning = 2",
             "[serve]\nlisten = '127.0.0.1:1'\nhttp = '127.0.0.1:2'\n[serve.limits]\nrunning = 3\nwaiting = 4",
         ];
         let file = ServeConfig::of(&files.map(|text| Document::new("f", text))).unwrap();
         let listen = "127.0.0.1:9".parse().ok();
-        let mut line = ServeConfig { listen, slow_query_ms: Some(0), ..ServeConfig::default() };
+        let share = Some(Share::Off);
+        let mut line = ServeConfig { listen, slow_query_ms: Some(0), share, ..ServeConfig::default() };
         line.tables.push(TableSource { name: "a".to_owned(), path: "z".to_owned(), ..TableSource::default() });
         line.limits.set("running", 5).unwrap();
         let options = line.over(file).options().unwrap();
         assert_eq!((options.listen.port(), options.http.unwrap().port(), options.read_only), (9, 2, true));
-        assert_eq!(options.slow_query_ms, Some(0));
+        assert_eq!((options.slow_query_ms, options.share), (Some(0), Some(Share::Off)));
         assert_eq!((options.limits.running, options.limits.waiting), (5, 4));
         let tables: Vec<(&str, &str)> = options.tables.iter().map(|t| (t.name.as_str(), t.path.as_str())).collect();
         assert_eq!(tables, [("a", "z")]);
@@ -264,6 +298,7 @@ mod tests {
             ("[serve]\nlissten = '127.0.0.1:1'", "serve.toml:2: there is no key serve.lissten"),
             ("[serve]\nread_only = 'yes'", "serve.toml:2: serve.read_only takes true or false"),
             ("[serve]\nslow_query_ms = '1 s'", "serve.toml:2: serve.slow_query_ms takes a whole number"),
+            ("[serve]\nshare = 'all'", "serve.toml:2: serve.share takes off, plans, pages or stars"),
             ("[serve.limits]\nrunnin = 1", "serve.toml:2: there is no limit runnin"),
             ("[serve.limits]\nrunning = -1", "serve.toml:2: serve.limits.running takes a whole number"),
             ("[serve.limits]\nrunning = 1.5", "serve.toml:2: serve.limits.running takes a whole number"),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lakemark_catalog::Setting;
+use lakemark_datafusion::Share;
 use lakemark_table::{Error, ErrorKind, Result, TableOptions, machine_memory};
 
 /// What a server serves, and to whom.
@@ -26,6 +27,8 @@ pub struct ServeOptions {
     pub read_only: bool,
     /// From how many milliseconds on a query is logged as a slow one; none is without it.
     pub slow_query_ms: Option<u64>,
+    /// What statements share that run at the same time; without it what the settings say.
+    pub share: Option<Share>,
     /// How much at a time.
     pub limits: Limits,
     /// Settings of the session of all clients.
@@ -126,6 +129,7 @@ impl ServeOptions {
             tls: None,
             read_only: false,
             slow_query_ms: None,
+            share: None,
             limits: Limits::default(),
             settings: Vec::new(),
         }

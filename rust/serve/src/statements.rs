@@ -14,7 +14,7 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::SessionConfig;
 use lakemark_datafusion::{
     Erased, LakemarkOptions, LakemarkSession, PlanSharing, PlannedStatement, PlanningCounts, PreparedQuery, Principal,
-    ReadyQuery, SharingCounts, StatementKind, from_engine,
+    ReadyQuery, SharingCounts, StatementKind,
 };
 use lakemark_table::{Error, ErrorKind, Result};
 use tonic::Status;
@@ -65,6 +65,12 @@ impl Statements {
         for setting in &options.settings {
             let set = session.set(&setting.name, &setting.value).await;
             set.map_err(|error| setting.place.wrong(error.message()))?;
+        }
+        // What the server was told counts over the settings of every session.
+        let share = options.share.map(|share| ("lakemark.share", share.to_string()));
+        let slow = options.slow_query_ms.map(|slow| ("lakemark.slow_query_ms", slow.to_string()));
+        for (name, value) in share.into_iter().chain(slow) {
+            session.set(name, &value).await?;
         }
         let tables = Tables::open(&session, options.tables.clone(), options.warehouse.clone()).await?;
         let Limits { statement_bytes, .. } = options.limits;
@@ -234,10 +240,7 @@ impl Statements {
 fn session(options: &ServeOptions, sharing: Arc<PlanSharing>, planning: &Planning) -> Result<LakemarkSession> {
     let config = SessionConfig::new().with_information_schema(true).with_default_catalog_and_schema(CATALOG, SCHEMA);
     let config = config.with_extension(sharing).with_extension(Arc::new(planning.place_for_changes()));
-    let mut config = config.with_option_extension(LakemarkOptions::default());
-    if let Some(slow) = options.slow_query_ms {
-        config.options_mut().set("lakemark.slow_query_ms", &slow.to_string()).map_err(from_engine)?;
-    }
+    let config = config.with_option_extension(LakemarkOptions::default());
     let limits = &options.limits;
     let pool = TrackConsumersPool::new(FairSpillPool::new(limits.memory_bytes), NAMED_CONSUMERS);
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool));

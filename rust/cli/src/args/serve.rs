@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::LogArgs;
-use super::values::{KeyValue, key_value, listen_address, served_table, size};
+use super::values::{KeyValue, ShareChoice, key_value, listen_address, served_table, size};
 
 /// `lakemark serve`.
 #[derive(Debug, Args)]
@@ -45,6 +45,9 @@ pub struct ServeArgs {
     /// Log each query that takes at least so many milliseconds by one line, without the values that are written in it
     #[arg(long, value_name = "MILLISECONDS")]
     pub slow_query_ms: Option<u64>,
+    /// What statements share that run at the same time; plans if it is left out
+    #[arg(long, value_name = "LEVEL", value_enum)]
+    pub share: Option<ShareChoice>,
     /// A file with these options and more, as TOML, in the place of lakemark.toml; what is typed counts over it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
+use lakemark_datafusion::Share;
 use lakemark_table::{RepairAction, StorageOptions};
 use tracing_subscriber::EnvFilter;
 
@@ -24,6 +25,26 @@ impl ValueEnum for RepairChoice {
             RepairAction::Discard => "They are forgotten",
         };
         Some(PossibleValue::new(self.0.name()).help(help))
+    }
+}
+
+/// What statements share that run at the same time: the engine's enum, which cannot know of the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShareChoice(pub Share);
+
+impl ValueEnum for ShareChoice {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self(Share::Off), Self(Share::Plans), Self(Share::Pages), Self(Share::Stars)]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (name, help) = match self.0 {
+            Share::Off => ("off", "Nothing"),
+            Share::Plans => ("plans", "One execution for equal plans"),
+            Share::Pages => ("pages", "Plans, and pages of data files that different plans read"),
+            Share::Stars => ("stars", "Plans and pages, and of these the joins of star queries"),
+        };
+        Some(PossibleValue::new(name).help(help))
     }
 }
 
