@@ -5,9 +5,8 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use datafusion::prelude::DataFrame;
 use futures::TryStreamExt;
-use lakemark_datafusion::{from_engine, rows_of};
+use lakemark_datafusion::{ReadyQuery, from_engine, rows_of};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
@@ -18,16 +17,16 @@ use crate::{error, stream};
 /// Columns with their types, cells as text, and whether there are more rows.
 type Preview = (Vec<(String, String)>, Vec<Vec<String>>, bool);
 
-/// A query; every reader computes it anew. Shared, since a copy of it copies every function that the session knows.
+/// A query; every reader computes it anew.
 #[pyclass(frozen, module = "lakemark._internal")]
 pub(crate) struct Rows {
-    query: Arc<DataFrame>,
+    query: ReadyQuery,
     process: u32,
 }
 
 impl Rows {
-    pub(crate) fn new(query: DataFrame) -> Self {
-        Self { query: Arc::new(query), process: std::process::id() }
+    pub(crate) fn new(query: impl Into<ReadyQuery>) -> Self {
+        Self { query: query.into(), process: std::process::id() }
     }
 
     fn arrow_schema(&self) -> SchemaRef {
@@ -40,7 +39,7 @@ impl Drop for Rows {
     /// had their lock when it was forked.
     fn drop(&mut self) {
         if forked_from(self.process).is_some() {
-            std::mem::forget(Arc::clone(&self.query));
+            std::mem::forget(self.query.clone());
         }
     }
 }
@@ -52,18 +51,18 @@ impl Rows {
     }
 
     fn collect(&self, py: Python<'_>) -> PyResult<ArrowTable> {
-        let query = Arc::clone(&self.query);
+        let query = self.query.clone();
         let batches = wait(py, move || async move {
-            let rows = rows_of(&query).await.map_err(from_engine)?;
+            let rows = query.rows().await.map_err(from_engine)?;
             rows.try_collect().await.map_err(from_engine)
         })?;
         Ok(ArrowTable { schema: self.arrow_schema(), batches })
     }
 
     fn preview(&self, py: Python<'_>, rows: usize) -> PyResult<Preview> {
-        let query = DataFrame::clone(&self.query);
+        let query = self.query.clone();
         let batches: Vec<RecordBatch> = wait(py, move || async move {
-            let first = query.limit(0, Some(rows.saturating_add(1))).map_err(from_engine)?;
+            let first = query.into_frame().limit(0, Some(rows.saturating_add(1))).map_err(from_engine)?;
             let rows = rows_of(&first).await.map_err(from_engine)?;
             rows.try_collect().await.map_err(from_engine)
         })?;
@@ -76,7 +75,7 @@ impl Rows {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        let running = stream::RunningQuery::start(runtime(py)?, Arc::clone(&self.query));
+        let running = stream::RunningQuery::start(runtime(py)?, self.query.clone());
         stream::capsule(py, &self.arrow_schema(), running, requested_schema)
     }
 }

@@ -7,11 +7,10 @@ use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::common::{ParamValues, ScalarValue, TableReference};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::prelude::DataFrame;
 use datafusion::sql::parser::Statement as EngineStatement;
 use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 use lakemark_catalog::{Names, Setting};
-use lakemark_datafusion::{LakemarkSession, LakemarkTable, Statement, advise_session, from_engine};
+use lakemark_datafusion::{LakemarkSession, LakemarkTable, ReadyQuery, Statement, advise_session, from_engine};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader};
@@ -133,13 +132,11 @@ async fn run(
     session: &LakemarkSession,
     text: &str,
     parameters: Option<ParamValues>,
-) -> lakemark_table::Result<DataFrame> {
-    let frame = match parameters {
-        None => session.sql(text).await?,
-        Some(parameters) => session.sql_with(text, parameters).await?,
-    };
+) -> lakemark_table::Result<ReadyQuery> {
+    let planned = session.plan(text, parameters).await?;
+    let query = session.query_of(planned).await?;
     let once = matches!(
-        frame.logical_plan(),
+        query.plan(),
         LogicalPlan::Dml(_)
             | LogicalPlan::Copy(_)
             | LogicalPlan::Ddl(_)
@@ -148,10 +145,10 @@ async fn run(
             | LogicalPlan::Analyze(_)
     );
     if !once {
-        return Ok(frame);
+        return Ok(query);
     }
-    let schema = Arc::new(frame.schema().as_arrow().clone());
-    let batches = frame.collect().await.map_err(from_engine)?;
+    let schema = Arc::new(query.schema().as_arrow().clone());
+    let batches = query.into_frame().collect().await.map_err(from_engine)?;
     let rows = MemTable::try_new(schema, vec![batches]).map_err(from_engine)?;
-    session.context().read_table(Arc::new(rows)).map_err(from_engine)
+    session.context().read_table(Arc::new(rows)).map(ReadyQuery::from).map_err(from_engine)
 }

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, StructArray};
 use arrow::datatypes::{DataType, Field, FieldRef, SchemaRef};
 use arrow::error::{ArrowError, Result};
-use datafusion::prelude::DataFrame;
 use futures::StreamExt;
-use lakemark_datafusion::rows_of;
+use lakemark_datafusion::ReadyQuery;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyo3_arrow::ffi::{ArrayIterator, to_stream_pycapsule};
@@ -42,10 +41,10 @@ struct QueryStream {
 
 impl RunningQuery {
     /// Starts a query.
-    pub(crate) fn start(runtime: &'static Runtime, query: Arc<DataFrame>) -> Self {
+    pub(crate) fn start(runtime: &'static Runtime, query: ReadyQuery) -> Self {
         let (sender, batches) = mpsc::channel(AHEAD);
         let task = runtime.spawn(async move {
-            let mut stream = match rows_of(&query).await {
+            let mut stream = match query.rows().await {
                 Ok(stream) => stream,
                 Err(error) => {
                     // Sending fails only if the reader is gone.

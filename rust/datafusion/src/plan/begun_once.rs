@@ -61,7 +61,10 @@ pub(crate) async fn rows_of_planned(
     // A plan that asks an index may stand in the place of the statement's own.
     let takes_part = |asks: &Asks| asks.known.flight.is_on(asks.runtime) && is_copy(plan, &asks.known.bound.plan);
     let execution = match asks.filter(takes_part) {
-        Some(asks) => in_flight(asks, || state.task_ctx()).await?,
+        Some(asks) => {
+            let flight = Arc::clone(&asks.known.flight);
+            in_flight(asks, move || flight.task()).await?
+        }
         None => Execution::begin(state.create_physical_plan(plan).await?, state.task_ctx())?,
     };
     Ok(watched(execution, watch))
@@ -126,10 +129,10 @@ async fn taking_part(
 /// Makes operators and begins them. It knows the statement by parts, which do not keep it in flight.
 fn begins(known: &QueryInFlight, sharing: &Arc<PlanSharing>) -> BoxFuture<'static, Arc<Begun>> {
     let (session, plan) = (Arc::clone(known.flight.session()), known.bound.plan.clone());
-    let (key, sharing) = (Arc::clone(known.flight.key()), Arc::clone(sharing));
+    let (key, task, sharing) = (Arc::clone(known.flight.key()), known.flight.task(), Arc::clone(sharing));
     async move {
         let made = operators(&session, &plan, &key, &sharing).await;
-        Begun::new(made.and_then(|plan| Execution::begin(plan, session.task_ctx())))
+        Begun::new(made.and_then(|plan| Execution::begin(plan, task)))
     }
     .boxed()
 }

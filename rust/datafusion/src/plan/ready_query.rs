@@ -50,6 +50,15 @@ impl ReadyQuery {
         Self(Erased::new(Form::Planned(query)))
     }
 
+    /// Its plan, in which an index may stand in the place of a part.
+    #[must_use]
+    pub fn plan(&self) -> &LogicalPlan {
+        match &*self.0 {
+            Form::Frame(frame) => frame.logical_plan(),
+            Form::Planned(query) => &query.plan,
+        }
+    }
+
     /// The columns of its rows.
     #[must_use]
     pub fn schema(&self) -> &DFSchema {
@@ -88,6 +97,12 @@ impl ReadyQuery {
                 DataFrame::new(state, plan)
             }
         }
+    }
+}
+
+impl From<DataFrame> for ReadyQuery {
+    fn from(frame: DataFrame) -> Self {
+        Self::of_frame(frame)
     }
 }
 

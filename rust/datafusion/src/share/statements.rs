@@ -59,8 +59,6 @@ pub struct PlanningCounts {
 pub(crate) struct StatementRequest<'a> {
     pub(crate) asked: &'a Arc<Asked>,
     pub(crate) context: &'a SessionContext,
-    /// What the session is now.
-    pub(crate) state: &'a Arc<SessionState>,
     pub(crate) runtime: runtime::Id,
 }
 
@@ -70,11 +68,11 @@ impl Statements {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// The statement in flight that is equal to one, or that one, which is planned as `plans` says.
+    /// The statement in flight that is equal to one, or that one, which `plans` plans in the session as it is now. Nobody else copies that.
     pub(crate) fn join(
         &self,
         request: &StatementRequest<'_>,
-        plans: impl FnOnce() -> BoxFuture<'static, Planned>,
+        plans: impl FnOnce(Arc<SessionState>) -> BoxFuture<'static, Planned>,
     ) -> Arc<StatementFlight> {
         let (mut own, mut plans) = (None, Some(plans));
         loop {
@@ -94,15 +92,18 @@ impl Statements {
     fn flight_of(
         &self,
         request: &StatementRequest<'_>,
-        plans: impl FnOnce() -> BoxFuture<'static, Planned>,
+        plans: impl FnOnce(Arc<SessionState>) -> BoxFuture<'static, Planned>,
     ) -> Arc<StatementFlight> {
+        let session = Arc::new(request.context.state());
         Arc::new(StatementFlight {
             asked: Arc::clone(request.asked),
             context: request.context.clone(),
-            session: Arc::clone(request.state),
-            planning: JointWork::new(plans()),
+            planning: JointWork::new(plans(Arc::clone(&session))),
+            session,
+            task: OnceLock::new(),
             runtime: request.runtime,
             key: Arc::default(),
+            looking: Mutex::default(),
             beginning: Mutex::default(),
             known: Arc::clone(&self.known),
         })
@@ -171,15 +172,28 @@ pub(crate) struct StatementFlight {
     context: SessionContext,
     /// What the session was as the first one came.
     session: Arc<SessionState>,
+    /// What its rows are computed in, for all who take them.
+    task: OnceLock<Arc<TaskContext>>,
     /// All who share it need it to be alive.
     runtime: runtime::Id,
     planning: Arc<JointWork<Planned>>,
+    /// Who looks at its names and tables just now.
+    looking: Mutex<Weak<JointWork<Look>>>,
     /// That of the optimized plan, once it is known.
     key: Arc<OnceLock<Arc<PlanKey>>>,
     /// What makes a physical plan just now, and begins it. It goes with those who wait for it, as the statement may be there for longer.
     beginning: Mutex<Weak<JointWork<Arc<Begun>>>>,
     /// Where its entry is, which goes with it.
     known: Known,
+}
+
+/// What came of a look at the names and tables of a statement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    /// When it began, on the clock of the statements in flight.
+    pub(crate) since: u64,
+    /// Whether they are what they were as the statement was planned.
+    pub(crate) holds: bool,
 }
 
 /// What makes a physical plan and begins it, for one of those who wait for it.
@@ -230,7 +244,7 @@ impl StatementFlight {
         self.runtime == request.runtime
             && *self.asked == **request.asked
             && Arc::ptr_eq(&self.context.state_ref(), &request.context.state_ref())
-            && plan_alike(&self.session, request.state)
+            && plan_alike(&self.session, &request.context.state_ref().read())
     }
 
     /// Whether a query that runs like this may take part.
@@ -246,6 +260,44 @@ impl StatementFlight {
     /// What the session was as the first one came.
     pub(crate) fn session(&self) -> &Arc<SessionState> {
         &self.session
+    }
+
+    /// What its rows are computed in. A session has hundreds of functions, of which this is one more copy.
+    pub(crate) fn task(&self) -> Arc<TaskContext> {
+        Arc::clone(self.task.get_or_init(|| self.session.task_ctx()))
+    }
+
+    /// Whether its names and tables are still what they were, by a look that begins after a time. All who wait for it share one: whoever came
+    /// while somebody looked looks once more, with all others who did.
+    pub(crate) async fn holds_after(&self, came: u64, looks: impl Fn() -> BoxFuture<'static, Look> + Send) -> bool {
+        loop {
+            let looking = self.looking(&looks);
+            let found = looking.wait().await;
+            self.has_looked(&looking);
+            match found {
+                Some(look) if look.since <= came => {}
+                found => return found.is_some_and(|look| look.holds),
+            }
+        }
+    }
+
+    /// The look of now, or else one that begins.
+    fn looking(&self, looks: impl FnOnce() -> BoxFuture<'static, Look>) -> Arc<JointWork<Look>> {
+        let mut looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(work) = looking.upgrade() {
+            return work;
+        }
+        let work = JointWork::new(looks());
+        *looking = Arc::downgrade(&work);
+        work
+    }
+
+    /// A look is over: who comes from now on begins another one.
+    fn has_looked(&self, done: &Arc<JointWork<Look>>) {
+        let mut looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::ptr::eq(looking.as_ptr(), Arc::as_ptr(done)) {
+            *looking = Weak::new();
+        }
     }
 
     /// What is known of it once it is planned, by whoever waits for that.
@@ -300,22 +352,23 @@ pub(crate) struct QueryInFlight {
 #[cfg(test)]
 mod tests {
     use std::future::{pending, ready};
+    use std::task::Poll;
 
     use arrow::datatypes::Schema;
     use datafusion::common::plan_datafusion_err;
     use datafusion::physical_plan::empty::EmptyExec;
-    use futures::FutureExt;
+    use futures::{FutureExt, poll};
     use tokio::runtime::Handle;
+    use tokio::sync::oneshot;
 
     use super::*;
 
     /// A statement that nobody plans.
     fn in_flight() -> Arc<StatementFlight> {
         let context = SessionContext::new();
-        let (asked, state) = (Arc::new(Asked::new("SELECT 1", None)), Arc::new(context.state()));
-        let request =
-            StatementRequest { asked: &asked, context: &context, state: &state, runtime: Handle::current().id() };
-        Statements::default().join(&request, || pending().boxed())
+        let asked = Arc::new(Asked::new("SELECT 1", None));
+        let request = StatementRequest { asked: &asked, context: &context, runtime: Handle::current().id() };
+        Statements::default().join(&request, |_| pending().boxed())
     }
 
     #[tokio::test]
@@ -336,6 +389,44 @@ mod tests {
         assert!(weak.upgrade().is_none());
         // Who comes now begins it anew.
         assert!(flight.beginning(|| pending().boxed()).is_own);
+    }
+
+    #[tokio::test]
+    async fn a_look_is_for_all_who_came_before_it_began_and_for_nobody_who_came_later() {
+        let flight = in_flight();
+        let clock = Arc::new(AtomicU64::new(0));
+        let begun = Arc::<Mutex<Vec<oneshot::Sender<bool>>>>::default();
+        let looks = || {
+            let (clock, begun) = (Arc::clone(&clock), Arc::clone(&begun));
+            async move {
+                let since = clock.fetch_add(1, Ordering::SeqCst);
+                let (tell, told) = oneshot::channel();
+                begun.lock().unwrap().push(tell);
+                Look { since, holds: told.await.unwrap() }
+            }
+            .boxed()
+        };
+        let comes = || Box::pin(flight.holds_after(clock.fetch_add(1, Ordering::SeqCst), looks));
+        let ends = |look: usize, holds: bool| begun.lock().unwrap().remove(look).send(holds).unwrap();
+        let count = || begun.lock().unwrap().len();
+        let mut first = comes();
+        assert!(poll!(&mut first).is_pending());
+        let (mut second, mut third) = (comes(), comes());
+        assert!(poll!(&mut second).is_pending() && poll!(&mut third).is_pending());
+        assert_eq!(count(), 1);
+        ends(0, true);
+        assert_eq!(poll!(&mut first), Poll::Ready(true));
+        assert!(poll!(&mut second).is_pending() && poll!(&mut third).is_pending());
+        assert_eq!(count(), 1);
+        ends(0, false);
+        assert_eq!((poll!(&mut third), poll!(&mut second)), (Poll::Ready(false), Poll::Ready(false)));
+        assert_eq!(count(), 0);
+        // The look of one who goes is the others'.
+        let (mut stays, mut goes) = (comes(), comes());
+        assert!(poll!(&mut goes).is_pending() && poll!(&mut stays).is_pending());
+        drop(goes);
+        ends(0, true);
+        assert_eq!(poll!(&mut stays), Poll::Ready(true));
     }
 
     #[tokio::test]

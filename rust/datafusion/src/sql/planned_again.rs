@@ -120,6 +120,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_statement_that_takes_a_plan_has_no_copy_of_its_session_and_runs_as_all_who_took_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let session = session(&folder).await;
+        let text = "SELECT sum(n) FROM t WHERE n > 3";
+        let [one, other] = [session.plan(text, None).await.unwrap(), session.plan(text, None).await.unwrap()];
+        let [(_, first), (state, second)] = [one, other].map(|planned| {
+            let Work::Engine(PlannedQuery { state, in_flight, .. }) = planned.into_work() else { panic!("no plan") };
+            (state, in_flight.unwrap())
+        });
+        assert!(Arc::ptr_eq(&first.flight, &second.flight) && Arc::ptr_eq(&state, first.flight.session()));
+        assert!(Arc::ptr_eq(&first.flight.task(), &second.flight.task()));
+    }
+
+    #[tokio::test]
     async fn queries_that_may_be_another_plan_the_next_time_are_not_kept() {
         let folder = tempfile::tempdir().unwrap();
         let session = session(&folder).await;

@@ -25,12 +25,12 @@ use tokio::runtime::Handle;
 
 use crate::config::{LakemarkOptions, Share};
 use crate::plan::share_key::snapshots_of;
-use crate::plan::statement_snapshots::{OfStatement, is_within_statement};
+use crate::plan::statement_snapshots::{OfStatement, is_within_statement, of_one_statement};
 use crate::share::asked::Asked;
 use crate::share::bound_query::{BoundQuery, PinnedTable, StatementTables};
 use crate::share::prepared_query::PreparedQuery;
 use crate::share::registry::PlanSharing;
-use crate::share::statements::{Planned, QueryInFlight, StatementRequest, Statements};
+use crate::share::statements::{Look, Planned, QueryInFlight, StatementRequest, Statements};
 use crate::sql::planned::{PlannedStatement, StatementKind};
 use crate::sql::planned_again::{kept_of, planned_again};
 use crate::sql::schema::is_still;
@@ -99,23 +99,19 @@ pub(super) async fn plan_once<F>(
 where
     F: Fn(SessionState) -> InPlanning + Clone + Send + Sync + 'static,
 {
-    let state = Arc::new(context.state());
-    let may_share = asked.may_be_query() && LakemarkOptions::of(state.config_options()).share != Share::Off;
-    // Within the planning of another statement it would wait for itself if that one is equal.
-    let is_alone = !may_share || is_within_statement();
-    let Some(runtime) = Handle::try_current().ok().filter(|_| !is_alone) else {
-        return Ok(plans(Arc::unwrap_or_clone(state)).await?.planned);
+    let Some(runtime) = Handle::try_current().ok().filter(|_| may_be_joined(context, &asked)) else {
+        return Ok(plans(context.state()).await?.planned);
     };
     let (asked, runtime) = (Arc::new(asked), runtime.id());
-    let sharing = PlanSharing::of(state.config());
+    let sharing = PlanSharing::of(context.state_ref().read().config());
     let statements = sharing.statements();
     let ways = Ways { asked: Arc::clone(&asked), prepared, plans };
     let came = statements.tick();
     for _ in 0..LOOKS {
         let own = OwnOutcome::default();
-        let request = StatementRequest { asked: &asked, context, state: &state, runtime };
+        let request = StatementRequest { asked: &asked, context, runtime };
         let flight = statements
-            .join(&request, || planning(Arc::clone(&state), Arc::clone(&sharing), ways.clone(), Arc::clone(&own)));
+            .join(&request, |session| planning(session, Arc::clone(&sharing), ways.clone(), Arc::clone(&own)));
         let bound = flight.planned().await;
         let outcome = own.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(bound) = bound else {
@@ -128,16 +124,24 @@ where
         if let Some(planned) = outcome {
             return Ok(planned?.in_flight(QueryInFlight { flight, bound }));
         }
-        if bound.since > came || still_holds(&bound.tables, &state).await {
+        let session = flight.session();
+        if bound.since > came || flight.holds_after(came, || look(&sharing, &bound, session)).await {
             statements.count_taken();
-            ways.keep_taken(&bound, &state);
-            let plan = bound.plan.clone();
-            let planned = PlannedStatement::of_engine(StatementKind::Query, state, plan);
+            ways.keep_taken(&bound, session);
+            // The session is what it was then, so that nobody needs a copy of it as it is now.
+            let planned = PlannedStatement::of_engine(StatementKind::Query, Arc::clone(session), bound.plan.clone());
             return Ok(planned.in_flight(QueryInFlight { flight, bound }));
         }
         statements.forget(&flight);
     }
-    Ok(ways.plan(&state, statements).await?.planned)
+    Ok(ways.plan(&Arc::new(context.state()), statements).await?.planned)
+}
+
+/// Whether others may take part in a statement, as far as that is known before it is planned. Within the planning of another one it would
+/// wait for itself if that one is equal.
+fn may_be_joined(context: &SessionContext, asked: &Asked) -> bool {
+    let may_share = || LakemarkOptions::of(context.state_ref().read().config_options()).share != Share::Off;
+    asked.may_be_query() && !is_within_statement() && may_share()
 }
 
 /// Plans a statement for all who ask it. Whoever comes first has its own, and what nobody else may have.
@@ -172,6 +176,18 @@ fn bound(planned: &PlannedStatement, tables: StatementTables, since: u64) -> Opt
     let plan = planned.query_plan()?;
     let is_newest = tables.are_newest(&snapshots_of(plan)?);
     is_newest.then(|| BoundQuery { plan: plan.clone(), tables, since })
+}
+
+/// A look at what a statement was planned over, for all who came before it begins.
+fn look(sharing: &Arc<PlanSharing>, bound: &Arc<BoundQuery>, session: &Arc<SessionState>) -> BoxFuture<'static, Look> {
+    let (sharing, bound, session) = (Arc::clone(sharing), Arc::clone(bound), Arc::clone(session));
+    async move {
+        let since = sharing.statements().tick();
+        // A schema of a program may ask for a statement meanwhile, which must not wait for this look.
+        let OfStatement { planned: holds, .. } = of_one_statement(still_holds(&bound.tables, &session)).await;
+        Look { since, holds }
+    }
+    .boxed()
 }
 
 /// Whether names and tables are now as a statement found them.
