@@ -31,7 +31,7 @@ pub use plan::slow_queries::SLOW_QUERIES;
 pub use share::key::Principal;
 pub use share::prepared_query::PreparedQuery;
 pub use share::registry::{PlanSharing, SharingCounts};
-pub use share::statements::PlanningCounts;
+pub use share::statements::{PlanningCounts, StatementId};
 pub use sql::factory::LakemarkTableFactory;
 pub use sql::planned::{Parameter, PlannedStatement, StatementKind};
 pub use sql::planning_place::{PlanInTheMaking, PlanningPlace};

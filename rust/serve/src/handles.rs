@@ -197,9 +197,9 @@ impl<T> Held<'_, T> {
         self.handle
     }
 
-    /// Whether something is so of the thing.
-    pub(crate) fn is(&self, so: impl FnOnce(&T) -> bool) -> bool {
-        self.handles.kept().entries.get(&self.handle).is_some_and(|entry| so(&entry.value))
+    /// Looks at the thing, unless it is gone.
+    pub(crate) fn look<R>(&self, at: impl FnOnce(&T) -> R) -> Option<R> {
+        self.handles.kept().entries.get(&self.handle).map(|entry| at(&entry.value))
     }
 
     /// Ends when somebody else takes the thing away.
@@ -259,7 +259,7 @@ mod tests {
             assert!(handles.remove(&handle, &other).is_none() && handles.hold(&handle, &other).is_none());
         }
         let held = handles.hold(&handle, &ann).unwrap();
-        assert!(held.is(|value| *value == 7) && handles.hold(&handle, &ann).is_none());
+        assert!(held.look(|value| *value) == Some(7) && handles.hold(&handle, &ann).is_none());
         drop(held);
         let held = handles.hold(&handle, &ann).unwrap();
         assert_eq!((held.handle(), held.take()), (handle, Some(7)));

@@ -1,10 +1,15 @@
 //! Turns that are lent: a query whose rows nobody takes gives its turn to others, and has one again when its client comes.
+//!
+//! And turns that several have: queries of one statement whose rows are computed once. The turn is for others when the last one gave it away, so
+//! that whatever runs has a turn.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use lakemark_datafusion::StatementId;
 
 use crate::turns::{NoTurn, Turn, Turns};
 
@@ -18,7 +23,7 @@ pub(crate) struct Lendable {
 /// Where the turn is.
 pub(crate) enum Hold {
     /// Here.
-    Has { _turn: Turn },
+    Has { _turn: Arc<Turn> },
     /// With others.
     Lent,
     /// On its way back.
@@ -26,9 +31,9 @@ pub(crate) enum Hold {
 }
 
 impl Lendable {
-    /// The turn of a client's query.
-    pub(crate) fn new(turns: &Arc<Turns>, client: &Arc<str>, turn: Turn) -> Self {
-        Self { turns: Arc::clone(turns), client: Arc::clone(client), hold: Hold::Has { _turn: turn } }
+    /// The turn of a client's query, which others may have as well.
+    pub(crate) fn new(turns: &Arc<Turns>, client: &Arc<str>, turn: impl Into<Arc<Turn>>) -> Self {
+        Self { turns: Arc::clone(turns), client: Arc::clone(client), hold: Hold::Has { _turn: turn.into() } }
     }
 
     /// Ready once the turn is here; it is asked for if it was lent. After an error there is none any more.
@@ -37,7 +42,7 @@ impl Lendable {
             self.hold = match &mut self.hold {
                 Hold::Has { .. } => return Poll::Ready(Ok(())),
                 Hold::Lent => Hold::Coming(Arc::clone(&self.turns).again(Arc::clone(&self.client)).boxed()),
-                Hold::Coming(coming) => Hold::Has { _turn: ready!(coming.poll_unpin(context))? },
+                Hold::Coming(coming) => Hold::Has { _turn: Arc::new(ready!(coming.poll_unpin(context))?) },
             };
         }
     }
@@ -45,5 +50,27 @@ impl Lendable {
     /// Lends the turn; others have it as soon as what this gives is dropped.
     pub(crate) fn lend(&mut self) -> Hold {
         std::mem::replace(&mut self.hold, Hold::Lent)
+    }
+}
+
+/// The turns of statements that run, for others who ask the same.
+#[derive(Debug, Default)]
+pub(crate) struct SharedTurns(Mutex<HashMap<StatementId, Weak<Turn>>>);
+
+impl SharedTurns {
+    fn known(&self) -> MutexGuard<'_, HashMap<StatementId, Weak<Turn>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The turn that a statement runs with, if there is one.
+    pub(crate) fn of(&self, statement: StatementId) -> Option<Arc<Turn>> {
+        self.known().get(&statement).and_then(Weak::upgrade)
+    }
+
+    /// A statement runs with a turn, unless it runs with another one.
+    pub(crate) fn put(&self, statement: StatementId, turn: &Arc<Turn>) {
+        let mut known = self.known();
+        known.retain(|_, turn| turn.strong_count() > 0);
+        known.entry(statement).or_insert_with(|| Arc::downgrade(turn));
     }
 }

@@ -37,10 +37,9 @@ use self::answers::{GetStream, answer, encoded, info};
 pub(crate) use self::calls::Calls;
 use self::shared::{Client, Pinned, weight_of};
 pub(crate) use self::shared::{Principal, Shared};
-use self::statements::columns_of;
+use self::statements::{Admitted, columns_of};
 use crate::error::{arrow_status, flight_status, status};
 use crate::handles::Handle;
-use crate::lending::Lendable;
 use crate::metadata::{catalogs, keys, server_info};
 use crate::prepared::{Prepared, Runs};
 use crate::running::Rows;
@@ -225,18 +224,13 @@ impl FlightSqlService for Service {
                 "the handle is not known: its rows were read already, or not asked for within {life} s; run the statement again"
             ))
         })?;
-        // What a change reports is told however busy the server is: whoever does not hear of it would make it again.
-        let turn = if held.is(|plan| plan.is_made) {
-            None
-        } else {
-            tokio::select! {
-                turn = self.turn(&client) => Some(Lendable::new(&self.0.turns, &client.name, turn?)),
-                () = held.gone() => return Err(cancelled()),
-            }
-        };
+        let Admitted { rows, turn } = self.admitted(&mut held, &client).await?;
         let handle = held.handle();
         let Pinned { query, schema, text, .. } = held.take().ok_or_else(cancelled)?;
-        let stream = self.0.statements.rows(query).await?;
+        let stream = match rows {
+            Some(rows) => rows,
+            None => self.0.statements.rows(query).await?,
+        };
         let rows = Rows { stream, schema: Arc::clone(&schema), turn };
         Ok(encoded(schema, self.0.running.query(&text, &client.name, handle, rows)))
     }

@@ -58,9 +58,7 @@ pub(crate) async fn rows_of_planned(
     let watch = Watch::begin(asked.map(Arc::clone));
     let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
     let asks = known.zip(runtime).map(|(known, runtime)| Asks { known: Arc::clone(known), runtime });
-    // A plan that asks an index may stand in the place of the statement's own.
-    let takes_part = |asks: &Asks| asks.known.flight.is_on(asks.runtime) && is_copy(plan, &asks.known.bound.plan);
-    let execution = match asks.filter(takes_part) {
+    let execution = match asks.filter(|asks| takes_part(plan, &asks.known, asks.runtime)) {
         Some(asks) => {
             let flight = Arc::clone(&asks.known.flight);
             in_flight(asks, move || flight.task()).await?
@@ -70,12 +68,40 @@ pub(crate) async fn rows_of_planned(
     Ok(watched(execution, watch))
 }
 
+/// The rows of a query whose statement runs just now, if it has nothing to do but to take them. A plan that gives rows as it reads may leave it
+/// to each query to run its own in the end, and has none here.
+pub(crate) fn rows_of_others(
+    plan: &LogicalPlan,
+    known: &Arc<QueryInFlight>,
+    asked: Option<&Arc<AskedQuery>>,
+) -> Option<SendableRecordBatchStream> {
+    let runtime = Handle::try_current().ok()?.id();
+    if !takes_part(plan, known, runtime) {
+        return None;
+    }
+    let watch = Watch::begin(asked.map(Arc::clone));
+    let sharing = PlanSharing::of(known.flight.session().config());
+    let guest = guest_of(known, &sharing, runtime).filter(|_| {
+        // A guest has a key.
+        known.flight.key().get().is_some_and(|key| sharing.streams(key, runtime))
+    })?;
+    let rows = guest.taken(&known.flight.task())?;
+    let rows = Box::pin(RowsInFlight { rows, _known: Arc::clone(known) });
+    Some(watched(Execution { plan: Arc::new(guest), rows }, watch))
+}
+
+/// Whether a query that a session planned is just what its statement asks. A plan that asks an index may stand in the place of the statement's
+/// own.
+fn takes_part(plan: &LogicalPlan, known: &QueryInFlight, runtime: runtime::Id) -> bool {
+    known.flight.is_on(runtime) && is_copy(plan, &known.bound.plan)
+}
+
 /// The execution of a statement in flight, for one that runs in a context if it does not begin it.
 async fn in_flight(asks: Asks, context: impl FnOnce() -> Arc<TaskContext> + Send) -> Result<Execution> {
     let Asks { known, runtime } = asks;
     let sharing = PlanSharing::of(known.flight.session().config());
     let Execution { plan, rows } = match guest_of(&known, &sharing, runtime) {
-        Some(guest) => Execution::begin(guest, context())?,
+        Some(guest) => Execution::begin(Arc::new(guest), context())?,
         None => {
             let beginning = known.flight.beginning(|| begins(&known, &sharing));
             let begun = beginning.execution().await;
@@ -104,12 +130,12 @@ fn asks(plan: &LogicalPlan, context: &TaskContext) -> Option<Asks> {
 }
 
 /// A query that takes the rows of an execution in flight, if there is one.
-fn guest_of(known: &QueryInFlight, sharing: &Arc<PlanSharing>, runtime: runtime::Id) -> Option<Arc<dyn ExecutionPlan>> {
+fn guest_of(known: &QueryInFlight, sharing: &Arc<PlanSharing>, runtime: runtime::Id) -> Option<SharedExec> {
     let key = known.flight.key().get()?;
     let properties = sharing.in_flight(key, runtime)?;
     let (key, sharing, makes) = (Arc::clone(key), Arc::clone(sharing), planned_later(key));
     let parts = SharedParts { key, sharing, attaches: true, streams: false, makes };
-    Some(Arc::new(SharedExec::deferred(parts, properties)))
+    Some(SharedExec::deferred(parts, properties))
 }
 
 /// The execution of a query that others began, and whose rows went to one of them.
@@ -119,8 +145,8 @@ async fn taking_part(
     runtime: runtime::Id,
     context: Arc<TaskContext>,
 ) -> Result<Execution> {
-    let plan = match guest_of(known, sharing, runtime) {
-        Some(guest) => guest,
+    let plan: Arc<dyn ExecutionPlan> = match guest_of(known, sharing, runtime) {
+        Some(guest) => Arc::new(guest),
         None => operators(known.flight.session(), &known.bound.plan, known.flight.key(), sharing).await?,
     };
     Execution::begin(plan, context)

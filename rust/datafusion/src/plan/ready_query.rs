@@ -4,6 +4,7 @@
 //! for their rows in a moment, and none of them is changed before it runs.
 
 use std::fmt;
+use std::future::pending;
 use std::sync::Arc;
 
 use datafusion::common::DFSchema;
@@ -13,9 +14,9 @@ use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::LogicalPlan;
 
 use crate::erased::Erased;
-use crate::plan::begun_once::{rows_of, rows_of_planned};
+use crate::plan::begun_once::{rows_of, rows_of_others, rows_of_planned};
 use crate::plan::slow_queries::AskedQuery;
-use crate::share::statements::QueryInFlight;
+use crate::share::statements::{QueryInFlight, StatementId};
 
 /// A query that was planned, and runs as soon as its rows are asked for. It may be run several times.
 #[derive(Clone)]
@@ -79,6 +80,34 @@ impl ReadyQuery {
                 rows_of_planned(state, plan, in_flight.as_ref(), asked.as_ref()).await
             }
         }
+    }
+
+    /// Which statement in flight it is of; none of a query that nobody else asks.
+    #[must_use]
+    pub fn statement(&self) -> Option<StatementId> {
+        match &*self.0 {
+            Form::Planned(PlannedQuery { in_flight: Some(known), .. }) => Some(known.flight.id()),
+            _ => None,
+        }
+    }
+
+    /// Its rows as soon as others compute them and it has nothing to do but to take these, with what `may` gives for the statement. This does
+    /// not end before they do, and before that gives something.
+    ///
+    /// A program that limits how many plans run at a time needs no limit for such a query. It runs its own plan in the end all the same if that
+    /// of the others fails before it gave a row, or if neither memory nor disk keeps what it did not take in time.
+    pub async fn rows_of_others<T: Send>(
+        &self,
+        may: impl Fn(StatementId) -> Option<T> + Send,
+    ) -> (T, SendableRecordBatchStream) {
+        let Form::Planned(PlannedQuery { plan, in_flight: Some(known), asked, .. }) = &*self.0 else {
+            return pending().await;
+        };
+        let takes = move || {
+            let given = may(known.flight.id())?;
+            Some((given, rows_of_others(plan, known, asked.as_ref())?))
+        };
+        known.flight.as_it_begins(takes).await
     }
 
     /// The query with a copy of its session, which a program may change.

@@ -84,6 +84,11 @@ impl Flight {
         &self.properties
     }
 
+    /// Whether guests take its output however large it becomes.
+    pub(crate) fn streams(&self) -> bool {
+        self.streams
+    }
+
     /// Whether it runs what a key stands for, on this runtime.
     pub(crate) fn is_for(&self, key: &PlanKey, runtime: runtime::Id) -> bool {
         self.runtime.id() == runtime && *self.key == *key

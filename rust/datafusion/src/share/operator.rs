@@ -25,7 +25,7 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use tokio::runtime::Handle;
 
-use super::consumer::{Opening, SharedStream};
+use super::consumer::{Consumer, Opening, SharedStream};
 use super::flight::HostPlan;
 use super::key::PlanKey;
 use super::registry::{JoinRequest, PlanSharing};
@@ -97,6 +97,34 @@ impl SharedExec {
         let OwnPlan::Planned(plan) = &self.own else { return None };
         let streams = self.parts.streams || gives_rows_in_the_end(plan);
         Some(HostPlan { plan: Arc::clone(plan), properties: Arc::clone(&self.properties), streams })
+    }
+
+    /// The rows of a guest; none if no plan is in flight whose rows it may take.
+    pub(crate) fn taken(&self, context: &Arc<TaskContext>) -> Option<SendableRecordBatchStream> {
+        let runtime = Handle::try_current().ok()?;
+        let SharedParts { key, sharing, attaches, .. } = &self.parts;
+        let consumer = sharing.join(JoinRequest { key, runtime, context, host: None, attaches: *attaches })?;
+        let metrics = SharedMetrics::new(&self.metrics);
+        Some(Box::pin(self.taking(consumer, Arc::clone(context), metrics)))
+    }
+
+    /// The rows of a consumer of the plan in flight, or those of its own plan if it cannot take these any more.
+    fn taking(&self, consumer: Consumer, context: Arc<TaskContext>, metrics: SharedMetrics) -> SharedStream {
+        let SharedParts { sharing, makes, .. } = &self.parts;
+        let (role, counted, makes) = (consumer.role(), metrics.clone(), Arc::clone(makes));
+        let (own, sharing) = (self.own.clone(), Arc::clone(sharing));
+        let alone = move || -> Opening {
+            let own = match role {
+                // Its plan runs for the others, and no plan is run twice: filters in it keep what they learned.
+                Role::Host => OwnPlan::Deferred,
+                _ => {
+                    sharing.count_detached();
+                    own
+                }
+            };
+            async move { Ok(counting(own.begin(makes, context).await?, counted)) }.boxed()
+        };
+        SharedStream::shared(self.schema(), consumer, metrics, Box::new(alone))
     }
 
     /// Begins the plan where it cannot be shared just now. A plan that is only made now may be the host's of others.
@@ -217,25 +245,14 @@ impl ExecutionPlan for SharedExec {
             return internal_err!("SharedExec has one partition, not {partition}");
         }
         let metrics = SharedMetrics::new(&self.metrics);
-        let SharedParts { key, sharing, attaches, makes, .. } = &self.parts;
+        let SharedParts { key, sharing, attaches, .. } = &self.parts;
         let joined = Handle::try_current().ok().and_then(|runtime| {
             sharing.join(JoinRequest { key, runtime, context: &context, host: self.host(), attaches: *attaches })
         });
-        let Some(consumer) = joined else { return Ok(Box::pin(self.begin(context, metrics))) };
-        let (role, counted, makes) = (consumer.role(), metrics.clone(), Arc::clone(makes));
-        let (own, sharing) = (self.own.clone(), Arc::clone(sharing));
-        let alone = move || -> Opening {
-            let own = match role {
-                // Its plan runs for the others, and no plan is run twice: filters in it keep what they learned.
-                Role::Host => OwnPlan::Deferred,
-                _ => {
-                    sharing.count_detached();
-                    own
-                }
-            };
-            async move { Ok(counting(own.begin(makes, context).await?, counted)) }.boxed()
-        };
-        Ok(Box::pin(SharedStream::shared(self.schema(), consumer, metrics, Box::new(alone))))
+        Ok(Box::pin(match joined {
+            Some(consumer) => self.taking(consumer, context, metrics),
+            None => self.begin(context, metrics),
+        }))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

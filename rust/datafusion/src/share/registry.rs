@@ -158,9 +158,17 @@ impl PlanSharing {
 
     /// How the output of the plan looks that runs for a key just now.
     pub(crate) fn in_flight(&self, key: &PlanKey, runtime: runtime::Id) -> Option<Arc<PlanProperties>> {
+        self.open_flight(key, runtime).map(|flight| Arc::clone(flight.properties()))
+    }
+
+    /// Whether a plan runs for a key just now whose guests take its output however large it becomes.
+    pub(crate) fn streams(&self, key: &PlanKey, runtime: runtime::Id) -> bool {
+        self.open_flight(key, runtime).is_some_and(|flight| flight.streams())
+    }
+
+    fn open_flight(&self, key: &PlanKey, runtime: runtime::Id) -> Option<Arc<Flight>> {
         let flights = self.flights_of(key.hash_code());
-        let found = flights.iter().find(|flight| flight.is_for(key, runtime) && flight.is_open());
-        found.map(|flight| Arc::clone(flight.properties()))
+        flights.into_iter().find(|flight| flight.is_for(key, runtime) && flight.is_open())
     }
 
     /// A consumer of the plan in flight for a key, or of the host's own plan. None if there is neither, or if the consumer may not

@@ -16,6 +16,7 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
 use futures::future::BoxFuture;
 use tokio::runtime;
+use tokio::sync::Notify;
 
 use super::alike::{plan_alike, run_alike};
 use super::asked::Asked;
@@ -104,6 +105,7 @@ impl Statements {
             runtime: request.runtime,
             key: Arc::default(),
             looking: Mutex::default(),
+            begun: Notify::new(),
             beginning: Mutex::default(),
             known: Arc::clone(&self.known),
         })
@@ -166,6 +168,10 @@ fn leave(known: &Known, hash: u64, own: *const StatementFlight) {
     }
 }
 
+/// Which statement in flight a query is of: equal for queries of one statement, as long as one of these is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StatementId(usize);
+
 /// A statement that somebody plans, or whose rows somebody takes.
 pub(crate) struct StatementFlight {
     asked: Arc<Asked>,
@@ -179,6 +185,8 @@ pub(crate) struct StatementFlight {
     planning: Arc<JointWork<Planned>>,
     /// Who looks at its names and tables just now.
     looking: Mutex<Weak<JointWork<Look>>>,
+    /// Tells those who wait for its rows that somebody began it.
+    begun: Notify,
     /// That of the optimized plan, once it is known.
     key: Arc<OnceLock<Arc<PlanKey>>>,
     /// What makes a physical plan just now, and begins it. It goes with those who wait for it, as the statement may be there for longer.
@@ -327,6 +335,25 @@ impl StatementFlight {
         if std::ptr::eq(beginning.as_ptr(), Arc::as_ptr(&done.work)) {
             *beginning = Weak::new();
         }
+        drop(beginning);
+        self.begun.notify_waiters();
+    }
+
+    /// What `takes` gives, which is tried now and each time that somebody began the statement.
+    pub(crate) async fn as_it_begins<T: Send>(&self, takes: impl Fn() -> Option<T> + Send) -> T {
+        loop {
+            // It knows of all beginnings from here on, so that none is missed.
+            let begun = self.begun.notified();
+            if let Some(taken) = takes() {
+                return taken;
+            }
+            begun.await;
+        }
+    }
+
+    /// Which one it is.
+    pub(crate) fn id(&self) -> StatementId {
+        StatementId(std::ptr::from_ref(self).addr())
     }
 }
 

@@ -326,6 +326,35 @@ async fn the_rows_of_a_cancelled_statement_pass_on() {
 }
 
 #[tokio::test]
+async fn rows_of_others_are_there_once_an_equal_query_runs_and_whoever_may_takes_them() {
+    let folder = folder(2);
+    let shared = Shared::of(&open(folder.path()).await).await;
+    let ready = async |sql: &str| {
+        let planned = shared.session.plan(sql, None).await.unwrap();
+        shared.session.query_of(planned).await.unwrap()
+    };
+    let (one, other) = (ready(SUMS).await, ready(SUMS).await);
+    assert!(one.statement().is_some() && one.statement() == other.statement());
+    let (mut waits, mut may_not) =
+        (Box::pin(other.rows_of_others(|of| Some(of))), Box::pin(other.rows_of_others(|_| None::<()>)));
+    assert!(futures::poll!(&mut waits).is_pending() && futures::poll!(&mut may_not).is_pending());
+    let host = one.rows().await.unwrap();
+    let (given, rows) = waits.await;
+    assert_eq!(Some(given), one.statement());
+    assert!(futures::poll!(&mut may_not).is_pending());
+    let expected = sorted(taken(host).await);
+    assert_eq!(sorted(taken(rows).await), expected);
+    assert_eq!(shared.counts(), SharingCounts { hosts: 1, guests: 1, detached: 0 });
+
+    // Nobody waits for a plan that each may have to run for itself, nor does a query that nobody else asks.
+    for sql in ["SELECT id FROM t WHERE abs(id) < 9", "SELECT count(*), now() FROM t WHERE abs(id) < 9"] {
+        let (one, other) = (ready(sql).await, ready(sql).await);
+        let _host = one.rows().await.unwrap();
+        assert!(futures::poll!(Box::pin(other.rows_of_others(|_| Some(())))).is_pending(), "{sql}");
+    }
+}
+
+#[tokio::test]
 async fn what_a_program_makes_of_a_query_gives_its_own_rows() {
     let folder = folder(1);
     let shared = Shared::of(&open(folder.path()).await).await;

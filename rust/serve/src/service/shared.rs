@@ -10,6 +10,7 @@ use tonic::{Request, Status};
 
 use crate::handles::{Handles, Most, Owner};
 use crate::incoming::CameBy;
+use crate::lending::SharedTurns;
 use crate::metadata::{server_info, type_info};
 use crate::options::Limits;
 use crate::prepared::Prepared;
@@ -60,6 +61,7 @@ pub(crate) struct Shared {
     pub(crate) statements: Arc<Statements>,
     pub(crate) running: Arc<Running>,
     pub(crate) turns: Arc<Turns>,
+    pub(super) shared_turns: SharedTurns,
     pub(crate) plans: Handles<Pinned>,
     pub(crate) prepared: Handles<Arc<Prepared>>,
     pub(super) receiving: Receiving,
@@ -76,6 +78,7 @@ impl Shared {
         Ok(Self {
             running: Arc::default(),
             turns: Turns::new(running, waiting, wait),
+            shared_turns: SharedTurns::default(),
             plans: Handles::new(most, plan_life),
             prepared: Handles::new(most, prepared_life),
             receiving: Receiving::new(limits.parameter_bytes, most.bytes),

@@ -7,15 +7,18 @@ use arrow::datatypes::{SchemaRef, UInt64Type};
 use arrow_flight::sql::server::PeekableFlightDataStream;
 use arrow_flight::{FlightDescriptor, FlightInfo};
 use datafusion::common::ParamValues;
+use datafusion::execution::SendableRecordBatchStream;
 use futures::TryStreamExt;
 use lakemark_datafusion::{PlannedStatement, ReadyQuery, StatementKind};
 use tonic::{Response, Status};
 
 use super::Service;
 use super::answers::rows_at;
+use super::cancelled;
 use super::shared::{Client, LEAST_WEIGHT, Pinned, weight_of};
 use crate::error::{come_again, engine_status, status};
-use crate::handles::Full;
+use crate::handles::{Full, Held};
+use crate::lending::Lendable;
 use crate::prepared::{Prepared, Runs};
 use crate::receiving::{Room, Values};
 use crate::turns::{NoTurn, Turn};
@@ -28,7 +31,38 @@ struct Made {
     report: ReadyQuery,
 }
 
+/// What a query has that may run.
+#[derive(Default)]
+pub(super) struct Admitted {
+    /// Rows that others compute.
+    pub(super) rows: Option<SendableRecordBatchStream>,
+    /// None where nothing is left to be computed.
+    pub(super) turn: Option<Lendable>,
+}
+
 impl Service {
+    /// Waits until a query may run: until it has a turn, or until an equal one runs, whose rows it takes and whose turn it has as well.
+    pub(super) async fn admitted(&self, held: &mut Held<'_, Pinned>, client: &Client) -> Result<Admitted, Status> {
+        // What a change reports is told however busy the server is: whoever does not hear of it would make it again.
+        let query = held.look(|plan| (!plan.is_made).then(|| plan.query.clone())).flatten();
+        let Some(query) = query else { return Ok(Admitted::default()) };
+        let lendable = |turn: Arc<Turn>| Some(Lendable::new(&self.0.turns, &client.name, turn));
+        tokio::select! {
+            biased;
+            () = held.gone() => Err(cancelled()),
+            (turn, rows) = query.rows_of_others(|statement| self.0.shared_turns.of(statement)) => {
+                Ok(Admitted { rows: Some(rows), turn: lendable(turn) })
+            }
+            turn = self.turn(client) => {
+                let turn = Arc::new(turn?);
+                if let Some(statement) = query.statement() {
+                    self.0.shared_turns.put(statement, &turn);
+                }
+                Ok(Admitted { rows: None, turn: lendable(turn) })
+            }
+        }
+    }
+
     pub(super) async fn turn(&self, client: &Client) -> Result<Turn, Status> {
         self.0.turns.take(&client.name).await.map_err(|error| match error {
             NoTurn::TooManyWait(count) => come_again(

@@ -7,6 +7,7 @@ use arrow::array::RecordBatch;
 use futures::{StreamExt, TryStreamExt};
 use lakemark_serve::Server;
 use tonic::Code;
+use tonic::transport::Channel;
 
 use crate::pages::get;
 use crate::served::{Client, ROWS, Served, busy, lines, number, options, query, read, status, text};
@@ -66,9 +67,23 @@ async fn a_server_that_others_reach_needs_a_token_and_encryption() {
     assert!(message.contains("listen on 127.0.0.1"), "{message}");
 }
 
+/// Rows in their order, which are several batches, and less than a plan keeps for whoever comes.
+const SORTED: &str = "SELECT a.number * 1000 + b.number AS n, repeat('x', 12) AS t FROM flights a, flights b \
+                      WHERE b.number < 36 ORDER BY n";
+
+/// A client that is sent little beyond what it takes.
+async fn narrow_client(served: &Served) -> Client {
+    let endpoint = Channel::from_shared(served.url.replace("grpc://", "http://")).unwrap();
+    Client::new(endpoint.initial_stream_window_size(1 << 14).connect().await.unwrap())
+}
+
 /// A query of which the first rows were read, and the rest is waited for.
 async fn begun(client: &mut Client) -> arrow_flight::decode::FlightRecordBatchStream {
-    let info = client.execute(MANY.to_owned(), None).await.unwrap();
+    begun_of(client, MANY).await
+}
+
+async fn begun_of(client: &mut Client, statement: &str) -> arrow_flight::decode::FlightRecordBatchStream {
+    let info = client.execute(statement.to_owned(), None).await.unwrap();
     let mut stream = client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.unwrap();
     stream.next().await.unwrap().unwrap();
     stream
@@ -98,6 +113,27 @@ async fn more_clients_than_may_wait_are_told_to_come_again() {
         }
     };
     assert_eq!(rows, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn equal_statements_have_one_turn_and_others_have_none() {
+    let served = Served::with(|options| {
+        options.limits.running = 1;
+        options.limits.waiting = 0;
+    })
+    .await;
+    let (mut one, mut other) = (narrow_client(&served).await, served.client().await);
+    let running = begun_of(&mut one, SORTED).await;
+    assert_eq!(status(query(&mut other, "SELECT 1").await).code(), Code::ResourceExhausted);
+    let rows = query(&mut other, SORTED).await.unwrap();
+    assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>(), 36 * ROWS as usize);
+    // The first one has the turn still.
+    assert_eq!(status(query(&mut other, "SELECT 1").await).code(), Code::ResourceExhausted);
+    let rest: Vec<RecordBatch> = running.try_collect().await.unwrap();
+    assert!(!rest.is_empty());
+    while query(&mut other, "SELECT 1").await.is_err() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
