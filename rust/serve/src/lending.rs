@@ -74,3 +74,25 @@ impl SharedTurns {
         known.entry(statement).or_insert_with(|| Arc::downgrade(turn));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_turn_that_several_have_is_for_others_when_the_last_one_gave_it_away() {
+        let (turns, client) = (Turns::new(1, 1, Duration::ZERO), Arc::<str>::from("ann"));
+        let turn = Arc::new(turns.take(&client).await.unwrap());
+        let of = |turn: Arc<Turn>| Lendable::new(&turns, &client, turn);
+        let (mut one, other) = (of(Arc::clone(&turn)), of(turn));
+        drop(one.lend());
+        assert_eq!(turns.load().running, 1);
+        drop(other);
+        assert_eq!(turns.load().running, 0);
+        // Who lent it has one again, of its own.
+        assert!(std::future::poll_fn(|context| one.poll_turn(context)).await.is_ok());
+        assert_eq!(turns.load().running, 1);
+    }
+}

@@ -336,7 +336,7 @@ async fn rows_of_others_are_there_once_an_equal_query_runs_and_whoever_may_takes
     let (one, other) = (ready(SUMS).await, ready(SUMS).await);
     assert!(one.statement().is_some() && one.statement() == other.statement());
     let (mut waits, mut may_not) =
-        (Box::pin(other.rows_of_others(|of| Some(of))), Box::pin(other.rows_of_others(|_| None::<()>)));
+        (Box::pin(other.rows_of_others(Some)), Box::pin(other.rows_of_others(|_| None::<()>)));
     assert!(futures::poll!(&mut waits).is_pending() && futures::poll!(&mut may_not).is_pending());
     let host = one.rows().await.unwrap();
     let (given, rows) = waits.await;
