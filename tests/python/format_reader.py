@@ -525,6 +525,10 @@ def rows_of_keys(cursor: Cursor, count: int, context: tuple[bytes, int, int]) ->
     elif form == 1:
         firsts = column_of(cursor, count)
         held = [list(range(first, first + number)) for first, number in zip(firsts, rows, strict=True)]
+    elif form == 3:
+        listed = iter(column_of(cursor, sum(rows)))
+        held = [list(itertools.islice(listed, number)) for number in rows]
+        assert all(before < after for numbers in held for before, after in itertools.pairwise(numbers))
     else:
         assert form == 2
         places = column_of(cursor, count)

@@ -10,7 +10,7 @@
 //!
 //! After the leaves of the column-aware flash index (CaF, section 3.2: embedded segments, nodes that are full). Gaps of keys are
 //! packed or Rice codes (Rice 1979), byte keys are front coded. Rows of a key that are consecutive take their first row
-//! alone; others are a posting, in the leaf if it is short.
+//! alone. Others are listed where each key has few, or are a posting, in the leaf if it is short.
 
 use std::borrow::Cow;
 
@@ -18,21 +18,28 @@ use crate::codec::ByteWriter;
 use crate::error::{FormatError, Result};
 use crate::key::{Key, KeyType};
 use crate::packed::encode_column;
-use crate::posting;
 use crate::riding::{self, RidingRows};
 use crate::value_block::{encode_byte_keys, encode_keys, gaps_of};
 
 pub(crate) mod gaps;
 mod reader;
+mod rows;
 
 pub use reader::{PackedLeaf, RidingEntries};
+pub(crate) use rows::encode_rows;
 
 /// The most keys of an embedded segment. Part of the format.
-pub const MAX_SEGMENT_KEYS: usize = 64;
-/// A writer closes an embedded segment when it has about so many bytes: an eighth of a leaf, nearly.
-pub const TARGET_SEGMENT_BYTES: usize = 440;
+pub const MAX_SEGMENT_KEYS: usize = 128;
+/// A writer closes an embedded segment when it has about so many bytes: an eighth of a leaf.
+pub const TARGET_SEGMENT_BYTES: usize = 512;
+/// Bytes of a number that is not packed.
+const NUMBER_BYTES: usize = 8;
+/// An embedded segment of fewer keys says little of how well others are packed.
+const LEAST_MEASURED_KEYS: u32 = 16;
 /// Postings of more bytes lie outside of the leaf.
 pub const MAX_INLINE_POSTING: usize = 256;
+/// A writer lists no more rows of a key: a posting of as many takes fewer bits for each.
+pub const MAX_LISTED_ROWS: usize = 32;
 
 /// A key, how many rows hold it, and which.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +57,8 @@ pub struct LeafEntry<'a> {
 pub enum KeyRows<'a> {
     /// Consecutive rows, from this one on.
     Run(u32),
+    /// These rows, which ascend.
+    Listed(Vec<u32>),
     /// A posting in the leaf.
     Inline(Cow<'a, [u8]>),
     /// A posting elsewhere in the stream.
@@ -87,19 +96,35 @@ pub(crate) mod form {
     pub(crate) const STARTS: u8 = 1;
     /// A posting for each key.
     pub(crate) const POSTINGS: u8 = 2;
+    /// All rows, key after key.
+    pub(crate) const LISTED: u8 = 3;
 }
 
 /// Gathers entries with ascending keys into the embedded segments of a leaf.
 #[derive(Debug)]
 pub struct LeafBuilder {
     key_type: KeyType,
+    /// Rows of the row space.
+    universe: u32,
     /// The types of the columns that ride along.
     riding: Vec<KeyType>,
     closed: Vec<Closed>,
     /// Bytes of the closed embedded segments.
     bytes: usize,
     open: Vec<OpenEntry>,
+    /// What the open entries take, about.
     open_bytes: usize,
+    /// How well the last embedded segment was packed, and before the first not at all.
+    packing: Packing,
+}
+
+/// How well keys are packed, with their rows where these are packed as well.
+#[derive(Clone, Copy, Debug)]
+struct Packing {
+    /// Bytes in an embedded segment.
+    packed: usize,
+    /// Bytes of the keys themselves.
+    plain: usize,
 }
 
 /// An entry of the embedded segment that is gathered.
@@ -117,6 +142,13 @@ struct Closed {
     keys: u32,
     rows: u64,
     bytes: Vec<u8>,
+    packing: Packing,
+}
+
+/// The bytes of an embedded segment.
+struct EncodedSegment {
+    bytes: Vec<u8>,
+    packing: Packing,
 }
 
 /// A finished leaf.
@@ -133,16 +165,17 @@ pub struct LeafBytes {
 }
 
 impl LeafBuilder {
-    /// Starts the leaves of a segment.
+    /// Starts the leaves of a segment with a row space of so many rows.
     #[must_use]
-    pub fn new(key_type: KeyType) -> Self {
-        Self::with_riding(key_type, Vec::new())
+    pub fn new(key_type: KeyType, universe: u32) -> Self {
+        Self::with_riding(key_type, universe, Vec::new())
     }
 
-    /// Starts the leaves of a segment with whose rows columns of these types ride along.
+    /// The same where columns of these types ride along with the rows.
     #[must_use]
-    pub fn with_riding(key_type: KeyType, riding: Vec<KeyType>) -> Self {
-        Self { key_type, riding, closed: Vec::new(), bytes: 0, open: Vec::new(), open_bytes: 0 }
+    pub fn with_riding(key_type: KeyType, universe: u32, riding: Vec<KeyType>) -> Self {
+        let packing = Packing { packed: 1, plain: 1 };
+        Self { key_type, universe, riding, closed: Vec::new(), bytes: 0, open: Vec::new(), open_bytes: 0, packing }
     }
 
     /// Adds an entry above all before it; gives leaves of at most `room` bytes when there are keys for more. A single key that
@@ -168,7 +201,7 @@ impl LeafBuilder {
             return Err(FormatError::invalid("the posting of a key that rides", "outside of the leaf", "inside of it"));
         }
         let entry = OpenEntry { entry, riding };
-        self.open_bytes += about_bytes(&entry);
+        self.open_bytes += self.about_bytes(&entry);
         self.open.push(entry);
         let mut leaves = Vec::new();
         while self.open.len() >= MAX_SEGMENT_KEYS || self.open_bytes >= TARGET_SEGMENT_BYTES {
@@ -226,16 +259,55 @@ impl LeafBuilder {
         let Some(first) = entries.first() else {
             return Err(FormatError::invalid("the keys of an embedded segment", 0, "at least 1"));
         };
-        let bytes = encode_segment(entries, &self.key_type, &self.riding)?;
+        let EncodedSegment { bytes, packing } = self.encode_segment(entries)?;
         let rows = entries.iter().map(|open| u64::from(open.entry.rows)).sum();
-        Ok(Closed { head: first.entry.key.clone(), keys: keys as u32, rows, bytes })
+        Ok(Closed { head: first.entry.key.clone(), keys: keys as u32, rows, bytes, packing })
     }
 
     fn close(&mut self, part: Closed) {
         self.open.drain(..part.keys as usize);
-        self.open_bytes = self.open.iter().map(about_bytes).sum();
+        if part.keys >= LEAST_MEASURED_KEYS {
+            self.packing = part.packing;
+        }
+        self.open_bytes = self.open.iter().map(|open| self.about_bytes(open)).sum();
         self.bytes += part.bytes.len();
         self.closed.push(part);
+    }
+
+    fn encode_segment(&self, open: &[OpenEntry]) -> Result<EncodedSegment> {
+        let mut out = ByteWriter::new();
+        let entries: Vec<&LeafEntry<'_>> = open.iter().map(|open| &open.entry).collect();
+        let keys: Vec<&Key> = entries.iter().map(|entry| &entry.key).collect();
+        if self.key_type.is_fixed() {
+            gaps::encode(&gaps_of(&keys)?, &mut out);
+        } else {
+            encode_byte_keys(&keys, &mut out)?;
+        }
+        let mut packed = out.len();
+        rows::encode_listed_or_not(&entries, self.universe, &mut out)?;
+        if entries.iter().all(|entry| matches!(entry.rows_in, KeyRows::Run(_))) {
+            packed = out.len();
+        }
+        if !self.riding.is_empty() {
+            let rows: Vec<&RidingRows> = open.iter().map(|open| &open.riding).collect();
+            riding::encode(&self.riding, &rows, &mut out)?;
+        }
+        let packing = Packing { packed, plain: keys.iter().map(|key| plain_bytes(key)).sum() };
+        Ok(EncodedSegment { bytes: out.into_vec(), packing })
+    }
+
+    /// Bytes that an entry may take.
+    fn about_bytes(&self, OpenEntry { entry, riding }: &OpenEntry) -> usize {
+        let Packing { packed, plain } = self.packing;
+        let key = (plain_bytes(&entry.key) * packed).div_ceil(plain.max(1));
+        let rows = match &entry.rows_in {
+            KeyRows::Run(_) => 0,
+            KeyRows::Listed(rows) => rows.len() * 3,
+            KeyRows::Inline(posting) => posting.len() + 2,
+            KeyRows::Long { .. } => 8,
+        };
+        // Packed, what rides takes about half of what it does in row form.
+        key + rows + riding.byte_count() / 2
     }
 
     /// Bytes of the leaf with one more embedded segment.
@@ -263,19 +335,12 @@ impl LeafBuilder {
     }
 }
 
-/// Bytes that an entry may take beyond the few of its packed numbers.
-fn about_bytes(OpenEntry { entry, riding }: &OpenEntry) -> usize {
-    let key = match &entry.key {
-        Key::Fixed(_) => 0,
-        Key::Bytes(key) => key.len(),
-    };
-    let rows = match &entry.rows_in {
-        KeyRows::Run(_) => 0,
-        KeyRows::Inline(posting) => posting.len() + 2,
-        KeyRows::Long { .. } => 8,
-    };
-    // Packed, they take about half of what they do in row form.
-    key + rows + riding.byte_count() / 2
+/// Bytes of a key by itself.
+fn plain_bytes(key: &Key) -> usize {
+    match key {
+        Key::Fixed(_) => NUMBER_BYTES,
+        Key::Bytes(key) => key.len() + 1,
+    }
 }
 
 fn encode_header<'a, I: Iterator<Item = &'a Closed>>(
@@ -290,87 +355,6 @@ fn encode_header<'a, I: Iterator<Item = &'a Closed>>(
     encode_column(keys.into_iter(), out);
     let lengths: Vec<u64> = parts().map(|part| part.bytes.len() as u64).collect();
     encode_column(lengths.into_iter(), out);
-    Ok(())
-}
-
-fn encode_segment(open: &[OpenEntry], key_type: &KeyType, riding: &[KeyType]) -> Result<Vec<u8>> {
-    let mut out = ByteWriter::new();
-    let entries: Vec<&LeafEntry<'_>> = open.iter().map(|open| &open.entry).collect();
-    let keys: Vec<&Key> = entries.iter().map(|entry| &entry.key).collect();
-    if key_type.is_fixed() {
-        gaps::encode(&gaps_of(&keys)?, &mut out);
-    } else {
-        encode_byte_keys(&keys, &mut out)?;
-    }
-    encode_rows(&entries, &mut out)?;
-    if !riding.is_empty() {
-        let rows: Vec<&RidingRows> = open.iter().map(|open| &open.riding).collect();
-        riding::encode(riding, &rows, &mut out)?;
-    }
-    Ok(out.into_vec())
-}
-
-/// How many rows each key has, and which.
-pub(crate) fn encode_rows(entries: &[&LeafEntry<'_>], out: &mut ByteWriter) -> Result<()> {
-    encode_column(entries.iter().map(|entry| u64::from(entry.rows).saturating_sub(1)), out);
-    let starts: Option<Vec<u32>> = entries
-        .iter()
-        .map(|entry| match entry.rows_in {
-            KeyRows::Run(first) => Some(first),
-            _ => None,
-        })
-        .collect();
-    match starts {
-        Some(starts) => encode_runs(entries, &starts, out),
-        None => encode_postings(entries, out)?,
-    }
-    Ok(())
-}
-
-fn encode_runs(entries: &[&LeafEntry<'_>], starts: &[u32], out: &mut ByteWriter) {
-    let mut next = starts.first().copied().unwrap_or(0);
-    let following = entries.iter().zip(starts).all(|(entry, start)| {
-        let follows = *start == next;
-        next = start.wrapping_add(entry.rows);
-        follows
-    });
-    if following {
-        out.u8(form::FOLLOWING);
-        out.varint(starts.first().copied().unwrap_or(0).into());
-    } else {
-        out.u8(form::STARTS);
-        encode_column(starts.iter().map(|start| u64::from(*start)), out);
-    }
-}
-
-/// Runs among postings become postings, too.
-fn encode_postings(entries: &[&LeafEntry<'_>], out: &mut ByteWriter) -> Result<()> {
-    let mut places: Vec<(u64, Cow<'_, [u8]>)> = Vec::with_capacity(entries.len());
-    for entry in entries {
-        places.push(match &entry.rows_in {
-            KeyRows::Inline(posting) => ((posting.len() as u64) << 1, Cow::Borrowed(posting.as_ref())),
-            KeyRows::Long { length, .. } if *length < 1 << 31 => (u64::from(*length) << 1 | 1, Cow::Borrowed(&[])),
-            KeyRows::Long { length, .. } => {
-                return Err(FormatError::TooLong {
-                    what: "the length of a posting",
-                    got: u64::from(*length),
-                    limit: (1 << 31) - 1,
-                });
-            }
-            KeyRows::Run(first) => {
-                let posting = posting::encode_run(*first, entry.rows);
-                ((posting.len() as u64) << 1, Cow::Owned(posting))
-            }
-        });
-    }
-    out.u8(form::POSTINGS);
-    encode_column(places.iter().map(|(place, _)| *place), out);
-    for entry in entries {
-        if let KeyRows::Long { offset, .. } = entry.rows_in {
-            out.varint(offset);
-        }
-    }
-    places.iter().for_each(|(_, posting)| out.bytes(posting));
     Ok(())
 }
 

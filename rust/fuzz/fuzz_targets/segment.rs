@@ -148,6 +148,10 @@ fn leaf(bytes: &[u8], trailer: &Trailer, directory: &SegmentDirectory, (number, 
         for entry in entries {
             match entry.rows_in {
                 KeyRows::Run(first) => assert!(first.checked_add(entry.rows).is_some_and(|end| end <= universe)),
+                KeyRows::Listed(rows) => {
+                    assert!(rows.is_sorted_by(|a, b| a < b) && rows.last().is_none_or(|last| *last < universe));
+                    assert_eq!(rows.len(), entry.rows as usize);
+                }
                 KeyRows::Inline(posting) => {
                     let mut rows: Vec<u32> = Vec::new();
                     posting::decode(&posting, entry.rows, universe, &mut rows)?;
@@ -194,6 +198,7 @@ fn links(
     for of_link in decode_link_rows(&of_links, block.values, universe)? {
         match of_link.rows_in {
             KeyRows::Run(first) => assert!(first.checked_add(of_link.rows).is_some_and(|end| end <= universe)),
+            KeyRows::Listed(_) => panic!("rows of links are in no list"),
             KeyRows::Inline(posting) => {
                 let mut found: Vec<u32> = Vec::new();
                 posting::decode(&posting, of_link.rows, universe, &mut found)?;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::rows::ListedRows;
 use super::{CountedRows, KeyCount, KeyRows, LeafEntry, MAX_SEGMENT_KEYS, form, gaps};
 use crate::codec::ByteReader;
 use crate::error::{FormatError, Result};
@@ -304,9 +305,36 @@ impl<'a> PackedLeaf<'a> {
                 }
             }
             form::POSTINGS => return visit_postings(input, count, wanted, rows_of, visit),
-            other => return Err(FormatError::invalid("the form of the rows of an embedded segment", other, "0 to 2")),
+            form::LISTED => return self.visit_listed(input, count, wanted, rows_of, visit),
+            other => return Err(FormatError::invalid("the form of the rows of an embedded segment", other, "0 to 3")),
         }
         joined.pending.map_or(Ok(()), |run| visit(self.counted_run(run)?))
+    }
+
+    /// Visits the listed rows of the keys at some places.
+    fn visit_listed(
+        &self,
+        input: &mut ByteReader<'a>,
+        count: usize,
+        wanted: KeyPlaces,
+        rows_of: impl Fn(usize) -> Result<u64>,
+        mut visit: impl FnMut(CountedRows<'a>) -> Result<()>,
+    ) -> Result<()> {
+        let listed = (0..count).map(&rows_of).sum::<Result<u64>>()?;
+        let column = ListedRows::read(input, listed, self.universe)?;
+        let mut next = 0;
+        for place in 0..count {
+            let rows = rows_of(place)?;
+            if wanted.has(place) {
+                let rows_in = match rows {
+                    1 => KeyRows::Run(column.row(next)?),
+                    _ => KeyRows::Listed(column.rows(next..next + rows as usize)?),
+                };
+                visit(CountedRows { rows: counted(rows)?, rows_in })?;
+            }
+            next += rows as usize;
+        }
+        Ok(())
     }
 
     fn counted_run(&self, Run { start, rows }: Run) -> Result<CountedRows<'a>> {
@@ -352,15 +380,15 @@ fn visit_postings<'a>(
 
 /// Places of keys in an embedded segment, a bit for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct KeyPlaces(u64);
+struct KeyPlaces(u128);
 
 impl KeyPlaces {
     const NONE: Self = Self(0);
-    const ALL: Self = Self(u64::MAX);
+    const ALL: Self = Self(u128::MAX);
 
     /// The places of the keys that are wanted.
     fn of(keys: impl Iterator<Item = Key>, mut is_wanted: impl FnMut(&Key) -> bool) -> Self {
-        Self(keys.enumerate().fold(0, |places, (place, key)| places | u64::from(is_wanted(&key)) << place))
+        Self(keys.enumerate().fold(0, |places, (place, key)| places | u128::from(is_wanted(&key)) << place))
     }
 
     fn has(self, place: usize) -> bool {
@@ -373,7 +401,7 @@ impl KeyPlaces {
         let places = std::iter::from_fn(move || {
             let place = rest.trailing_zeros();
             rest &= rest.wrapping_sub(1);
-            (place < u64::BITS).then_some(place as usize)
+            (place < u128::BITS).then_some(place as usize)
         });
         places.take_while(move |place| *place < count)
     }

@@ -11,6 +11,8 @@ fn entry(key: Key, rows: &[u32]) -> LeafEntry<'static> {
     let (first, count) = (rows[0], rows.len() as u32);
     let held = if rows[rows.len() - 1] - first + 1 == count {
         KeyRows::Run(first)
+    } else if rows.len() <= MAX_LISTED_ROWS {
+        KeyRows::Listed(rows.to_vec())
     } else {
         let mut bytes = Vec::new();
         encode(rows, UNIVERSE, &mut bytes);
@@ -24,7 +26,7 @@ fn entry(key: Key, rows: &[u32]) -> LeafEntry<'static> {
 }
 
 fn leaves(entries: &[LeafEntry<'static>], key_type: KeyType, room: usize) -> Vec<LeafBytes> {
-    let mut builder = LeafBuilder::new(key_type);
+    let mut builder = LeafBuilder::new(key_type, UNIVERSE);
     let mut leaves = Vec::new();
     for entry in entries {
         leaves.extend(builder.push(entry.clone(), room).unwrap());
@@ -40,6 +42,7 @@ fn rows_of(entry: &LeafEntry<'_>) -> (Key, u32, Vec<u32>) {
     let mut rows = Vec::new();
     match &entry.rows_in {
         KeyRows::Run(first) => rows.extend(*first..*first + entry.rows),
+        KeyRows::Listed(listed) => rows.extend(listed),
         KeyRows::Inline(bytes) => Decoder::default().decode(bytes, entry.rows, UNIVERSE, &mut rows).unwrap(),
         KeyRows::Long { offset, length } => rows.extend([*offset as u32, *length]),
     }
@@ -160,6 +163,41 @@ fn runs_postings_and_long_postings_stand_side_by_side() {
 }
 
 #[test]
+fn few_rows_of_a_key_are_listed_and_take_their_bits() {
+    let entries: Vec<_> = (0..6000u64)
+        .map(|n| {
+            let row = (spread(n) % u64::from(UNIVERSE / 2)) as u32;
+            let rows = [row, row + UNIVERSE / 3];
+            entry(Key::Fixed(n), &rows[..1 + usize::from(n % 3 == 0)])
+        })
+        .collect();
+    let leaves = round_trip(&entries, KeyType::UInt64, 4092);
+    let bits: usize = leaves.iter().map(|leaf| leaf.bytes.len() * 8).sum();
+    // 8,000 rows of 24 bits, and for each key a bit that says how many it has.
+    assert!(bits <= 8000 * 24 + 6000 * 3, "{bits} bits");
+    let has_lists = |leaf: &LeafBytes| {
+        let leaf = PackedLeaf::decode(&leaf.bytes, &leaf.first_key, leaf.keys, &KeyType::UInt64, UNIVERSE).unwrap();
+        leaf.segment(0).unwrap().iter().any(|entry| matches!(entry.rows_in, KeyRows::Listed(_)))
+    };
+    assert!(leaves.iter().all(has_lists));
+}
+
+#[test]
+fn lists_of_more_rows_than_there_are_bits_are_refused() {
+    // One key, which has 2^32 - 1 rows, of no bits each.
+    let mut leaf = ByteWriter::new();
+    leaf.length(1);
+    leaf.u8(0);
+    let segment = [&[0][..], &[0xfe, 0xff, 0xff, 0xff, 0x0f, 0, 3, 0, 0]].concat();
+    encode_column(std::iter::once(1), &mut leaf);
+    encode_column(std::iter::once(segment.len() as u64), &mut leaf);
+    leaf.bytes(&segment);
+    let decoded = PackedLeaf::decode(leaf.as_slice(), &Key::Fixed(7), 1, &KeyType::UInt64, UNIVERSE).unwrap();
+    let error = decoded.segment(0).unwrap_err();
+    assert!(matches!(error, FormatError::TooLong { what: "the rows of keys", .. }), "{error}");
+}
+
+#[test]
 fn a_key_larger_than_a_leaf_has_one_of_its_own() {
     let entries: Vec<_> =
         (0..3u8).map(|n| entry(Key::Bytes([vec![n; 1], vec![7; 4000]].concat()), &[u32::from(n)])).collect();
@@ -181,7 +219,7 @@ fn rider(row: u32) -> Vec<u8> {
 #[test]
 fn what_rides_stays_with_its_rows_in_leaves_that_are_full() {
     let types = [KeyType::UInt32, KeyType::Utf8];
-    let mut builder = LeafBuilder::with_riding(KeyType::UInt64, types.to_vec());
+    let mut builder = LeafBuilder::with_riding(KeyType::UInt64, UNIVERSE, types.to_vec());
     let entries: Vec<_> =
         (0..4000u32).map(|n| entry(Key::Fixed(spread(n.into()) >> 30 | u64::from(n) << 34), &[4000 - n])).collect();
     let mut written = Vec::new();
@@ -226,7 +264,7 @@ fn what_rides_stays_with_its_rows_in_leaves_that_are_full() {
 
 #[test]
 fn disorder_is_refused() {
-    let mut builder = LeafBuilder::new(KeyType::UInt64);
+    let mut builder = LeafBuilder::new(KeyType::UInt64, UNIVERSE);
     builder.push(entry(Key::Fixed(3), &[1]), 4092).unwrap();
     builder.push(entry(Key::Fixed(3), &[2]), 4092).unwrap();
     assert!(builder.finish(4092).is_err());
@@ -256,7 +294,7 @@ proptest! {
     }
 
     #[test]
-    fn gaps_round_trip(gaps in prop::collection::vec(any::<u64>(), 0..64), shift in 0u32..64) {
+    fn gaps_round_trip(gaps in prop::collection::vec(any::<u64>(), 0..128), shift in 0u32..64) {
         let gaps: Vec<u64> = gaps.into_iter().map(|gap| gap >> shift).collect();
         let mut out = ByteWriter::new();
         gaps::encode(&gaps, &mut out);

@@ -8,18 +8,26 @@ use crate::{forge, golden};
 
 /// The golden leaf with another byte.
 fn leaf(at: usize, from: u8, byte: u8) -> Vec<u8> {
+    leaf_of_block(0, |_| at, from, byte)
+}
+
+/// The leaf of a block with another byte, at a place that its length leads to.
+fn leaf_of_block(number: usize, at: impl Fn(usize) -> usize, from: u8, byte: u8) -> Vec<u8> {
     let segment = golden::packed();
     let (file, directory) = segment.write();
     let mut stream = forge::stream(&file);
-    let slot = &mut stream[directory.blocks[0].offset as usize + at];
+    let block = &directory.blocks[number];
+    let at = at(block.length as usize);
+    let slot = &mut stream[block.offset as usize + at];
     assert_eq!(*slot, from, "the byte {at} of the leaf");
     *slot = byte;
     forge::container(ContentKind::Segment, segment.id, &stream, &forge::directory(&directory))
 }
 
-/// The first leaf of the golden file has two embedded segments, of 64 keys and of 9. Its bytes: 0 the number of embedded segments,
+/// The first leaf of the golden file has two embedded segments, of 128 keys and of 9. Its bytes: 0 the number of embedded segments,
 /// 1 the width of the gap of heads, 2 the gap, 3 to 6 the column of keys, 7 to 9 that of lengths; then the first embedded segment: 10 the
-/// width of its gaps, 11 to 18 the gaps, 19 and 20 the column of rows, 21 the form, 22 the first row.
+/// width of its gaps, 11 to 26 the gaps, 27 and 28 the column of rows, 29 the form, 30 the first row. The third leaf ends with 20 listed rows
+/// of 10 bits.
 pub fn leaves() -> Vec<Bad> {
     let directory = |change: fn(&mut SegmentDirectory)| with(&golden::packed(), change);
     vec![
@@ -27,14 +35,21 @@ pub fn leaves() -> Vec<Bad> {
         bad("leaf-of-many-segments.lmx", "TooLong", "a leaf has more embedded segments than bytes", leaf(0, 2, 0x7f)),
         bad("leaf-wide-heads.lmx", "Invalid", "the gaps of heads have 65 bits", leaf(1, 8, 65)),
         bad("leaf-of-fewer-keys.lmx", "Invalid", "the keys of a leaf are fewer than the directory says", leaf(3, 9, 8)),
-        bad("leaf-form.lmx", "Invalid", "the form of the rows of an embedded segment is 3", leaf(21, 0, 3)),
+        bad("leaf-form.lmx", "Invalid", "the form of the rows of an embedded segment is 4", leaf(29, 0, 4)),
+        bad(
+            "leaf-listed-rows-descend.lmx",
+            "Invalid",
+            "the listed rows of a key descend",
+            leaf_of_block(2, |length| length - 1, 159, 0),
+        ),
+        bad("leaf-of-too-many-listed-rows.lmx", "TooLong", "more rows are listed than there are bits", leaf(29, 0, 3)),
         bad(
             "leaf-wide-gaps.lmx",
             "Invalid",
             "the gaps of an embedded segment are Rice codes of 64 low bits",
             leaf(10, 1, 129),
         ),
-        bad("leaf-rows-outside.lmx", "Invalid", "the rows of a key go on behind the row space", leaf(19, 0, 0x7f)),
+        bad("leaf-rows-outside.lmx", "Invalid", "the rows of a key go on behind the row space", leaf(27, 0, 0x7f)),
         bad(
             "leaf-of-more-rows.lmx",
             "Invalid",

@@ -109,6 +109,7 @@ pub fn read(
         let mut rows = Vec::new();
         match rows_in {
             KeyRows::Run(first) => rows.extend(first..first + count),
+            KeyRows::Listed(listed) => rows.extend(listed),
             KeyRows::Inline(bytes) => posting::decode(&bytes, count, universe, &mut rows)?,
             KeyRows::Long { offset, length } => {
                 posting::decode(&read(offset..offset + u64::from(length))?, count, universe, &mut rows)?;

@@ -54,7 +54,7 @@ impl Covering {
         let opaque = self.segment.push_posting(&mut writer, &self.segment.opaque);
         let mut refs = Vec::new();
         for values in blocks {
-            let mut builder = LeafBuilder::with_riding(key_type.clone(), self.types());
+            let mut builder = LeafBuilder::with_riding(key_type.clone(), self.segment.universe(), self.types());
             for (key, rows) in values {
                 let rows_in = match rows[rows.len() - 1] - rows[0] + 1 == rows.len() as u32 {
                     true => KeyRows::Run(rows[0]),

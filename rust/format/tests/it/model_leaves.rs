@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use lakemark_format::leaf::{KeyRows, LeafBuilder, LeafEntry, MAX_INLINE_POSTING, PackedLeaf};
+use lakemark_format::leaf::{KeyRows, LeafBuilder, LeafEntry, MAX_INLINE_POSTING, MAX_LISTED_ROWS, PackedLeaf};
 use lakemark_format::*;
 
 use crate::model_bins::Values;
@@ -11,7 +11,7 @@ use crate::model_bins::Values;
 /// One leaf of all these values.
 pub fn push(writer: &mut ContainerWriter, values: &Values, key_type: &KeyType, universe: u32) -> ValueBlockRef {
     let postings_offset = writer.offset();
-    let mut builder = LeafBuilder::new(key_type.clone());
+    let mut builder = LeafBuilder::new(key_type.clone(), universe);
     for (key, rows) in values {
         let held = held(writer, rows, universe);
         let entry = LeafEntry { key: key.clone(), rows: rows.len() as u32, rows_in: held };
@@ -35,6 +35,9 @@ pub fn push(writer: &mut ContainerWriter, values: &Values, key_type: &KeyType, u
 fn held(writer: &mut ContainerWriter, rows: &[u32], universe: u32) -> KeyRows<'static> {
     if rows[rows.len() - 1] - rows[0] + 1 == rows.len() as u32 {
         return KeyRows::Run(rows[0]);
+    }
+    if rows.len() <= MAX_LISTED_ROWS {
+        return KeyRows::Listed(rows.to_vec());
     }
     let mut bytes = Vec::new();
     posting::encode(rows, universe, &mut bytes);
@@ -66,6 +69,7 @@ pub fn read(
             let mut rows = Vec::new();
             match entry.rows_in {
                 KeyRows::Run(first) => rows.extend(first..first + entry.rows),
+                KeyRows::Listed(listed) => rows.extend(listed),
                 KeyRows::Inline(bytes) => posting::decode(&bytes, entry.rows, universe, &mut rows)?,
                 KeyRows::Long { offset, length } => {
                     let end = offset.saturating_add(length.into());

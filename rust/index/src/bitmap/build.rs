@@ -237,7 +237,7 @@ impl<'a> SegmentWriter<'a> {
             max_key: None,
             bin_writer,
             orders: Vec::new(),
-            leaf_builder: (meta.encoding == Encoding::Packed).then(|| packed::leaves_of(meta)),
+            leaf_builder: (meta.encoding == Encoding::Packed).then(|| packed::leaves_of(meta, universe)),
             link_writer: (meta.encoding == Encoding::Linked).then(|| LinkWriter::of(meta)).transpose()?,
             riding: (!meta.riding.is_empty()).then(RidingRows::default),
             long_end: start,

@@ -186,6 +186,7 @@ fn rows_of(entry: &LeafEntry<'_>, directory: &SegmentDirectory, decoder: &mut De
     let mut rows = Vec::new();
     match &entry.rows_in {
         KeyRows::Run(first) => rows.extend(*first..first.saturating_add(entry.rows)),
+        KeyRows::Listed(listed) => rows.extend(listed),
         KeyRows::Inline(posting) => decoder.decode(posting, entry.rows, directory.universe, &mut rows)?,
         KeyRows::Long { .. } => {
             return Err(FormatError::invalid("the posting of a key that rides", "outside of the leaf", "inside of it"));

@@ -100,6 +100,7 @@ impl LeafSearch {
                         Some(run) if run.first.checked_add(run.length) == Some(first) => run.length += rows,
                         _ => found.runs.push(RowRun { first, length: rows }),
                     },
+                    KeyRows::Listed(rows) => found.rows.extend(rows),
                     KeyRows::Inline(posting) => decoder.decode(&posting, rows, directory.universe, &mut found.rows)?,
                     KeyRows::Long { offset, length } => {
                         found.long.push(LongPosting { rows, range: long_range(offset, length, block.offset)? });
@@ -324,6 +325,7 @@ pub(crate) fn rows_of_entry(
 ) -> Result<EntryRows> {
     Ok(match rows_in {
         KeyRows::Run(first) => EntryRows::Known((first..first.saturating_add(rows)).collect()),
+        KeyRows::Listed(rows) => EntryRows::Known(rows),
         KeyRows::Inline(posting) => {
             let mut known = Vec::new();
             decoder.decode(&posting, rows, universe, &mut known)?;

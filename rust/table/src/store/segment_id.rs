@@ -27,7 +27,7 @@ use crate::storage::fingerprint::fingerprint_of_name;
 use crate::storage::ids::new_id;
 
 /// Raised by whoever changes the bytes that a builder writes of the same files. A test compares these with what was written before.
-const RULES: u32 = 2;
+const RULES: u32 = 3;
 
 /// A data file that a segment is made of.
 pub(crate) struct SourceFile<'a> {

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 
 use lakemark_format::container;
 use lakemark_format::key::Key;
-use lakemark_format::leaf::{CountedRows, KeyRows, LeafBuilder, LeafBytes, LeafEntry, MAX_INLINE_POSTING};
+use lakemark_format::leaf::{
+    CountedRows, KeyRows, LeafBuilder, LeafBytes, LeafEntry, MAX_INLINE_POSTING, MAX_LISTED_ROWS,
+};
 use lakemark_format::posting;
 use lakemark_format::riding::RidingRows;
 use lakemark_format::segment::ValueBlockRef;
@@ -17,22 +19,37 @@ pub(super) const PAGE_PAYLOAD: usize = container::PAGE_PAYLOAD as usize;
 const MIN_ROOM: usize = PAGE_PAYLOAD / 2;
 
 /// The leaves of a segment.
-pub(super) fn leaves_of(meta: &SegmentMeta) -> LeafBuilder {
+pub(super) fn leaves_of(meta: &SegmentMeta, universe: u32) -> LeafBuilder {
     let types = meta.riding.iter().map(|column| column.key_type.clone()).collect();
-    LeafBuilder::with_riding(meta.key_type.clone(), types)
+    LeafBuilder::with_riding(meta.key_type.clone(), universe, types)
 }
 
 impl SegmentWriter<'_> {
     /// Takes the key whose rows are gathered.
     pub(super) fn end_packed_value(&mut self, key: Key) -> Result<(), BuildError> {
         let riding = self.riding.as_mut().map(RidingRows::take).unwrap_or_default();
-        let CountedRows { rows, rows_in } = self.held(riding.rides())?;
+        let CountedRows { rows, rows_in } = match self.listed() {
+            Some(listed) => listed,
+            None => self.held(riding.rides())?,
+        };
         self.max_key = Some(key.clone());
         self.value_count += 1;
         let room = self.room();
         let Some(builder) = &mut self.leaf_builder else { return Ok(()) };
         let leaves = builder.push_riding(LeafEntry { key, rows, rows_in }, riding, room)?;
         leaves.into_iter().try_for_each(|leaf| self.push_leaf(leaf))
+    }
+
+    /// The rows of the current key, if they are few and do not follow each other.
+    fn listed(&mut self) -> Option<CountedRows<'static>> {
+        let (first, last) = (*self.pending.first()?, *self.pending.last()?);
+        let rows = self.pending.len() as u32;
+        if self.posting_rows > 0 || self.pending.len() > MAX_LISTED_ROWS || last - first + 1 == rows {
+            return None;
+        }
+        let rows_in = KeyRows::Listed(self.pending.clone());
+        self.pending.clear();
+        Some(CountedRows { rows, rows_in })
     }
 
     /// Where the rows of the current key go; long postings are written at once, but for those of a key that rides.

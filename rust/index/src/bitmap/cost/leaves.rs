@@ -1,7 +1,7 @@
 //! What the leaves of a packed tree will take.
 
 use lakemark_format::container::PAGE_PAYLOAD;
-use lakemark_format::leaf::{MAX_INLINE_POSTING, MAX_SEGMENT_KEYS, TARGET_SEGMENT_BYTES};
+use lakemark_format::leaf::{MAX_INLINE_POSTING, MAX_LISTED_ROWS, MAX_SEGMENT_KEYS, TARGET_SEGMENT_BYTES};
 
 use super::shape::{ColumnShape, FrequencyClass};
 
@@ -15,6 +15,8 @@ const ONE_RUN: f64 = 1.02;
 const IN_ORDER: f64 = 4.0;
 /// Bits of the number of rows and of the place of a posting.
 const POSTING_BITS: f64 = 11.0;
+/// Bits of the number of rows of a key whose rows are listed.
+const LIST_BITS: f64 = 3.0;
 /// Bytes of a leaf that no key fits into.
 const UNUSED_BYTES: f64 = 12.0;
 /// A leaf in the directory without its first key.
@@ -61,5 +63,12 @@ fn row_bits(shape: &ColumnShape, class: &FrequencyClass) -> RowBits {
     if posting > MAX_INLINE_POSTING as f64 {
         return RowBits { inside: POSTING_BITS + 40.0, outside: posting * 8.0 };
     }
-    RowBits { inside: POSTING_BITS + posting * 8.0, outside: 0.0 }
+    let inside = POSTING_BITS + posting * 8.0;
+    if class.each.rows > MAX_LISTED_ROWS as f64 {
+        return RowBits { inside, outside: 0.0 };
+    }
+    // Those of an embedded segment are packed to the range in which they lie.
+    let range = (shape.rows as f64 * shape.shuffle).max(class.each.rows * MAX_SEGMENT_KEYS as f64);
+    let listed = LIST_BITS + class.each.rows * range.log2().ceil();
+    RowBits { inside: inside.min(listed), outside: 0.0 }
 }
