@@ -6,6 +6,8 @@ import itertools
 import struct
 from dataclasses import dataclass, field
 
+from format_keys import KeyLists
+from format_keys import Tools as KeyTools
 from format_links import Links, Tools
 from format_updates import Log, LogReader, PositionMap, read_position_map_body
 from format_zones import Zone, read_zones
@@ -274,7 +276,7 @@ def read_segment(data: bytes) -> Segment:
         assert not values or values[-1][0] == most
     elif ENCODINGS[code][0] == "packed":
         riding = [(cursor.string(), cursor.key_type()) for _ in range(cursor.varint())]
-        leaves = Leaves(stream, universe, [kind for _, kind in riding])
+        leaves = Leaves(stream, universe, key_type, [kind for _, kind in riding])
         values = [entry for block in blocks for entry in leaves.read(block)]
         assert not values or values[-1][0] == most
         assert len(values) == value_count
@@ -391,9 +393,10 @@ def read_bins(
 class Leaves:
     """The leaves of a packed tree, and what rides along with their rows."""
 
-    def __init__(self, stream: bytes, universe: int, riding: list[tuple[int, ...]]) -> None:
+    def __init__(self, stream: bytes, universe: int, key_type: tuple[int, ...], riding: list[tuple[int, ...]]) -> None:
         self.stream = stream
         self.universe = universe
+        self.lists = KeyLists(key_type, KeyTools(column_of, gaps_of))
         self.riding = riding
         self.carried: dict[int, list[int | bytes | None]] = {}
 
@@ -401,14 +404,17 @@ class Leaves:
         """Every key of a leaf with its rows."""
         cursor = Cursor(self.stream[block.start : block.end])
         count = cursor.varint()
-        heads = keys_from(cursor, block.key, count)
+        first = block.key
+        heads = keys_from(cursor, first, count) if isinstance(first, int) else self.lists.read(cursor, first, count)
         counts = column_of(cursor, count)
         lengths = column_of(cursor, count)
         assert sum(counts) == block.count
         found = []
         for head, keys, length in zip(heads, counts, lengths, strict=True):
             part = Cursor(cursor.take(length))
-            held = embedded_segment(part, head, keys, (self.stream, block.start, self.universe))
+            of_segment = numbers_from(part, head, keys) if isinstance(head, int) else self.lists.read(part, head, keys)
+            rows = rows_of_keys(part, keys, (self.stream, block.start, self.universe))
+            held = list(zip(of_segment, rows, strict=True))
             if self.riding:
                 self.carry(part, [rows for _, rows in held])
             part.end()
@@ -498,17 +504,9 @@ def gaps_of(cursor: Cursor, count: int) -> list[int]:
     return gaps
 
 
-def embedded_segment(
-    cursor: Cursor, head: int | bytes, count: int, context: tuple[bytes, int, int]
-) -> list[tuple[int | bytes, list[int]]]:
-    keys: list[int | bytes] = [head]
-    if isinstance(head, int):
-        for gap in gaps_of(cursor, count - 1):
-            head += gap + 1
-            keys.append(head)
-    else:
-        keys = keys_from(cursor, head, count)
-    return list(zip(keys, rows_of_keys(cursor, count, context), strict=True))
+def numbers_from(cursor: Cursor, head: int, count: int) -> list[int | bytes]:
+    """The keys of an embedded segment that are numbers."""
+    return list(itertools.accumulate((gap + 1 for gap in gaps_of(cursor, count - 1)), initial=head))
 
 
 def rows_of_keys(cursor: Cursor, count: int, context: tuple[bytes, int, int]) -> list[list[int]]:

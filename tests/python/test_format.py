@@ -52,7 +52,7 @@ def key_of(value: Any) -> int | bytes:
 def test_golden_segments_are_read_by_the_second_reader() -> None:
     segments = (path for path in GOLDEN.glob("*.lmx") if not path.name.startswith("position-map"))
     read = {path.name: read_segment(path.read_bytes()) for path in segments}
-    assert len(read) == 21
+    assert len(read) == 23
     assert read["empty.lmx"] == Segment("c", (19,), 0, [], [], [], [])
     numbers = read["numbers.lmx"]
     assert numbers.files == [("part-0.parquet", 0, [10, 6]), ("part-1.parquet", 64, [4])]
@@ -67,13 +67,6 @@ def test_golden_segments_are_read_by_the_second_reader() -> None:
     mixed = [(-90, [3, 70]), (-80, [1]), (-72, [64, 65, 66]), (-50, [0, 2])]
     counted = [(10 + 3 * row, [4 + row]) for row in range(40)]
     assert bins.values == [(key_of(value), rows) for value, rows in [*mixed, *counted, (200, [67, 68, 69, 71])]]
-    packed = read["packed.lmx"]
-    assert (packed.encoding, packed.nulls[0], packed.opaque) == ("packed", 64, [74])
-    assert packed.values[:64] == [(key_of(2 * row), [row]) for row in range(64)]
-    assert packed.values[64:73] == [(key_of(210 - place), [64 + place]) for place in range(9, 0, -1)]
-    many = [128 + 5 * row + row % 3 for row in range(800)]
-    few = [row for row in range(128, 4224) if row not in many][:12]
-    assert packed.values[73:] == [(key_of(1000), few), (key_of(1_000_000), many)]
     names = [(f"user/{n * 7:03}@example".encode(), [49 - n] if n < 50 else [n, n + 15]) for n in range(65)]
     assert read["packed-strings.lmx"].values == names
     pairs = read["packed-composite.lmx"]
@@ -103,6 +96,29 @@ def test_golden_segments_are_read_by_the_second_reader() -> None:
     assert [key for key, _ in strings] == [text.encode() for text in ("", "Berlin", "Bern", "Berne", "Zürich")]
     pages = read["pages.lmx"]
     assert len(pages.nulls) + sum(len(rows) for _, rows in pages.values) == pages.universe == 3 << 16
+
+
+def test_golden_packed_trees_are_read_by_the_second_reader() -> None:
+    names = ("packed.lmx", "packed-columns.lmx", "packed-uuids.lmx")
+    read = {name: read_segment((GOLDEN / name).read_bytes()) for name in names}
+    packed = read["packed.lmx"]
+    assert (packed.encoding, packed.nulls[0], packed.opaque) == ("packed", 128, [138])
+    assert packed.values[:128] == [(key_of(2 * row), [row]) for row in range(128)]
+    assert packed.values[128:137] == [(key_of(264 - place), [128 + place]) for place in range(9, 0, -1)]
+    many = [192 + 5 * row + row % 3 for row in range(800)]
+    others = [row for row in range(192, 4288) if row not in many]
+    pairs = [(key_of(2_000_000 + n), [others[12 + n], others[512 + n]]) for n in range(10)]
+    assert packed.values[137:] == [(key_of(1000), others[:12]), (key_of(1_000_000), many), *pairs]
+    days = read["packed-columns.lmx"]
+    assert (days.column, days.key_type, len(days.values)) == ("customer\1day", (22, 5, 14), 13)
+    day = (2**31 + 19_002).to_bytes(4, "big")
+    assert days.values[4] == (b"\1\x80" + bytes(6) + b"\x11\1" + day, [1, 11])
+    assert days.values[0] == (b"\0\0", [13])
+    assert days.values[-1] == (b"\1" + b"\xff" * 8 + b"\1" + b"\xff" * 4, [8])
+    uuids = [f"{n * 0x13579BDF:08x}-{n * 791:04x}-4000-8000-{n * 0x11112222:012x}" for n in range(12)]
+    spelled = [text if n < 8 else text.upper() for n, text in enumerate(uuids)]
+    rows_of_uuids = [[7 - n] if n < 8 else [2 * n - 8, 2 * n - 7] for n in range(12)]
+    assert read["packed-uuids.lmx"].values == list(zip([text.encode() for text in spelled], rows_of_uuids, strict=True))
 
 
 def test_golden_links_are_read_by_the_second_reader() -> None:

@@ -111,6 +111,26 @@ impl<'a> ByteReader<'a> {
         Err(FormatError::invalid("a varint", "more than 10 bytes", "at most 10 bytes"))
     }
 
+    /// A LEB128 number of at most 128 bits in its shortest form.
+    pub fn varint_wide(&mut self) -> Result<u128> {
+        let mut value = 0u128;
+        for shift in (0..128).step_by(7) {
+            let byte = self.u8()?;
+            let bits = u128::from(byte & 0x7f);
+            if shift == 126 && bits > 3 {
+                return Err(FormatError::invalid("a wide varint", "more than 128 bits", "at most 128 bits"));
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                if byte == 0 && shift > 0 {
+                    return Err(FormatError::invalid("a wide varint", "padded with zeros", "its shortest form"));
+                }
+                return Ok(value);
+            }
+        }
+        Err(FormatError::invalid("a wide varint", "more than 19 bytes", "at most 19 bytes"))
+    }
+
     /// A varint that must fit 32 bits.
     pub fn varint_u32(&mut self, what: &'static str) -> Result<u32> {
         let value = self.varint()?;
@@ -233,6 +253,15 @@ impl ByteWriter {
 
     /// A LEB128 number in its shortest form.
     pub fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.u8((value & 0x7f) as u8 | 0x80);
+            value >>= 7;
+        }
+        self.u8(value as u8);
+    }
+
+    /// A LEB128 number of up to 128 bits in its shortest form.
+    pub fn varint_wide(&mut self, mut value: u128) {
         while value >= 0x80 {
             self.u8((value & 0x7f) as u8 | 0x80);
             value >>= 7;

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! After the leaves of the column-aware flash index (CaF, section 3.2: embedded segments, nodes that are full). Gaps of keys are
-//! packed or Rice codes (Rice 1979), byte keys are front coded. Rows of a key that are consecutive take their first row
+//! packed or Rice codes (Rice 1979). Byte keys are front coded, or numbers column by column. Rows of a key that are consecutive take their first row
 //! alone. Others are listed where each key has few, or are a posting, in the leaf if it is short.
 
 use std::borrow::Cow;
@@ -19,14 +19,21 @@ use crate::error::{FormatError, Result};
 use crate::key::{Key, KeyType};
 use crate::packed::encode_column;
 use crate::riding::{self, RidingRows};
-use crate::value_block::{encode_byte_keys, encode_keys, gaps_of};
+use crate::value_block::{encode_keys, gaps_of};
 
+mod byte_keys;
+mod columns;
 pub(crate) mod gaps;
 mod reader;
 mod rows;
+mod texts;
+mod uuid;
+mod wide_gaps;
 
+pub use columns::MAX_KEY_LIST_NUMBERS;
 pub use reader::{PackedLeaf, RidingEntries};
 pub(crate) use rows::encode_rows;
+pub use texts::MAX_KEY_LIST_BYTES;
 
 /// The most keys of an embedded segment. Part of the format.
 pub const MAX_SEGMENT_KEYS: usize = 128;
@@ -281,7 +288,7 @@ impl LeafBuilder {
         if self.key_type.is_fixed() {
             gaps::encode(&gaps_of(&keys)?, &mut out);
         } else {
-            encode_byte_keys(&keys, &mut out)?;
+            byte_keys::encode(&keys, &self.key_type, &mut out)?;
         }
         let mut packed = out.len();
         rows::encode_listed_or_not(&entries, self.universe, &mut out)?;
@@ -350,7 +357,10 @@ fn encode_header<'a, I: Iterator<Item = &'a Closed>>(
 ) -> Result<()> {
     out.length(parts().count());
     let heads: Vec<&Key> = parts().map(|part| &part.head).collect();
-    encode_keys(&heads, key_type, out)?;
+    match key_type.is_fixed() {
+        true => encode_keys(&heads, key_type, out)?,
+        false => byte_keys::encode(&heads, key_type, out)?,
+    }
     let keys: Vec<u64> = parts().map(|part| u64::from(part.keys)).collect();
     encode_column(keys.into_iter(), out);
     let lengths: Vec<u64> = parts().map(|part| part.bytes.len() as u64).collect();

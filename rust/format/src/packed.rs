@@ -122,6 +122,54 @@ pub(crate) fn unpack(input: &mut ByteReader<'_>, count: usize, width: u8) -> Res
     Ok((0..count).map(|place| numbers.get(place)).collect())
 }
 
+/// How many bits the largest of numbers of up to 128 bits needs.
+pub(crate) fn width_of_wide(numbers: impl Iterator<Item = u128>) -> u8 {
+    (u128::BITS - numbers.fold(0, |all, number| all | number).leading_zeros()) as u8
+}
+
+/// Appends numbers of `width` bits each, 128 at most, as [`pack`] does narrower ones.
+pub(crate) fn pack_wide(numbers: impl Iterator<Item = u128>, width: u8, out: &mut ByteWriter) {
+    let halves = [width.min(HALF_BITS), width.saturating_sub(HALF_BITS)];
+    let (mut pending, mut bits) = (0u128, 0u32);
+    for number in numbers {
+        for (half, width) in [number as u64, (number >> HALF_BITS) as u64].into_iter().zip(halves) {
+            pending |= u128::from(half) << bits;
+            bits += u32::from(width);
+            while bits >= 8 {
+                out.u8(pending as u8);
+                pending >>= 8;
+                bits -= 8;
+            }
+        }
+    }
+    if bits > 0 {
+        out.u8(pending as u8);
+    }
+}
+
+/// All numbers that [`pack_wide`] wrote, of at most 128 bits each.
+pub(crate) fn unpack_wide(input: &mut ByteReader<'_>, count: usize, width: u8) -> Result<Vec<u128>> {
+    let width = usize::from(width);
+    let bytes = input.bytes((count * width).div_ceil(8))?;
+    let half = usize::from(HALF_BITS);
+    let number = |place: usize| {
+        let at = place * width;
+        let high = bits_at(bytes, at + half, width.saturating_sub(half));
+        u128::from(bits_at(bytes, at, width.min(half))) | u128::from(high) << HALF_BITS
+    };
+    Ok((0..count).map(number).collect())
+}
+
+/// Bits of half of a wide number.
+const HALF_BITS: u8 = 64;
+
+/// So many bits, 64 at most, from a place on.
+fn bits_at(bytes: &[u8], at: usize, width: usize) -> u64 {
+    let unused = usize::from(HALF_BITS).saturating_sub(width) as u32;
+    let mask = u64::MAX.checked_shr(unused).unwrap_or(0);
+    (wide_word_at(bytes, at / 8) >> (at % 8)) as u64 & mask
+}
+
 /// Eight bytes from a place on; behind the last one are zeros.
 #[inline]
 pub(crate) fn word_at(bytes: &[u8], place: usize) -> u64 {
@@ -170,6 +218,39 @@ mod tests {
         assert_eq!(column(7, &[0, u64::from(u32::MAX) - 7]).unwrap(), [7, u32::MAX]);
         assert!(column(7, &[u64::from(u32::MAX) - 6, 0]).is_err());
         assert!(column(0, &[1, 1 << 40, 2]).is_err());
+    }
+
+    #[test]
+    fn wide_numbers_of_every_width_come_back() {
+        for width in 0..=128u8 {
+            let mask = u128::MAX.checked_shr(128 - u32::from(width)).unwrap_or(0);
+            for count in [1, 2, 7, 8, 9, 64] {
+                let spread = |number: u128| number.wrapping_mul(0x9E37_79B9_7F4A_7C15_BF58_476D_1CE4_E5B9) & mask;
+                let numbers: Vec<u128> = (1..=count).map(|number| spread(number as u128)).chain([mask]).collect();
+                assert!(width_of_wide(numbers.iter().copied()) == width, "{width} bits");
+                let mut out = ByteWriter::new();
+                pack_wide(numbers.iter().copied(), width, &mut out);
+                let bytes = out.into_vec();
+                assert_eq!(bytes.len(), (numbers.len() * usize::from(width)).div_ceil(8));
+                let mut input = ByteReader::new("numbers", &bytes);
+                assert_eq!(unpack_wide(&mut input, numbers.len(), width).unwrap(), numbers, "{count} of {width} bits");
+                input.finish().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn wide_varints_have_one_form() {
+        let read = |bytes: &[u8]| ByteReader::new("a number", bytes).varint_wide();
+        for number in [0, 1, 127, 128, u128::from(u64::MAX), u128::MAX >> 1, u128::MAX] {
+            let mut out = ByteWriter::new();
+            out.varint_wide(number);
+            assert_eq!(read(out.as_slice()).unwrap(), number);
+            assert!(read(&out.as_slice()[..out.len() - 1]).is_err());
+        }
+        assert!(read(&[0x80, 0]).is_err(), "padded with zeros");
+        assert!(read(&[vec![0xff; 18], vec![4]].concat()).is_err(), "129 bits");
+        assert!(read(&[0xff; 19]).is_err(), "without an end");
     }
 
     #[test]

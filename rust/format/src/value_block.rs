@@ -151,7 +151,7 @@ pub(crate) fn keys_of_gaps(first: u64, gaps: &[u64], key_type: &KeyType) -> Resu
 }
 
 /// All keys but the first, front coded.
-pub(crate) fn encode_byte_keys(keys: &[&Key], out: &mut ByteWriter) -> Result<()> {
+fn encode_byte_keys(keys: &[&Key], out: &mut ByteWriter) -> Result<()> {
     for (before, after) in keys.iter().zip(keys.iter().skip(1)) {
         let (Key::Bytes(before), Key::Bytes(after)) = (before, after) else {
             return Err(FormatError::invalid("a key", "a number", "bytes"));
@@ -166,7 +166,7 @@ pub(crate) fn encode_byte_keys(keys: &[&Key], out: &mut ByteWriter) -> Result<()
     Ok(())
 }
 
-pub(crate) fn decode_byte_keys(
+fn decode_byte_keys(
     input: &mut ByteReader<'_>,
     first: &[u8],
     count: usize,

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 
 use super::rows::ListedRows;
-use super::{CountedRows, KeyCount, KeyRows, LeafEntry, MAX_SEGMENT_KEYS, form, gaps};
+use super::{CountedRows, KeyCount, KeyRows, LeafEntry, MAX_SEGMENT_KEYS, byte_keys, form, gaps};
 use crate::codec::ByteReader;
 use crate::error::{FormatError, Result};
 use crate::key::{Key, KeyType};
 use crate::packed::{Column, decode_column};
 use crate::riding::RidingSegment;
-use crate::value_block::{decode_byte_keys, decode_keys, keys_of_gaps, last_of_gaps};
+use crate::value_block::{decode_keys, keys_of_gaps, last_of_gaps};
 
 const ROWS_OF_KEY: &str = "the rows of a key beyond one";
 
@@ -69,7 +69,10 @@ impl<'a> PackedLeaf<'a> {
         if count == 0 {
             return Err(FormatError::invalid("the number of embedded segments", 0, "at least 1"));
         }
-        let heads = decode_keys(&mut input, first_key, count, key_type)?;
+        let heads = match first_key {
+            Key::Fixed(_) => decode_keys(&mut input, first_key, count, key_type)?,
+            Key::Bytes(first) => byte_keys::decode(&mut input, first, count, key_type)?,
+        };
         let of_segment = decode_column(&mut input, count, "the keys of an embedded segment")?;
         let fits = |keys: &u32| (1..=MAX_SEGMENT_KEYS as u32).contains(keys);
         let total: u64 = of_segment.iter().copied().map(u64::from).sum();
@@ -223,7 +226,7 @@ impl<'a> PackedLeaf<'a> {
                 gaps::decode(&mut input, &mut gaps)?;
                 keys_of_gaps(*first, &gaps, &self.key_type)?
             }
-            Key::Bytes(first) => decode_byte_keys(&mut input, first, count, &self.key_type)?,
+            Key::Bytes(first) => byte_keys::decode(&mut input, first, count, &self.key_type)?,
         };
         keys.last().map_or(Ok(()), |last| self.check_last(number, last))?;
         Ok(SegmentKeys { keys, rest: input })
@@ -248,7 +251,7 @@ impl<'a> PackedLeaf<'a> {
         let SegmentStart { mut input, head, count } = self.begin(number)?;
         match head {
             Key::Fixed(_) => gaps::skip(&mut input, count - 1)?,
-            Key::Bytes(first) => drop(decode_byte_keys(&mut input, first, count, &self.key_type)?),
+            Key::Bytes(first) => drop(byte_keys::decode(&mut input, first, count, &self.key_type)?),
         }
         let mut rows = Vec::with_capacity(1);
         self.visit_rows(&mut input, count, KeyPlaces::ALL, Runs::Joined, |of_keys| {

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::codec::ByteReader;
+use crate::key::{composite, key_of_i64};
 use crate::posting::{Decoder, encode};
 use crate::riding::{RowValues, push_riding_bytes, push_riding_null, push_riding_number};
 
@@ -162,6 +163,55 @@ fn runs_postings_and_long_postings_stand_side_by_side() {
     round_trip(&entries, KeyType::UInt64, 4092);
 }
 
+/// Bytes of all leaves of these keys, each of a row anywhere.
+fn bytes_of(keys: Vec<Key>, key_type: KeyType) -> usize {
+    let row = |place: u64| (spread(place) % (1 << 20)) as u32;
+    let entries: Vec<_> = (0..).zip(keys).map(|(place, key)| entry(key, &[row(place)])).collect();
+    let leaves = round_trip(&entries, key_type, 4092);
+    leaves.iter().map(|leaf| leaf.bytes.len()).sum()
+}
+
+#[test]
+fn a_customer_and_a_day_take_half_of_their_bytes_and_less() {
+    let types = [KeyType::Int64, KeyType::Date32];
+    let mut rows: Vec<(u64, u64)> = (0..1000)
+        .flat_map(|customer| (0..12).map(move |day| (spread(customer) >> 32, spread(customer * 100 + day) % 1826)))
+        .collect();
+    rows.sort_unstable();
+    rows.dedup();
+    let key = |(customer, day): &(u64, u64)| {
+        let mut key = Vec::new();
+        composite::push_fixed(&mut key, &types[0], key_of_i64(customer.cast_signed()));
+        composite::push_fixed(&mut key, &types[1], key_of_i64(day.cast_signed() + 19_000));
+        Key::Bytes(key)
+    };
+    let bytes = bytes_of(rows.iter().map(key).collect(), KeyType::Composite(types.to_vec().into()));
+    // 20 bits of the row, nine of the day, 24 of the customer in twelve, and what the codes add. A key has 14 bytes.
+    assert!(bytes * 10 <= rows.len() * 43, "{} bytes a key", bytes as f64 / rows.len() as f64);
+}
+
+#[test]
+fn texts_of_few_characters_and_uuids_are_packed() {
+    let digits = |n: u64| format!("{:016x}{:016x}", spread(n), spread(n + 1_000_000));
+    let mut texts: Vec<String> = (0..5000).map(digits).collect();
+    texts.sort();
+    let keys = |texts: &[String]| texts.iter().map(|text| Key::Bytes(text.clone().into_bytes())).collect();
+    let hexadecimal = bytes_of(keys(&texts), KeyType::Utf8);
+    // 32 digits in 16 bytes, of which two are shared, 20 bits of the row, and what the parts of a leaf take.
+    assert!(hexadecimal <= 5000 * 20, "{} bytes a key", hexadecimal as f64 / 5000.0);
+    let groups = [0..8, 8..12, 12..16, 16..20, 20..32];
+    let dashed = |text: &String| groups.clone().map(|group| &text[group]).join("-");
+    let uuids: Vec<String> = texts.iter().map(dashed).collect();
+    let packed = bytes_of(keys(&uuids), KeyType::Utf8);
+    assert!(packed <= hexadecimal, "{packed} bytes, and {hexadecimal} of digits alone");
+    // One that is not canonical costs those beside it.
+    let mut mixed = uuids.clone();
+    mixed[77].make_ascii_uppercase();
+    mixed.sort();
+    let mixed = bytes_of(keys(&mixed), KeyType::Utf8);
+    assert!(mixed <= packed + 1000, "{mixed} bytes, and {packed} of canonical ones");
+}
+
 #[test]
 fn few_rows_of_a_key_are_listed_and_take_their_bits() {
     let entries: Vec<_> = (0..6000u64)
@@ -291,6 +341,26 @@ proptest! {
         let entries: Vec<_> =
             keys.into_iter().zip(0..).map(|(key, row)| entry(Key::Bytes(key), &[row * 3, row * 3 + 1])).collect();
         round_trip(&entries, KeyType::Binary, room);
+    }
+
+    #[test]
+    fn rows_of_columns_round_trip(
+        rows in prop::collection::btree_set((prop::option::of(0u8..5), prop::option::of(any::<i32>())), 1..300),
+        room in 100usize..5000,
+    ) {
+        let types = [KeyType::UInt8, KeyType::Int32];
+        let entries = rows.into_iter().zip(0..).map(|((one, two), row)| {
+            let mut key = Vec::new();
+            let numbers = [one.map(u64::from), two.map(|two| key_of_i64(two.into()))];
+            for (key_type, number) in types.iter().zip(numbers) {
+                match number {
+                    Some(number) => composite::push_fixed(&mut key, key_type, number),
+                    None => composite::push_null(&mut key),
+                }
+            }
+            entry(Key::Bytes(key), &[row * 5, row * 5 + 1 + row % 3])
+        });
+        round_trip(&entries.collect::<Vec<_>>(), KeyType::Composite(types.to_vec().into()), room);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use lakemark_format::*;
 
 use crate::bad::{Bad, bad};
 use crate::bad_segments::with;
+use crate::model::Segment;
 use crate::{forge, golden};
 
 /// The golden leaf with another byte.
@@ -13,7 +14,11 @@ fn leaf(at: usize, from: u8, byte: u8) -> Vec<u8> {
 
 /// The leaf of a block with another byte, at a place that its length leads to.
 fn leaf_of_block(number: usize, at: impl Fn(usize) -> usize, from: u8, byte: u8) -> Vec<u8> {
-    let segment = golden::packed();
+    leaf_of(&golden::packed(), number, at, from, byte)
+}
+
+/// The same of any golden file.
+fn leaf_of(segment: &Segment, number: usize, at: impl Fn(usize) -> usize, from: u8, byte: u8) -> Vec<u8> {
     let (file, directory) = segment.write();
     let mut stream = forge::stream(&file);
     let block = &directory.blocks[number];
@@ -28,7 +33,11 @@ fn leaf_of_block(number: usize, at: impl Fn(usize) -> usize, from: u8, byte: u8)
 /// 1 the width of the gap of heads, 2 the gap, 3 to 6 the column of keys, 7 to 9 that of lengths; then the first embedded segment: 10 the
 /// width of its gaps, 11 to 26 the gaps, 27 and 28 the column of rows, 29 the form, 30 the first row. The third leaf ends with 20 listed rows
 /// of 10 bits.
+///
+/// The second leaf of columns has one embedded segment: 0 the number of embedded segments, 1 and 2 the column of keys, 3 and 4 that of lengths,
+/// 5 the form of the keys, 6 the numbers of the first column.
 pub fn leaves() -> Vec<Bad> {
+    let columns = |at: usize, from, byte| leaf_of(&golden::packed_columns(), 1, |_| at, from, byte);
     let directory = |change: fn(&mut SegmentDirectory)| with(&golden::packed(), change);
     vec![
         bad("leaf-of-no-segment.lmx", "Invalid", "a leaf has no embedded segment", leaf(0, 2, 0)),
@@ -43,6 +52,15 @@ pub fn leaves() -> Vec<Bad> {
             leaf_of_block(2, |length| length - 1, 159, 0),
         ),
         bad("leaf-of-too-many-listed-rows.lmx", "TooLong", "more rows are listed than there are bits", leaf(29, 0, 3)),
+        bad("leaf-key-form.lmx", "Invalid", "the form of the keys of an embedded segment is 2", columns(5, 1, 2)),
+        bad("leaf-no-numbers.lmx", "Invalid", "the first column of keys has no number", columns(6, 3, 0)),
+        bad("leaf-more-numbers.lmx", "Invalid", "the first column of keys has more numbers than keys", columns(6, 3, 7)),
+        bad(
+            "leaf-key-is-no-number.lmx",
+            "Invalid",
+            "the first of keys that are numbers is none",
+            with(&golden::packed_uuids(), |directory| directory.blocks[0].first_key = Key::Bytes(b"!".to_vec())),
+        ),
         bad(
             "leaf-wide-gaps.lmx",
             "Invalid",

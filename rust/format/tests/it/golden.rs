@@ -237,6 +237,78 @@ pub fn packed_composite() -> Segment {
     }
 }
 
+/// Leaves of rows of two columns of fixed width, of which both may be NULL.
+pub fn packed_columns() -> Segment {
+    let types = [KeyType::Int64, KeyType::Date32];
+    let key = |customer: Option<i64>, day: Option<i64>| {
+        let mut bytes = Vec::new();
+        for (key_type, value) in types.iter().zip([customer, day]) {
+            match value {
+                Some(value) => key::composite::push_key(&mut bytes, key_type, &Key::Fixed(key_of_i64(value))),
+                None => key::composite::push_null(&mut bytes),
+            }
+        }
+        Key::Bytes(bytes)
+    };
+    Segment {
+        id: *b"segment-of-dates",
+        index_id: *b"index-over-dates",
+        column: column::composite(["customer", "day"]),
+        key_type: KeyType::Composite(types.clone().into()),
+        files: files(&[&[14]]),
+        nulls: vec![],
+        opaque: vec![],
+        blocks: vec![
+            vec![(key(None, None), vec![13]), (key(None, Some(-1)), vec![0]), (key(None, Some(300)), vec![12])],
+            vec![
+                (key(Some(17), Some(19_000)), vec![5]),
+                (key(Some(17), Some(19_002)), vec![1, 11]),
+                (key(Some(17), Some(19_010)), vec![2]),
+                (key(Some(18), Some(18_990)), vec![4]),
+                (key(Some(40), Some(19_000)), vec![3]),
+                (key(Some(40), Some(19_001)), vec![10]),
+            ],
+            vec![
+                (key(Some(41), None), vec![6]),
+                (key(Some(41), Some(7)), vec![7]),
+                (key(Some(i64::MAX), Some(i32::MIN.into())), vec![9]),
+                (key(Some(i64::MAX), Some(i32::MAX.into())), vec![8]),
+            ],
+        ],
+        encoding: Encoding::Packed,
+        bins: vec![],
+    }
+}
+
+/// Leaves of UUIDs, and of texts that are no canonical ones.
+pub fn packed_uuids() -> Segment {
+    let uuid = |n: u32| format!("{:08x}-{:04x}-4000-8000-{:012x}", n * 0x1357_9bdf, n * 791, u64::from(n) * 0x1111_2222);
+    let key = |text: String| Key::Bytes(text.into_bytes());
+    Segment {
+        id: *b"segment-of-uuids",
+        index_id: *b"index-over-uuids",
+        column: "request".into(),
+        key_type: KeyType::Utf8,
+        files: files(&[&[17]]),
+        nulls: vec![16],
+        opaque: vec![],
+        blocks: vec![
+            (0..8).map(|n| (key(uuid(n)), vec![7 - n])).collect(),
+            (8..12).map(|n| (key(uuid(n)), vec![2 * n - 8, 2 * n - 7])).map(|(key, rows)| (upper(&key), rows)).collect(),
+        ],
+        encoding: Encoding::Packed,
+        bins: vec![],
+    }
+}
+
+/// The key of a text in capitals.
+fn upper(key: &Key) -> Key {
+    match key {
+        Key::Bytes(text) => Key::Bytes(text.to_ascii_uppercase()),
+        Key::Fixed(number) => Key::Fixed(*number),
+    }
+}
+
 /// Postings of the elements of lists: a row is in any number of them, and one of two that have none is NULL.
 pub fn lists() -> Segment {
     let key = |text: &str| Key::Bytes(text.as_bytes().to_vec());
@@ -273,6 +345,8 @@ pub fn segments() -> Vec<(&'static str, Segment)> {
         ("packed.lmx", packed()),
         ("packed-strings.lmx", packed_strings()),
         ("packed-composite.lmx", packed_composite()),
+        ("packed-columns.lmx", packed_columns()),
+        ("packed-uuids.lmx", packed_uuids()),
         ("lists.lmx", lists()),
     ]
 }

@@ -61,6 +61,8 @@ fn spec_constants_match() {
         ("MAX_BLOCK_VALUES", value_block::MAX_BLOCK_VALUES.to_string()),
         ("MAX_BIN_ROWS", bin_block::MAX_BIN_ROWS.to_string()),
         ("MAX_SEGMENT_KEYS", leaf::MAX_SEGMENT_KEYS.to_string()),
+        ("MAX_KEY_LIST_BYTES", leaf::MAX_KEY_LIST_BYTES.to_string()),
+        ("MAX_KEY_LIST_NUMBERS", leaf::MAX_KEY_LIST_NUMBERS.to_string()),
         ("MAX_COARSE_BITMAPS", segment::encoding::MAX_COARSE_BITMAPS.to_string()),
         ("MAX_ZONES", zones::MAX_ZONES.to_string()),
         ("MAX_FENCE_BYTES", zones::MAX_FENCE_BYTES.to_string()),
