@@ -403,8 +403,9 @@ class Leaves:
     def read(self, block: Block) -> list[tuple[int | bytes, list[int]]]:
         """Every key of a leaf with its rows."""
         cursor = Cursor(self.stream[block.start : block.end])
+        # The directory has what tells the first key from those before it.
+        first = block.key if isinstance(block.key, int) else block.key + cursor.blob()
         count = cursor.varint()
-        first = block.key
         heads = keys_from(cursor, first, count) if isinstance(first, int) else self.lists.read(cursor, first, count)
         counts = column_of(cursor, count)
         lengths = column_of(cursor, count)

@@ -1,7 +1,7 @@
 //! Leaves of a packed tree: keys with their rows, cut into embedded segments that are decoded one at a time.
 //!
 //! ```text
-//! leaf      := count, heads, keys, lengths, embedded-segment*      head: the first key of each embedded segment
+//! leaf      := first, count, heads, keys, lengths, embedded-segment*      head: the first key of each embedded segment
 //!              ┌───────┬──────────────┬──────────────┬───
 //!              │ heads │ keys, rows   │ keys, rows   │ …    a lookup decodes the heads and one embedded segment
 //!              └───────┴──────────────┴──────────────┴───
@@ -16,7 +16,7 @@ use std::borrow::Cow;
 
 use crate::codec::ByteWriter;
 use crate::error::{FormatError, Result};
-use crate::key::{Key, KeyType};
+use crate::key::{Key, KeyType, MAX_KEY_LENGTH};
 use crate::packed::encode_column;
 use crate::riding::{self, RidingRows};
 use crate::value_block::{encode_keys, gaps_of};
@@ -121,6 +121,8 @@ pub struct LeafBuilder {
     open: Vec<OpenEntry>,
     /// What the open entries take, about.
     open_bytes: usize,
+    /// The last key of the leaf before.
+    before: Option<Key>,
     /// How well the last embedded segment was packed, and before the first not at all.
     packing: Packing,
 }
@@ -146,6 +148,7 @@ struct OpenEntry {
 #[derive(Debug)]
 struct Closed {
     head: Key,
+    last: Key,
     keys: u32,
     rows: u64,
     bytes: Vec<u8>,
@@ -161,7 +164,8 @@ struct EncodedSegment {
 /// A finished leaf.
 #[derive(Debug, PartialEq, Eq)]
 pub struct LeafBytes {
-    /// Its smallest key, which goes to the directory.
+    /// What goes to the directory: its smallest key. If keys are bytes, this is as few of the first bytes of that key as are above the last
+    /// key of the leaf before.
     pub first_key: Key,
     /// Its keys.
     pub keys: u32,
@@ -182,7 +186,8 @@ impl LeafBuilder {
     #[must_use]
     pub fn with_riding(key_type: KeyType, universe: u32, riding: Vec<KeyType>) -> Self {
         let packing = Packing { packed: 1, plain: 1 };
-        Self { key_type, universe, riding, closed: Vec::new(), bytes: 0, open: Vec::new(), open_bytes: 0, packing }
+        let (closed, open, before) = (Vec::new(), Vec::new(), None);
+        Self { key_type, universe, riding, closed, bytes: 0, open, open_bytes: 0, before, packing }
     }
 
     /// Adds an entry above all before it; gives leaves of at most `room` bytes when there are keys for more. A single key that
@@ -263,12 +268,13 @@ impl LeafBuilder {
     /// The first open entries as an embedded segment.
     fn encode_open(&self, keys: usize) -> Result<Closed> {
         let entries = self.open.get(..keys).unwrap_or_default();
-        let Some(first) = entries.first() else {
+        let (Some(first), Some(last)) = (entries.first(), entries.last()) else {
             return Err(FormatError::invalid("the keys of an embedded segment", 0, "at least 1"));
         };
+        let (head, last) = (first.entry.key.clone(), last.entry.key.clone());
         let EncodedSegment { bytes, packing } = self.encode_segment(entries)?;
         let rows = entries.iter().map(|open| u64::from(open.entry.rows)).sum();
-        Ok(Closed { head: first.entry.key.clone(), keys: keys as u32, rows, bytes, packing })
+        Ok(Closed { head, last, keys: keys as u32, rows, bytes, packing })
     }
 
     fn close(&mut self, part: Closed) {
@@ -321,19 +327,35 @@ impl LeafBuilder {
     fn size_with(&self, part: &Closed) -> usize {
         let mut header = ByteWriter::new();
         let parts = || self.closed.iter().chain(std::iter::once(part));
+        let first = self.closed.first().unwrap_or(part);
         // Heads that are out of order are found when the leaf is made.
-        let _ = encode_header(parts, &self.key_type, &mut header);
+        let _ = self.begin(&first.head, &mut header).and_then(|_| encode_header(parts, &self.key_type, &mut header));
         header.len() + self.bytes + part.bytes.len()
+    }
+
+    /// Begins a leaf with what the directory does not have of its first key, and gives what it has.
+    fn begin(&self, first: &Key, out: &mut ByteWriter) -> Result<Key> {
+        let Key::Bytes(key) = first else { return Ok(first.clone()) };
+        let key = key.as_slice();
+        let shared = match &self.before {
+            Some(Key::Bytes(before)) => key.iter().zip(before).take_while(|(one, other)| one == other).count(),
+            // There is no leaf before the first one.
+            _ => key.len(),
+        };
+        let (separator, rest) = key.split_at_checked(shared + 1).unwrap_or((key, &[]));
+        out.blob("the rest of the first key of a leaf", rest, MAX_KEY_LENGTH)?;
+        Ok(Key::Bytes(separator.to_vec()))
     }
 
     fn leaf(&mut self) -> Result<LeafBytes> {
         let parts = std::mem::take(&mut self.closed);
         self.bytes = 0;
-        let Some(first) = parts.first() else {
+        let (Some(first), Some(last)) = (parts.first(), parts.last()) else {
             return Err(FormatError::invalid("the embedded segments of a leaf", 0, "at least 1"));
         };
-        let first_key = first.head.clone();
         let mut out = ByteWriter::new();
+        let first_key = self.begin(&first.head, &mut out)?;
+        self.before = Some(last.last.clone());
         encode_header(|| parts.iter(), &self.key_type, &mut out)?;
         parts.iter().for_each(|part| out.bytes(&part.bytes));
         let keys = parts.iter().map(|part| part.keys).sum();

@@ -12,7 +12,7 @@ use std::ops::Range;
 use crate::codec::{ByteReader, ByteWriter};
 use crate::container::{ContentKind, HEADER_BYTES, Trailer};
 use crate::error::{FormatError, Result};
-use crate::key::{Key, KeyType};
+use crate::key::{Key, KeyType, MAX_KEY_LENGTH};
 use crate::limits::{MAX_NAME_LENGTH, MAX_PATH_LENGTH};
 use crate::links::{decode_predicates, encode_predicates};
 use crate::riding::RidingColumn;
@@ -92,7 +92,8 @@ pub struct PostingRef {
 /// Where a value block and the postings of its values are in the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValueBlockRef {
-    /// The smallest key in the block.
+    /// The smallest key in the block. Of leaves with keys that are bytes, but for the first leaf, the bytes with which it begins: they are
+    /// above the last key of the leaf before.
     pub first_key: Key,
     /// Logical offset of the block.
     pub offset: u64,
@@ -397,7 +398,8 @@ impl ValueBlockRef {
             *previous = key;
             Key::Fixed(key)
         } else {
-            Key::decode(input, key_type)?
+            // What they have to be follows from the encoding, which comes later.
+            Key::Bytes(input.blob("a key", MAX_KEY_LENGTH)?.to_vec())
         };
         let values = input.varint_u32("the values of a block")?;
         let surplus = input.varint()?;

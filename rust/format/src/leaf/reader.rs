@@ -6,7 +6,7 @@ use super::rows::ListedRows;
 use super::{CountedRows, KeyCount, KeyRows, LeafEntry, MAX_SEGMENT_KEYS, byte_keys, form, gaps};
 use crate::codec::ByteReader;
 use crate::error::{FormatError, Result};
-use crate::key::{Key, KeyType};
+use crate::key::{Key, KeyType, MAX_KEY_LENGTH};
 use crate::packed::{Column, decode_column};
 use crate::riding::RidingSegment;
 use crate::value_block::{decode_keys, keys_of_gaps, last_of_gaps};
@@ -59,18 +59,25 @@ pub struct RidingEntries<'a> {
 }
 
 impl<'a> PackedLeaf<'a> {
-    /// Reads the heads of a leaf of `keys` keys, whose smallest the directory gave.
+    /// Reads the heads of a leaf of `keys` keys. The directory gave the smallest of them, or the bytes with which it begins.
     ///
     /// # Errors
     /// Bytes that are not a leaf of `key_type`.
     pub fn decode(bytes: &'a [u8], first_key: &Key, keys: u32, key_type: &KeyType, universe: u32) -> Result<Self> {
         let mut input = ByteReader::new("a leaf", bytes);
+        let first_key = match first_key {
+            Key::Fixed(first) => Key::Fixed(*first),
+            Key::Bytes(separator) => {
+                let rest = input.blob("the rest of the first key of a leaf", MAX_KEY_LENGTH)?;
+                Key::Bytes([separator.as_slice(), rest].concat())
+            }
+        };
         let count = input.count("the number of embedded segments", 1)?;
         if count == 0 {
             return Err(FormatError::invalid("the number of embedded segments", 0, "at least 1"));
         }
-        let heads = match first_key {
-            Key::Fixed(_) => decode_keys(&mut input, first_key, count, key_type)?,
+        let heads = match &first_key {
+            Key::Fixed(_) => decode_keys(&mut input, &first_key, count, key_type)?,
             Key::Bytes(first) => byte_keys::decode(&mut input, first, count, key_type)?,
         };
         let of_segment = decode_column(&mut input, count, "the keys of an embedded segment")?;

@@ -204,6 +204,12 @@ fn texts_of_few_characters_and_uuids_are_packed() {
     let uuids: Vec<String> = texts.iter().map(dashed).collect();
     let packed = bytes_of(keys(&uuids), KeyType::Utf8);
     assert!(packed <= hexadecimal, "{packed} bytes, and {hexadecimal} of digits alone");
+    // The first four digits tell each from the one before, and are all that the directory has.
+    let entry_of = |(row, text): (u32, &String)| entry(Key::Bytes(text.clone().into_bytes()), &[row]);
+    let entries: Vec<_> = (0..).zip(&uuids).map(entry_of).collect();
+    let separators = leaves(&entries, KeyType::Utf8, 4092).into_iter().map(|leaf| plain_bytes(&leaf.first_key) - 1);
+    let separators: Vec<usize> = separators.collect();
+    assert!(separators[0] == 36 && separators[1..].iter().all(|bytes| *bytes <= 4), "{separators:?}");
     // One that is not canonical costs those beside it.
     let mut mixed = uuids.clone();
     mixed[77].make_ascii_uppercase();

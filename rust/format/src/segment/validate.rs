@@ -4,6 +4,7 @@ use super::encoding::{CoarseLevel, Encoding, MAX_COARSE_BITMAPS};
 use super::{BASE_ALIGNMENT, SegmentDirectory};
 use crate::container::HEADER_BYTES;
 use crate::error::{FormatError, Result};
+use crate::key::{Key, MAX_KEY_LENGTH};
 use crate::limits::MAX_FILE_ROWS;
 use crate::links::{MAX_LEAF_LINKS, validate_predicates};
 use crate::path::check_path;
@@ -50,8 +51,12 @@ impl SegmentDirectory {
     }
 
     fn validate_keys(&self) -> Result<()> {
-        for block in &self.blocks {
-            self.key_type.check(&block.first_key)?;
+        let has_separators = self.encoding == Encoding::Packed && !self.key_type.is_fixed();
+        for (number, block) in self.blocks.iter().enumerate() {
+            match &block.first_key {
+                Key::Bytes(separator) if has_separators && number > 0 && separator.len() <= MAX_KEY_LENGTH => {}
+                first => self.key_type.check(first)?,
+            }
         }
         if !self.blocks.is_sorted_by(|a, b| a.first_key < b.first_key) {
             return Err(FormatError::invalid(
@@ -65,6 +70,7 @@ impl SegmentDirectory {
             (Some(last), Some(max)) => {
                 self.key_type.check(max)?;
                 let fits = match last.values {
+                    1 if has_separators => *max >= last.first_key,
                     1 if self.encoding == Encoding::Binned => *max >= last.first_key,
                     1 => *max == last.first_key,
                     _ => *max > last.first_key,

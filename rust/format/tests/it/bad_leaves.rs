@@ -34,8 +34,8 @@ fn leaf_of(segment: &Segment, number: usize, at: impl Fn(usize) -> usize, from: 
 /// width of its gaps, 11 to 26 the gaps, 27 and 28 the column of rows, 29 the form, 30 the first row. The third leaf ends with 20 listed rows
 /// of 10 bits.
 ///
-/// The second leaf of columns has one embedded segment: 0 the number of embedded segments, 1 and 2 the column of keys, 3 and 4 that of lengths,
-/// 5 the form of the keys, 6 the numbers of the first column.
+/// The second leaf of columns has one embedded segment: 0 to 13 the rest of the first key, of which the directory has a byte, 14 the number of
+/// embedded segments, 15 and 16 the column of keys, 17 and 18 that of lengths, 19 the form of the keys, 20 the numbers of the first column.
 pub fn leaves() -> Vec<Bad> {
     let columns = |at: usize, from, byte| leaf_of(&golden::packed_columns(), 1, |_| at, from, byte);
     let directory = |change: fn(&mut SegmentDirectory)| with(&golden::packed(), change);
@@ -52,9 +52,16 @@ pub fn leaves() -> Vec<Bad> {
             leaf_of_block(2, |length| length - 1, 159, 0),
         ),
         bad("leaf-of-too-many-listed-rows.lmx", "TooLong", "more rows are listed than there are bits", leaf(29, 0, 3)),
-        bad("leaf-key-form.lmx", "Invalid", "the form of the keys of an embedded segment is 2", columns(5, 1, 2)),
-        bad("leaf-no-numbers.lmx", "Invalid", "the first column of keys has no number", columns(6, 3, 0)),
-        bad("leaf-more-numbers.lmx", "Invalid", "the first column of keys has more numbers than keys", columns(6, 3, 7)),
+        bad("leaf-key-form.lmx", "Invalid", "the form of the keys of an embedded segment is 2", columns(19, 1, 2)),
+        bad("leaf-no-numbers.lmx", "Invalid", "the first column of keys has no number", columns(20, 3, 0)),
+        bad("leaf-more-numbers.lmx", "Invalid", "the first column of keys has more numbers than keys", columns(20, 3, 7)),
+        bad("leaf-first-key-beyond-leaf.lmx", "Truncated", "the first key of a leaf is cut", columns(0, 13, 0x7f)),
+        bad(
+            "leaf-separator-too-long.lmx",
+            "TooLong",
+            "the separator before a leaf has 4,097 bytes",
+            with(&golden::packed_columns(), |directory| directory.blocks[1].first_key = Key::Bytes(vec![1; 4097])),
+        ),
         bad(
             "leaf-key-is-no-number.lmx",
             "Invalid",

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use lakemark_format::leaf::LeafBuilder;
 use lakemark_format::segment::BASE_ALIGNMENT;
 use lakemark_format::value_block::Value;
 use lakemark_format::*;
@@ -49,7 +50,8 @@ impl Segment {
                 orders.push(packed.orders.len() as u64);
             }
         } else if self.encoding == Encoding::Packed {
-            let leaf = |values| model_leaves::push(&mut writer, values, &self.key_type, self.universe());
+            let mut builder = LeafBuilder::new(self.key_type.clone(), self.universe());
+            let leaf = |values| model_leaves::push(&mut writer, &mut builder, values, self.universe());
             blocks.extend(self.blocks.iter().map(leaf));
         } else {
             blocks.extend(self.blocks.iter().map(|values| self.push_block(&mut writer, values)));

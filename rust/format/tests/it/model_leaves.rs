@@ -8,10 +8,14 @@ use lakemark_format::*;
 
 use crate::model_bins::Values;
 
-/// One leaf of all these values.
-pub fn push(writer: &mut ContainerWriter, values: &Values, key_type: &KeyType, universe: u32) -> ValueBlockRef {
+/// One leaf of all these values, from the builder of those before it.
+pub fn push(
+    writer: &mut ContainerWriter,
+    builder: &mut LeafBuilder,
+    values: &Values,
+    universe: u32,
+) -> ValueBlockRef {
     let postings_offset = writer.offset();
-    let mut builder = LeafBuilder::new(key_type.clone(), universe);
     for (key, rows) in values {
         let held = held(writer, rows, universe);
         let entry = LeafEntry { key: key.clone(), rows: rows.len() as u32, rows_in: held };
