@@ -16,6 +16,7 @@ MAGIC = b"LAKEMARK"
 VERSION = 6
 BYTE_TYPES = (19, 20, 21, 22)
 LIST = 23
+HASHED = 24
 DECIMAL = 13
 
 
@@ -91,6 +92,8 @@ class Cursor:
             return (code, *(field for _ in range(self.varint()) for field in self.key_type()))
         if code == LIST:
             return (code, *self.key_type())
+        if code == HASHED:
+            return (code, self.number(1), *self.key_type())
         widths = {13: (2, 1, 1), 16: (1,), 17: (1,), 18: (1, 1), 21: (4,)}.get(code, ())
         return (code, *(self.number(width) for width in widths))
 

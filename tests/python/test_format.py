@@ -52,7 +52,7 @@ def key_of(value: Any) -> int | bytes:
 def test_golden_segments_are_read_by_the_second_reader() -> None:
     segments = (path for path in GOLDEN.glob("*.lmx") if not path.name.startswith("position-map"))
     read = {path.name: read_segment(path.read_bytes()) for path in segments}
-    assert len(read) == 23
+    assert len(read) == 24
     assert read["empty.lmx"] == Segment("c", (19,), 0, [], [], [], [])
     numbers = read["numbers.lmx"]
     assert numbers.files == [("part-0.parquet", 0, [10, 6]), ("part-1.parquet", 64, [4])]
@@ -99,7 +99,7 @@ def test_golden_segments_are_read_by_the_second_reader() -> None:
 
 
 def test_golden_packed_trees_are_read_by_the_second_reader() -> None:
-    names = ("packed.lmx", "packed-columns.lmx", "packed-uuids.lmx")
+    names = ("packed.lmx", "packed-columns.lmx", "packed-uuids.lmx", "packed-hashes.lmx")
     read = {name: read_segment((GOLDEN / name).read_bytes()) for name in names}
     packed = read["packed.lmx"]
     assert (packed.encoding, packed.nulls[0], packed.opaque) == ("packed", 128, [138])
@@ -118,6 +118,12 @@ def test_golden_packed_trees_are_read_by_the_second_reader() -> None:
     uuids = [f"{n * 0x13579BDF:08x}-{n * 791:04x}-4000-8000-{n * 0x11112222:012x}" for n in range(12)]
     spelled = [text if n < 8 else text.upper() for n, text in enumerate(uuids)]
     rows_of_uuids = [[7 - n] if n < 8 else [2 * n - 8, 2 * n - 7] for n in range(12)]
+    hashes = read["packed-hashes.lmx"]
+    assert (hashes.column, hashes.key_type, hashes.nulls) == ("url", (24, 12, 19), [90])
+    assert sorted(row for _, rows in hashes.values for row in rows) == list(range(90))
+    # The XXH64 of the first URL is 4540247fcfdb35b9.
+    assert dict(hashes.values)[0x454] == [0]
+    assert [rows for _, rows in hashes.values if len(rows) > 1] == [[8, 9], [42, 85], [45, 82]]
     assert read["packed-uuids.lmx"].values == list(zip([text.encode() for text in spelled], rows_of_uuids, strict=True))
 
 

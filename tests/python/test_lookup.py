@@ -98,6 +98,21 @@ def test_included_columns_are_counted_and_tested_without_the_data(plain: Judged)
         assert "rows_rechecked=0" in str(explained)
 
 
+@pytest.mark.parametrize("include", [[], ["city", "id"]])
+def test_hashes_of_texts_give_the_rows_of_the_texts(plain: Judged, include: list[str]) -> None:
+    conditions = ["city = 'Oslo'", "city IN ('Rom', 'Nowhere')", "city <> 'Oslo'", "city > 'P'", "city IS NULL"]
+    table = plain.table
+    index = table.create_index("city", using="key", hashed=True, hash_bits=8, include=include, progress=False)
+    stored = {"hashed": "true", "hash_bits": "8"} | ({"include": "city,id"} if include else {})
+    assert (index.name, index.kind, index.options) == ("city_key", "key", stored)
+    for condition in [*conditions, "city = 'Oslo' AND id < 500", "NOT city IN ('Oslo', 'Rom')"]:
+        expected = plain.rows(COLUMNS, condition)
+        assert table.count(condition) == len(expected)
+        found = table.scan(condition, columns=COLUMNS).to_arrow().to_pylist()
+        assert sorted((tuple(row[name] for name in COLUMNS) for row in found), key=repr) == expected
+    assert looked_up(plain, ["Rom", "Nowhere"], "city") == plain.rows(COLUMNS, "city = 'Rom'")
+
+
 def test_what_cannot_be_included_is_an_error(plain: Judged) -> None:
     with pytest.raises(lakemark.NotFoundError, match="no column town"):
         plain.table.create_index("id", using="key", include="town", progress=False)

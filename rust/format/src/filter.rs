@@ -42,6 +42,13 @@ pub fn hash_after(before: u64, key: &Key) -> u64 {
     }
 }
 
+/// The highest `bits` bits, 64 at most, of the hash of a value with these bytes, whatever its length.
+#[must_use]
+pub fn short_hash(bytes: &[u8], bits: u8) -> u64 {
+    let unused = u64::BITS.saturating_sub(u32::from(bits));
+    XxHash64::oneshot(0, bytes).checked_shr(unused).unwrap_or(0)
+}
+
 /// How many bits a filter has for each key, and how many of them a key sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Density {
@@ -181,6 +188,13 @@ mod tests {
     fn holds(bytes: &[u8], shape: FilterShape, hash: u64) -> bool {
         let block = shape.block(hash) as usize * (shape.block_bits / 8) as usize;
         may_contain(&bytes[block..block + (shape.block_bits / 8) as usize], shape, hash)
+    }
+
+    #[test]
+    fn short_hashes_are_the_highest_bits() {
+        let text = "Zürich".as_bytes();
+        let hash = hash(&Key::Bytes(text.to_vec()));
+        assert_eq!((short_hash(text, 64), short_hash(text, 12), short_hash(text, 1)), (hash, 0x85f, 1));
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub const MAX_KEY_COLUMNS: usize = 64;
 const COMPOSITE: u8 = 22;
 /// The code of the type of lists.
 const LIST: u8 = 23;
+/// The code of the type of hashes.
+const HASHED: u8 = 24;
 
 /// The unit of a time or timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -124,6 +126,13 @@ pub enum KeyType {
     Composite(Arc<[KeyType]>),
     /// Lists, whose keys are those of their elements, of a type above: a row has any number of them.
     List(Arc<KeyType>),
+    /// Hashes of values of a type with [`Key::Bytes`]: numbers of so many bits, 1 to 64, which values may share. Their order says nothing.
+    Hashed {
+        /// How many of the highest bits of a hash are kept.
+        bits: u8,
+        /// The type of the values.
+        of: Arc<KeyType>,
+    },
 }
 
 impl KeyType {
@@ -153,6 +162,7 @@ impl KeyType {
             Self::FixedBinary(_) => 21,
             Self::Composite(_) => COMPOSITE,
             Self::List(_) => LIST,
+            Self::Hashed { .. } => HASHED,
         }
     }
 
@@ -176,6 +186,10 @@ impl KeyType {
                 columns.iter().for_each(|column| column.encode(out));
             }
             Self::List(element) => element.encode(out),
+            Self::Hashed { bits, of } => {
+                out.u8(*bits);
+                of.encode(out);
+            }
             _ => {}
         }
     }
@@ -187,6 +201,12 @@ impl KeyType {
             // Neither is an element a list or of several columns.
             let code = input.u8()?;
             return Self::decode_column(code, input).map(|element| Self::List(Arc::new(element)));
+        }
+        if code == HASHED {
+            let bits = input.u8()?;
+            let code = input.u8()?;
+            let key_type = Self::Hashed { bits, of: Arc::new(Self::decode_column(code, input)?) };
+            return key_type.validate().map(|()| key_type);
         }
         if code != COMPOSITE {
             return Self::decode_column(code, input);
@@ -237,7 +257,7 @@ impl KeyType {
                 return Err(FormatError::invalid(
                     "a key type",
                     other,
-                    "1 to 21, 22 for several columns, or 23 for lists",
+                    "1 to 21, 22 for several columns, 23 for lists, or 24 for hashes",
                 ));
             }
         };
@@ -288,10 +308,10 @@ impl KeyType {
                     ));
                 }
                 for column in columns.iter() {
-                    if matches!(column, Self::Composite(_) | Self::List(_)) {
+                    if !column.is_of_values() {
                         return Err(FormatError::invalid(
                             "a column of a key",
-                            "several columns or a list",
+                            "several columns, a list or a hash",
                             "one value",
                         ));
                     }
@@ -299,14 +319,37 @@ impl KeyType {
                 }
             }
             Self::List(element) => {
-                if matches!(element.as_ref(), Self::Composite(_) | Self::List(_)) {
-                    return Err(FormatError::invalid("an element of lists", "several columns or a list", "one value"));
+                if !element.is_of_values() {
+                    let got = "several columns, a list or a hash";
+                    return Err(FormatError::invalid("an element of lists", got, "one value"));
                 }
                 element.validate()?;
+            }
+            Self::Hashed { bits, of } => {
+                if !(1..=64).contains(bits) {
+                    return Err(FormatError::invalid("the bits of a hash", bits, "1 to 64"));
+                }
+                if !of.is_of_values() || of.is_fixed() {
+                    return Err(FormatError::invalid("what is hashed", of.code(), "a type of which keys are bytes"));
+                }
+                of.validate()?;
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// Whether a row has one value of the type, which is its key.
+    pub fn is_of_values(&self) -> bool {
+        !matches!(self, Self::Composite(_) | Self::List(_) | Self::Hashed { .. })
+    }
+
+    /// The bits of hashes that stand for values; none where keys are the values.
+    pub fn hash_bits(&self) -> Option<u8> {
+        match self {
+            Self::Hashed { bits, .. } => Some(*bits),
+            _ => None,
+        }
     }
 
     /// Whether the keys of this type are [`Key::Fixed`].
@@ -337,6 +380,10 @@ impl KeyType {
             Self::UInt16 | Self::Float16 => Some(0..=u16::MAX.into()),
             Self::UInt32 | Self::Float32 => Some(0..=u32::MAX.into()),
             Self::List(element) => element.fixed_bounds(),
+            Self::Hashed { bits, .. } => {
+                let unused = u64::BITS.saturating_sub(u32::from(*bits));
+                Some(0..=u64::MAX.checked_shr(unused).unwrap_or(0))
+            }
             _ if self.is_fixed() => Some(0..=u64::MAX),
             _ => None,
         }
@@ -478,6 +525,25 @@ pub fn key_of_i256_be(mut value: [u8; 32]) -> [u8; 32] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hashes_are_of_values_with_bytes_and_have_their_bits() {
+        let hashed = |bits, of: KeyType| KeyType::Hashed { bits, of: Arc::new(of) };
+        for (bits, most) in [(1, 1), (40, (1 << 40) - 1), (64, u64::MAX)] {
+            let key_type = hashed(bits, KeyType::Utf8);
+            let mut out = ByteWriter::new();
+            key_type.encode(&mut out);
+            assert_eq!(KeyType::decode(&mut ByteReader::new("a type", out.as_slice())).unwrap(), key_type);
+            assert_eq!((key_type.fixed_bounds(), key_type.hash_bits()), (Some(0..=most), Some(bits)));
+            assert!(key_type.check(&Key::Fixed(most)).is_ok() && key_type.check(&Key::Bytes(vec![7])).is_err());
+        }
+        assert!(hashed(40, KeyType::Utf8).check(&Key::Fixed(1 << 40)).is_err());
+        assert!(hashed(0, KeyType::Utf8).validate().is_err() && hashed(65, KeyType::Utf8).validate().is_err());
+        assert!(hashed(40, KeyType::Int64).validate().is_err());
+        assert!(hashed(40, hashed(40, KeyType::Utf8)).validate().is_err());
+        assert!(KeyType::List(Arc::new(hashed(40, KeyType::Utf8))).validate().is_err());
+        assert!(KeyType::Composite(vec![hashed(40, KeyType::Utf8), KeyType::Int8].into()).validate().is_err());
+    }
 
     #[test]
     fn as_many_columns_as_the_limit_are_read_and_one_more_is_refused() {

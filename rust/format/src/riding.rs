@@ -84,10 +84,10 @@ impl RidingColumn {
         }
         for (place, column) in columns.iter().enumerate() {
             column.key_type.validate()?;
-            if matches!(column.key_type, KeyType::Composite(_) | KeyType::List(_)) {
+            if !column.key_type.is_of_values() {
                 return Err(FormatError::invalid(
                     "a column that rides along",
-                    "several columns or a list",
+                    "several columns, a list or a hash",
                     "one value",
                 ));
             }

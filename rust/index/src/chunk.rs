@@ -9,6 +9,7 @@ use std::io::{self, Write};
 
 use arrow::array::{Array, ArrayRef};
 use arrow::error::ArrowError;
+use lakemark_format::filter::short_hash;
 use lakemark_format::key::{Key, KeyType};
 use lakemark_format::riding::RidingRows;
 
@@ -37,6 +38,8 @@ pub struct ChunkBuilder {
     values: GatheredValues,
     /// Rows have any number of keys.
     of_lists: bool,
+    /// The bits of hashes that are the keys of values.
+    hash_bits: Option<u8>,
     /// What rides along with each row, if columns do.
     riding: Option<RowForms>,
 }
@@ -65,8 +68,9 @@ impl ChunkBuilder {
         } else {
             GatheredValues::Bytes { numbers: HashMap::new(), of_row: Vec::new(), rows: Vec::new() }
         };
-        let of_lists = key_type.is_list();
-        let mut builder = Self { rows: 0, nulls: Vec::new(), opaque: Vec::new(), values, of_lists, riding: None };
+        let (of_lists, hash_bits) = (key_type.is_list(), key_type.hash_bits());
+        let (nulls, opaque) = (Vec::new(), Vec::new());
+        let mut builder = Self { rows: 0, nulls, opaque, values, of_lists, hash_bits, riding: None };
         if builder.of_lists {
             builder.values.name_rows();
         }
@@ -126,7 +130,7 @@ impl ChunkBuilder {
     /// Sorts the rows by value.
     #[must_use]
     pub fn finish(self) -> Chunk {
-        let Self { rows: row_count, nulls, opaque, values, of_lists, riding } = self;
+        let Self { rows: row_count, nulls, opaque, values, of_lists, riding, .. } = self;
         let SortedRows { keys, mut ends, mut rows } = match values {
             GatheredValues::Fixed { keys, rows } => sort_fixed(&keys, rows.as_deref()),
             GatheredValues::Tuples(tuples) => tuples.sort(),
@@ -189,6 +193,9 @@ impl CellVisitor for Pushing<'_> {
     }
 
     fn bytes(&mut self, row: usize, cell: KeyCell<&[u8]>) {
+        if let Some(bits) = self.builder.hash_bits {
+            return self.fixed(row, cell.map(|value| short_hash(value, bits)));
+        }
         let row = self.first + row as u32;
         let Some(key) = self.without_key(row, cell) else { return };
         if let GatheredValues::Tuples(tuples) = &mut self.builder.values {
@@ -201,6 +208,14 @@ impl CellVisitor for Pushing<'_> {
             };
             of_row.push(number);
             rows.push(row);
+        }
+    }
+
+    fn long_bytes(&mut self, row: usize, value: &[u8]) {
+        match self.builder.hash_bits {
+            // A hash has as many bits, whatever the length of the value.
+            Some(bits) => self.fixed(row, KeyCell::Key(short_hash(value, bits))),
+            None => self.bytes(row, KeyCell::Opaque),
         }
     }
 }

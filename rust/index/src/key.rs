@@ -196,6 +196,10 @@ pub(crate) trait CellVisitor {
     fn fixed(&mut self, row: usize, cell: KeyCell<u64>);
     /// A cell of a type whose keys are bytes.
     fn bytes(&mut self, row: usize, cell: KeyCell<&[u8]>);
+    /// A value that is longer than a key may be.
+    fn long_bytes(&mut self, row: usize, _value: &[u8]) {
+        self.bytes(row, KeyCell::Opaque);
+    }
 }
 
 /// Hands every row of `array` to `visitor`.
@@ -337,7 +341,10 @@ fn bytes<B: AsRef<[u8]>>(
         }
         let value = key(row);
         let value = value.as_ref();
-        visitor.bytes(row, if value.len() > MAX_KEY_LENGTH { KeyCell::Opaque } else { KeyCell::Key(value) });
+        match value.len() > MAX_KEY_LENGTH {
+            true => visitor.long_bytes(row, value),
+            false => visitor.bytes(row, KeyCell::Key(value)),
+        }
     }
     Ok(())
 }

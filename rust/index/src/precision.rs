@@ -93,6 +93,7 @@ impl Precision {
             (KeyType::Bool, _) => Err(PrecisionError::Type("booleans")),
             (KeyType::Composite(_), _) => Err(PrecisionError::Type("several columns")),
             (KeyType::List(_), _) => Err(PrecisionError::Type("lists")),
+            (KeyType::Hashed { .. }, _) => Err(PrecisionError::Type("hashes")),
             (KeyType::Decimal { .. }, _) if !key_type.is_fixed() => {
                 Err(PrecisionError::Type("decimals of more than 64 bits"))
             }

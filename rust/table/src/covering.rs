@@ -30,6 +30,7 @@ use crate::index_kind::IndexKind;
 use crate::snapshot::Snapshot;
 use crate::snapshot::identity::is_same_data;
 use crate::snapshot::numbered_files::NumberedFiles;
+use crate::store::hashed::{has_values, hash_bits};
 use crate::store::included::included;
 use crate::store::leaf_cache::read_remembered;
 use crate::store::segments::{Damage, FileOfSegment, ReadCounter, Segment, segment_key};
@@ -112,7 +113,7 @@ impl Snapshot {
 }
 
 fn covers_any(index: &ManifestIndex) -> bool {
-    index.kind.known() == Some(IndexKind::Key) && !included(index).is_empty()
+    index.kind.known() == Some(IndexKind::Key) && !included(index).is_empty() && has_values(index)
 }
 
 async fn covered_rows(snapshot: &Snapshot, request: &CoverRequest<'_>) -> Option<CoveredValues> {
@@ -167,7 +168,7 @@ fn covering_index<'a>(snapshot: &'a Snapshot, request: &CoverRequest<'_>) -> Opt
         if !are_few(keys) {
             return None;
         }
-        let mut indexes = snapshot.exact_indexes_for(leaf).into_iter();
+        let mut indexes = snapshot.row_indexes_for(leaf).into_iter();
         let index = indexes.find(|index| covers_any(index) && has_all(snapshot, index, &request.columns))?;
         Some((index, keys.clone()))
     })
@@ -200,6 +201,9 @@ fn has_all(snapshot: &Snapshot, index: &ManifestIndex, columns: &[String]) -> bo
 /// The place of a column in the key of an index, if the key has its values bit for bit.
 fn key_column(index: &ManifestIndex, stored: &str) -> Option<usize> {
     let place = column::columns(&index.column).position(|own| own == stored)?;
+    if hash_bits(index).is_some() {
+        return None;
+    }
     let key_type = match &index.key_type {
         KeyType::Composite(types) => types.get(place)?,
         key_type => key_type,

@@ -75,7 +75,8 @@ pub struct IndexSpec {
     /// (digits or a unit of the calendar, for the encoding `binned`). Of the kinds `bloom_tree` and `summary`: `fpp` (how often a filter
     /// may have a key that is not there, 1e-15 to below 1; 0.05 zones read in vain by a search if none is given), `zone_rows` (rows that
     /// share a filter, of one row group; 20,000 and 65,536). Of the kind `key`: `include` (columns whose values are kept beside the key, as
-    /// [`column_list`](crate::column_list) writes them; the option stands for the kind). Of any kind: `files_per_segment` (1 to 4096).
+    /// [`column_list`](crate::column_list) writes them), `hashed` (true for hashes of long values in the place of these) and `hash_bits` (8 to
+    /// 64); each of these options stands for the kind. Of any kind: `files_per_segment` (1 to 4096).
     pub options: BTreeMap<String, String>,
 }
 

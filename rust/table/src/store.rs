@@ -10,6 +10,7 @@
 pub(crate) mod chain;
 mod checkpoints;
 pub(crate) mod claims;
+pub(crate) mod hashed;
 pub(crate) mod included;
 pub(crate) mod kind;
 pub(crate) mod layout;

@@ -39,6 +39,7 @@ fn leaf_of(segment: &Segment, number: usize, at: impl Fn(usize) -> usize, from: 
 pub fn leaves() -> Vec<Bad> {
     let columns = |at: usize, from, byte| leaf_of(&golden::packed_columns(), 1, |_| at, from, byte);
     let directory = |change: fn(&mut SegmentDirectory)| with(&golden::packed(), change);
+    let hashed = |key_type: KeyType| with(&golden::packed_hashes(), |directory| directory.key_type = key_type);
     vec![
         bad("leaf-of-no-segment.lmx", "Invalid", "a leaf has no embedded segment", leaf(0, 2, 0)),
         bad("leaf-of-many-segments.lmx", "TooLong", "a leaf has more embedded segments than bytes", leaf(0, 2, 0x7f)),
@@ -61,6 +62,30 @@ pub fn leaves() -> Vec<Bad> {
             "TooLong",
             "the separator before a leaf has 4,097 bytes",
             with(&golden::packed_columns(), |directory| directory.blocks[1].first_key = Key::Bytes(vec![1; 4097])),
+        ),
+        bad(
+            "hash-of-no-bits.lmx",
+            "Invalid",
+            "hashes have 0 bits",
+            hashed(KeyType::Hashed { bits: 0, of: KeyType::Utf8.into() }),
+        ),
+        bad(
+            "hash-of-numbers.lmx",
+            "Invalid",
+            "hashes are of numbers",
+            hashed(KeyType::Hashed { bits: 12, of: KeyType::Int64.into() }),
+        ),
+        bad(
+            "hash-of-lists.lmx",
+            "Invalid",
+            "hashes are of lists",
+            hashed(KeyType::Hashed { bits: 12, of: KeyType::List(KeyType::Utf8.into()).into() }),
+        ),
+        bad(
+            "hash-beyond-bits.lmx",
+            "Invalid",
+            "hashes of 12 bits are said to have 6",
+            hashed(KeyType::Hashed { bits: 6, of: KeyType::Utf8.into() }),
         ),
         bad(
             "leaf-key-is-no-number.lmx",

@@ -301,6 +301,32 @@ pub fn packed_uuids() -> Segment {
     }
 }
 
+/// Leaves of hashes of 12 bits, one of which two texts share.
+pub fn packed_hashes() -> Segment {
+    let url = |n: u32| format!("https://example.org/{n}");
+    let mut held: Vec<(u64, Vec<u32>)> = Vec::new();
+    for row in 0..90 {
+        let hash = filter::short_hash(url(row).as_bytes(), 12);
+        match held.iter_mut().find(|(of, _)| *of == hash) {
+            Some((_, rows)) => rows.push(row),
+            None => held.push((hash, vec![row])),
+        }
+    }
+    held.sort();
+    Segment {
+        id: *b"segment-of-hash!",
+        index_id: *b"index-of-hashes!",
+        column: "url".into(),
+        key_type: KeyType::Hashed { bits: 12, of: KeyType::Utf8.into() },
+        files: files(&[&[91]]),
+        nulls: vec![90],
+        opaque: vec![],
+        blocks: vec![held.into_iter().map(|(hash, rows)| (Key::Fixed(hash), rows)).collect()],
+        encoding: Encoding::Packed,
+        bins: vec![],
+    }
+}
+
 /// The key of a text in capitals.
 fn upper(key: &Key) -> Key {
     match key {
@@ -347,6 +373,7 @@ pub fn segments() -> Vec<(&'static str, Segment)> {
         ("packed-composite.lmx", packed_composite()),
         ("packed-columns.lmx", packed_columns()),
         ("packed-uuids.lmx", packed_uuids()),
+        ("packed-hashes.lmx", packed_hashes()),
         ("lists.lmx", lists()),
     ]
 }

@@ -19,7 +19,7 @@ use lakemark_format::posting::Decoder;
 use lakemark_format::riding::{RidingSegment, RidingValue};
 use lakemark_format::segment::{SegmentDirectory, ValueBlockRef};
 
-use super::leaves::decode_leaf;
+use super::leaves::{decode_leaf, keys_around};
 use super::overlap::{BlockOverlap, overlaps};
 use crate::ranges::KeyRanges;
 
@@ -53,9 +53,10 @@ impl CoveredSearch {
     /// Plans which leaves to read for these keys.
     #[must_use]
     pub fn new(directory: &SegmentDirectory, keys: &KeyRanges) -> Self {
-        let places = overlaps(directory, keys).into_iter().enumerate();
+        let keys = keys_around(directory, keys);
+        let places = overlaps(directory, &keys).into_iter().enumerate();
         let leaves = places.filter(|(_, place)| *place != BlockOverlap::Outside).map(|(leaf, _)| leaf).collect();
-        Self { keys: keys.clone(), leaves }
+        Self { keys, leaves }
     }
 
     /// Bytes of the leaves.

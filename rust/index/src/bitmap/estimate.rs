@@ -108,8 +108,9 @@ impl<'a> Estimate<'a> {
                 estimate.inside = estimate.nulls();
             }
             Test::Ranges(ranges) | Test::Elements(ranges) => {
+                let ranges = leaves::keys_around(directory, ranges);
                 estimate.ranges = ranges.clone();
-                let in_segment = ranges_in_segment(directory, ranges);
+                let in_segment = ranges_in_segment(directory, &ranges);
                 estimate.range_count = in_segment.len();
                 in_segment.iter().fold(0, |from, range| estimate.add(range, from));
             }

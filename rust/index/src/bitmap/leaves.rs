@@ -10,6 +10,8 @@
 //!
 //! A search reads the leaves that the ranges touch, or all others if those are fewer bytes.
 
+mod hashed;
+
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -21,6 +23,8 @@ use lakemark_format::posting::{Decoder, RowRun, RowSink};
 use lakemark_format::riding::RidingRows;
 use lakemark_format::segment::{SegmentDirectory, ValueBlockRef};
 
+use self::hashed::HashCheck;
+pub(super) use self::hashed::{SearchedKeys, keys_around};
 use super::bins::DisjointRows;
 use super::overlap::BlockOverlap;
 use crate::ranges::{KeyRanges, RangeCursor};
@@ -32,6 +36,8 @@ pub struct LeafSearch {
     /// The rows of these keys are found: the requested keys, or all others.
     found: KeyRanges,
     opposite: bool,
+    /// Tells rows apart where the keys are hashes.
+    check: Option<HashCheck>,
     /// Ascending.
     leaves: Vec<usize>,
 }
@@ -50,24 +56,39 @@ pub struct LongPosting {
 pub struct LeafMatches {
     runs: Vec<RowRun>,
     rows: Vec<u32>,
+    /// Rows whose values share a hash with a requested one.
+    open: Vec<u32>,
     /// In the order in which they are read.
     long: Vec<LongPosting>,
     /// Their rows, once they were read.
     rows_of_long: Option<RowSet>,
 }
 
+/// The rows that all leaves gave.
+pub(super) struct RowsOfLeaves {
+    /// Rows with a requested key.
+    pub t: RowSet,
+    /// Rows that may have one.
+    pub open: RowSet,
+}
+
 impl LeafSearch {
-    /// Plans which leaves to read.
-    pub(super) fn new(directory: &SegmentDirectory, keys: &KeyRanges, places: &[BlockOverlap]) -> Self {
+    /// Plans which leaves to read for keys, which are hashes if there is a check.
+    pub(super) fn new(
+        directory: &SegmentDirectory,
+        keys: &KeyRanges,
+        places: &[BlockOverlap],
+        check: Option<HashCheck>,
+    ) -> Self {
         let bytes = |unwanted: BlockOverlap| -> u64 {
             let read = directory.blocks.iter().zip(places).filter(|(_, place)| **place != unwanted);
             read.map(|(block, _)| u64::from(block.length) + block.postings_length).sum()
         };
-        let opposite = bytes(BlockOverlap::Inside) < bytes(BlockOverlap::Outside);
+        let opposite = check.is_none() && bytes(BlockOverlap::Inside) < bytes(BlockOverlap::Outside);
         let (found, unwanted) =
             if opposite { (keys.complement(), BlockOverlap::Inside) } else { (keys.clone(), BlockOverlap::Outside) };
         let leaves = (0..).zip(places).filter(|(_, place)| **place != unwanted).map(|(leaf, _)| leaf).collect();
-        Self { found, opposite, leaves }
+        Self { found, opposite, check, leaves }
     }
 
     /// How many leaves are read.
@@ -93,6 +114,10 @@ impl LeafSearch {
             taken += 1;
             let keys = keys.get_or_insert_with(|| self.found.cursor_from(&block.first_key));
             let leaf = decode_leaf(bytes, block, directory)?;
+            if let Some(check) = &self.check {
+                check.find(&leaf, block, directory.universe, keys, &mut found)?;
+                continue;
+            }
             each_wanted(&leaf, keys, |CountedRows { rows, rows_in }| {
                 match rows_in {
                     KeyRows::Run(first) => match found.runs.last_mut() {
@@ -132,24 +157,46 @@ impl LeafSearch {
     ///
     /// # Errors
     /// A row that has two keys; long postings that were not read.
-    pub(super) fn rows(&self, parts: &[LeafMatches], valued: impl FnOnce() -> RowSet, universe: u32) -> Result<RowSet> {
+    pub(super) fn rows(
+        &self,
+        parts: &[LeafMatches],
+        valued: impl FnOnce() -> RowSet,
+        universe: u32,
+    ) -> Result<RowsOfLeaves> {
         let mut found = DisjointRows::new(universe, parts.iter().map(LeafMatches::short_rows).sum());
         for part in parts {
             part.runs.iter().for_each(|run| found.run(run.first, run.length));
             found.rows(&part.rows);
         }
         let mut found = found.finish()?;
+        let mut open: Vec<u32> = parts.iter().flat_map(|part| part.open.iter().copied()).collect();
+        open.sort_unstable();
+        open.dedup();
+        let mut open = RowSet::from_rows(open, universe);
         for part in parts.iter().filter(|part| !part.long.is_empty()) {
             let Some(long) = &part.rows_of_long else {
                 return Err(FormatError::invalid("the long postings read", 0, part.long.len()));
             };
-            let apart = u64::from(found.len()) + u64::from(long.len());
-            found = found.or(long);
-            if u64::from(found.len()) != apart {
-                return Err(FormatError::invalid("the rows of different keys", "shared", "one key for each row"));
+            match self.check {
+                // Rows of a posting outside of the leaf do not ride, so that nothing tells them apart.
+                Some(_) => open = open.or(long),
+                None => found = disjoint(&found, long)?,
             }
         }
-        Ok(if self.opposite { valued().minus(&found) } else { found })
+        if !open.is_empty() && !found.and(&open).is_empty() {
+            return Err(FormatError::invalid("the rows of different keys", "shared", "one key for each row"));
+        }
+        let t = if self.opposite { valued().minus(&found) } else { found };
+        Ok(RowsOfLeaves { t, open })
+    }
+}
+
+/// The rows of both sets.
+fn disjoint(one: &RowSet, other: &RowSet) -> Result<RowSet> {
+    let both = one.or(other);
+    match u64::from(both.len()) == u64::from(one.len()) + u64::from(other.len()) {
+        true => Ok(both),
+        false => Err(FormatError::invalid("the rows of different keys", "shared", "one key for each row")),
     }
 }
 

@@ -22,7 +22,7 @@ use lakemark_format::segment::{PostingRef, SegmentDirectory, ValueBlockRef};
 use lakemark_format::value_block::{self, Value};
 
 use super::bins::{self, BinPlan};
-use super::leaves::{LeafMatches, LeafSearch};
+use super::leaves::{LeafMatches, LeafSearch, RowsOfLeaves, SearchedKeys};
 use super::overlap::{BlockOverlap, overlaps};
 use super::plan::{CoarseBase, Plan, first_blocks};
 use super::rounds::{DecodedBlock, Planned};
@@ -55,6 +55,8 @@ enum SearchTest {
     IsNull,
     /// Rows of these keys, and how the value blocks lie to them.
     Keys(KeyRanges, Vec<BlockOverlap>),
+    /// Rows of keys of which the segment says nothing.
+    Open,
 }
 
 impl<'a> Search<'a> {
@@ -65,14 +67,23 @@ impl<'a> Search<'a> {
         let (test, blocks) = match test {
             Test::IsNull => (SearchTest::IsNull, Vec::new()),
             Test::Ranges(ranges) | Test::Elements(ranges) => {
-                let places = overlaps(directory, ranges);
-                let blocks = if directory.encoding == Encoding::Packed {
-                    leaves = Some(LeafSearch::new(directory, ranges, &places));
-                    Vec::new()
-                } else {
-                    first_blocks(directory, &places)
+                let (keys, check) = match SearchedKeys::of(directory, ranges) {
+                    SearchedKeys::Values(keys) => (Some(keys), None),
+                    SearchedKeys::Hashes(keys, check) => (Some(keys), Some(check)),
+                    SearchedKeys::Open => (None, None),
                 };
-                (SearchTest::Keys(ranges.clone(), places), blocks)
+                let placed = keys.map(|keys| (overlaps(directory, &keys), keys));
+                match placed {
+                    None => (SearchTest::Open, Vec::new()),
+                    Some((places, keys)) if directory.encoding == Encoding::Packed => {
+                        leaves = Some(LeafSearch::new(directory, &keys, &places, check));
+                        (SearchTest::Keys(keys, places), Vec::new())
+                    }
+                    Some((places, keys)) => {
+                        let blocks = first_blocks(directory, &places);
+                        (SearchTest::Keys(keys, places), blocks)
+                    }
+                }
             }
         };
         let empty = RowSet::empty(directory.universe);
@@ -98,7 +109,7 @@ impl<'a> Search<'a> {
 
     /// The NULL list, and with key tests the opaque one.
     fn lists(&self) -> impl Iterator<Item = PostingRef> + use<> {
-        let opaque = matches!(self.test, SearchTest::Keys(..)).then_some(self.directory.opaque);
+        let opaque = (!matches!(self.test, SearchTest::IsNull)).then_some(self.directory.opaque);
         std::iter::once(self.directory.nulls).chain(opaque)
     }
 
@@ -165,6 +176,10 @@ impl<'a> Search<'a> {
     /// Bytes that are not what the directory says; also a row with two values, or bitmaps that hold more or fewer rows of the
     /// answer than the value blocks count.
     pub fn finish(mut self, second: &[Bytes]) -> Result<SegmentRows> {
+        if matches!(self.test, SearchTest::Open) {
+            let opaque = self.valued_rows().or(&self.opaque);
+            return Ok(SegmentRows { t: RowSet::empty(self.directory.universe), n: self.nulls, opaque });
+        }
         if let Some(plan) = &self.bins {
             let t = plan.rows(second, || self.valued_rows(), self.directory.universe)?;
             return Ok(SegmentRows { t, n: self.nulls, opaque: self.opaque });
@@ -208,8 +223,9 @@ impl<'a> Search<'a> {
     /// # Errors
     /// Those of [`Self::finish`].
     pub fn finish_parts(self, leaves: &LeafSearch, parts: &[LeafMatches]) -> Result<SegmentRows> {
-        let t = leaves.rows(parts, || self.valued_rows(), self.directory.universe)?;
-        Ok(SegmentRows { t, n: self.nulls, opaque: self.opaque })
+        let RowsOfLeaves { t, open } = leaves.rows(parts, || self.valued_rows(), self.directory.universe)?;
+        let opaque = if open.is_empty() { self.opaque } else { self.opaque.or(&open) };
+        Ok(SegmentRows { t, n: self.nulls, opaque })
     }
 
     /// The rows of the postings that are added, or of those that are taken away.

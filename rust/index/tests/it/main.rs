@@ -9,6 +9,7 @@ mod cost;
 mod covered;
 mod encodings;
 mod groups;
+mod hashed;
 mod key;
 mod links;
 mod lists;

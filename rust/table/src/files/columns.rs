@@ -46,6 +46,8 @@ pub(crate) struct IndexedFields {
     pub key: FieldRef,
     /// The columns that ride along.
     pub riding: Vec<FieldRef>,
+    /// The bits of the hashes that are sorted in the place of the column's values.
+    pub hash_bits: Option<u8>,
 }
 
 /// A column of a row group, sorted by value.
@@ -168,9 +170,13 @@ impl RowGroupOfFile<'_> {
 }
 
 fn decode_column(from: RowGroupOfFile<'_>, fields: &IndexedFields, parts: FetchedFields) -> Result<ColumnChunk> {
-    let IndexedFields { key: field, riding } = fields;
+    let IndexedFields { key: field, riding, hash_bits } = fields;
     let FetchedFields { key: parts, riding: of_riding } = parts;
-    let mut builder = ChunkBuilder::new(&key_type(field)?);
+    let of_values = key_type(field)?;
+    let mut builder = ChunkBuilder::new(&match *hash_bits {
+        Some(bits) => KeyType::Hashed { bits, of: Arc::new(of_values) },
+        None => of_values,
+    });
     let rows = from.rows();
     builder.reserve(rows as usize);
     let hash = hash_of(parts.iter().chain(&of_riding));
@@ -291,7 +297,7 @@ async fn fetch_fields(
     name: &str,
     footer: &Footer,
     row_group: usize,
-    IndexedFields { key, riding }: &IndexedFields,
+    IndexedFields { key, riding, .. }: &IndexedFields,
 ) -> Result<FetchedFields> {
     let of_key = fetch_each(store, meta, name, footer, row_group, key.name()).await?;
     let mut of_riding = Vec::with_capacity(riding.len());

@@ -53,6 +53,17 @@ pub(crate) async fn choose_encoding(table: &BaseTable, snapshot: &Snapshot, inde
     }
 }
 
+/// How many rows the table has; none if that cannot be found out.
+pub(crate) async fn table_rows(table: &BaseTable, snapshot: &Snapshot) -> Option<u64> {
+    match Sampler::new(table, snapshot).await {
+        Ok(sampler) => Some(sampler.rows()),
+        Err(error) => {
+            tracing::debug!(%error, "no footer could be read; the rows of the table are not known");
+            None
+        }
+    }
+}
+
 async fn predict(table: &BaseTable, snapshot: &Snapshot, index: &mut ManifestIndex, open: bool) -> Result<()> {
     let sampler = Sampler::new(table, snapshot).await?;
     let column = sampler.binned_column(&index.column, precision_of(&index.options)?).await?;

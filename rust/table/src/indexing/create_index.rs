@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use arrow::datatypes::{DataType, Field};
 use lakemark_format::key::MAX_KEY_COLUMNS;
 use lakemark_format::riding::MAX_RIDING_COLUMNS;
-use lakemark_format::{Encoding, ManifestIndex, NameOf, column};
+use lakemark_format::{Encoding, KeyType, ManifestIndex, NameOf, column};
 use lakemark_index::{element_of, is_key_the_value, riding_type_of};
 
 use crate::error::{Error, Result};
@@ -16,6 +16,7 @@ use crate::indexing::advise;
 use crate::options::IndexSpec;
 use crate::snapshot::{BaseTable, Snapshot};
 use crate::storage::ids::new_id;
+use crate::store::hashed::{HASH_BITS, HASHED, hash_bits, hash_bits_for};
 use crate::store::included::{INCLUDE, column_list, included, names_of};
 use crate::store::kind::{CheckedOptions, check_options, is_open, precision_of};
 use crate::store::link_pair::is_of_links;
@@ -41,8 +42,9 @@ pub(crate) async fn create_index(
     }
     if is_new {
         let open = spec.columns.len() == 1 && is_open(spec.kind, &spec.options);
-        // What rides along is in no prediction.
-        if included(&index).is_empty() {
+        settle_hash_bits(table, snapshot, &mut index).await;
+        // What rides along is in no prediction, and neither are hashes.
+        if included(&index).is_empty() && hash_bits(&index).is_none() {
             advise::choose_encoding(table, snapshot, &mut index, open).await;
         }
         // The name says the kind that was chosen.
@@ -53,22 +55,39 @@ pub(crate) async fn create_index(
     Ok(commit(store, &Edit::CreateIndex { index, if_not_exists }).await?.changed)
 }
 
+/// Chooses how many bits hashes have, where the user did not, by the rows that the table has now.
+async fn settle_hash_bits(table: &BaseTable, snapshot: &Snapshot, index: &mut ManifestIndex) {
+    let is_hashed = index.options.iter().any(|(name, _)| name == HASHED);
+    if !is_hashed || hash_bits(index).is_some() {
+        return;
+    }
+    let rows = advise::table_rows(table, snapshot).await;
+    index.options.push((HASH_BITS.to_owned(), hash_bits_for(rows).to_string()));
+}
+
 /// What a declaration becomes in the manifest, checked against the table.
 fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
     let columns = spec.columns.iter().map(|given| indexed(given, snapshot)).collect::<Result<Vec<_>>>()?;
     if spec.kind == Some(IndexKind::Links) {
         links::check(&columns, snapshot)?;
     }
-    // The option is of one kind alone, and stands for it.
-    let includes = spec.options.contains_key(INCLUDE);
-    let kind = kind_over(&columns, spec.kind.or(includes.then_some(IndexKind::Key)), snapshot)?;
+    // These options are of one kind alone, and stand for it.
+    let is_of_keys = [INCLUDE, HASHED, HASH_BITS].iter().any(|option| spec.options.contains_key(*option));
+    let kind = kind_over(&columns, spec.kind.or(is_of_keys.then_some(IndexKind::Key)), snapshot)?;
     let name = column::composite(columns.iter().map(String::as_str));
     let typed = indexed_field(&snapshot.schema(), &name).and_then(|field| Some((key_type_of_field(&field)?, field)));
     let Some((key_type, field)) = typed else { return Err(unknown_column(&name, snapshot)) };
     let shown = snapshot.display_name(&name);
-    let CheckedOptions { encoding, others: mut options } = check_options(kind, &spec.options)?;
+    let CheckedOptions { encoding, others: mut options, is_hashed } = check_options(kind, &spec.options)?;
+    if is_hashed {
+        check_hashed(&columns, &key_type, &shown)?;
+        options.retain(|(name, _)| name != HASHED);
+        options.push((HASHED.to_owned(), "true".to_owned()));
+    }
     if let Some((_, value)) = options.iter_mut().find(|(name, _)| name == INCLUDE) {
-        *value = include(value, &columns, snapshot)?;
+        // A key that is hashed lacks its values.
+        let key: &[String] = if is_hashed { &[] } else { &columns };
+        *value = include(value, key, snapshot)?;
     }
     if let Some(precision) = precision_of(&options)? {
         precision.check(&key_type).map_err(|error| Error::invalid(format!("{shown}: {error}")))?;
@@ -96,6 +115,21 @@ fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
         key_type,
         options,
     })
+}
+
+/// Checks that the keys of an index can be hashes.
+fn check_hashed(columns: &[String], key_type: &KeyType, shown: &str) -> Result<()> {
+    if columns.len() > 1 {
+        return Err(Error::unsupported(
+            "hashed is for an index on one column, as conditions on the first of several could not be answered; leave it out",
+        ));
+    }
+    if key_type.is_fixed() && !key_type.is_list() {
+        return Err(Error::unsupported(format!(
+            "the values of {shown} are numbers of 64 bits at most, for which hashes save nothing; leave hashed out"
+        )));
+    }
+    Ok(())
 }
 
 /// The columns that are to ride along with those of an index, as the manifest has them.

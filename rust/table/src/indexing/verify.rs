@@ -30,6 +30,7 @@ use crate::snapshot::Snapshot;
 use crate::snapshot::identity::is_same_data;
 use crate::storage::location::StorePlace;
 use crate::store::Store;
+use crate::store::hashed::{hash_bits, key_type_of_segments};
 use crate::store::included::riding_columns;
 use crate::store::manifests::file_of;
 use crate::store::segment_cursor::{MovedRows, READ_AHEAD_BYTES, SegmentCursor, moved_value, read_rows, remapped};
@@ -112,7 +113,7 @@ async fn compare_segment(verified: Verified<'_>, segment: &ManifestSegment, verd
         }
     }
     fresh.sort_by_key(|fresh| fresh.entry.base);
-    let fields = IndexedFields { key: field, riding: riding_of(snapshot, &stored) };
+    let fields = IndexedFields { key: field, riding: riding_of(snapshot, &stored), hash_bits: hash_bits(index) };
     let derived = derive(snapshot, index, &fields, &fresh).await?;
     match compare(&stored, &derived, &counter).await {
         Ok(()) => verdict.files_ok += fresh.len() as u64,
@@ -193,7 +194,7 @@ async fn derive(
         segment_id: id,
         index_id: index.id,
         column: index.column.clone(),
-        key_type: index.key_type.clone(),
+        key_type: key_type_of_segments(index),
         files,
         encoding: if fields.riding.is_empty() { Encoding::Equality } else { Encoding::Packed },
         bins: None,

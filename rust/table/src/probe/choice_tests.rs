@@ -25,6 +25,7 @@ fn guess(share: f64, weight: impl Fn(f64) -> Weight) -> Option<LeafEstimate> {
         segments: 8,
         ranges: 1.0,
         packed: false,
+        rechecked: false,
     })
 }
 
@@ -259,7 +260,7 @@ fn a_search_that_finds_all_values_is_left_out_where_many_rows_have_none() {
     let all = Weight { rows: ROWS * 0.95, bytes: ROWS * 0.95, postings: 12.0 };
     let nulls = Weight { rows: ROWS * 0.05, bytes: ROWS * 0.05, postings: 1.0 };
     let guess = |nulls: Weight| {
-        Some(LeafEstimate { passing: all, all, nulls, rows: ROWS, segments: 1, ranges: 1.0, packed: false })
+        Some(LeafEstimate { passing: all, all, nulls, rows: ROWS, segments: 1, ranges: 1.0, ..LeafEstimate::default() })
     };
     assert_eq!(left_out(&leaf("a"), &[guess(nulls)], &columns(8.0, 0.0)), [true]);
     // In one run they are stepped over.

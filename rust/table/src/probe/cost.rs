@@ -93,6 +93,8 @@ pub(super) struct LeafEstimate {
     pub ranges: f64,
     /// Whether all of the segments are packed trees.
     pub packed: bool,
+    /// Whether rows that are found are to be tested: they share a hash with a value.
+    pub rechecked: bool,
 }
 
 /// What is known of a leaf if the fewest rows pass that may, and if the most do.
@@ -313,9 +315,9 @@ struct SegmentToSearch<'a> {
     segment: &'a ManifestSegment,
 }
 
-/// The segments of the first index on the column of a leaf that knows every row. Zones cost few reads, and are always searched.
+/// The segments of the first index on the column of a leaf that knows rows. Zones cost few reads, and are always searched.
 fn searched<'a>(snapshot: &'a Snapshot, leaf: &'a Leaf) -> Vec<SegmentToSearch<'a>> {
-    let (Some(manifest), Some(index)) = (&snapshot.manifest, snapshot.exact_indexes_for(leaf).first().copied()) else {
+    let (Some(manifest), Some(index)) = (&snapshot.manifest, snapshot.row_indexes_for(leaf).first().copied()) else {
         return Vec::new();
     };
     let segments = manifest.segments().map(Arc::as_ref).filter(|segment| segment.index_id == index.id);
@@ -347,7 +349,8 @@ async fn guess(
             let packed = opened.directory.encoding == Encoding::Packed;
             let (all, nulls, rows) = (estimate.all(), estimate.nulls(), estimate.rows());
             let ranges = estimate.ranges() as f64;
-            let guess = |passing| LeafEstimate { passing, all, nulls, rows, segments: 1, ranges, packed };
+            let rechecked = opened.directory.key_type.hash_bits().is_some();
+            let guess = |passing| LeafEstimate { passing, all, nulls, rows, segments: 1, ranges, packed, rechecked };
             Some(EstimateBounds { least: guess(least), most: guess(most) })
         })
         .buffer_unordered(CONCURRENT_SEGMENTS)
@@ -362,6 +365,7 @@ async fn guess(
         segments: one.segments + other.segments,
         ranges: one.ranges + other.ranges,
         packed: one.packed && other.packed,
+        rechecked: one.rechecked || other.rechecked,
     };
     found
         .into_iter()
@@ -435,6 +439,7 @@ impl CostModel<'_> {
             Predicate::And(conjuncts) => conjuncts.as_slice(),
             other => std::slice::from_ref(other),
         };
+        let decides = |guess: &Option<LeafEstimate>| guess.is_some_and(|guess| !guess.rechecked);
         let mut next = 0;
         let part = |conjunct: &Predicate| {
             let leaves = next..next + conjunct.leaves().len();
@@ -447,7 +452,7 @@ impl CostModel<'_> {
                 search_cost: known.clone().map(|guess| guess.search_cost(self.cores)).sum::<f64>()
                     + leaves.clone().map(|leaf| self.encode_cost(leaf)).sum::<f64>(),
                 runs: known.map(LeafEstimate::runs).sum(),
-                certain: conjunct.unknowns().is_empty() && guesses.iter().all(Option::is_some),
+                certain: conjunct.unknowns().is_empty() && guesses.iter().all(decides),
                 leaves,
             }
         };

@@ -12,6 +12,7 @@ use super::coverage::CoveredFiles;
 use crate::error::Result;
 use crate::index_kind::IndexKind;
 use crate::report::{ChosenBy, IndexInfo};
+use crate::store::hashed::hash_bits;
 use crate::store::recorded::{Recorded, is_chosen_by_auto};
 use crate::store::segments::missing;
 use crate::values::fields::key_type_of_field;
@@ -96,7 +97,7 @@ impl Snapshot {
     }
 
     /// The indexes that can answer tests of the values of `column`, as it is typed now. First are those that know every row, then those
-    /// that know the smaller zones.
+    /// with hashes, then those that know the smaller zones.
     pub(crate) fn indexes_of(&self, column: &str) -> Vec<&ManifestIndex> {
         let mut found = self.usable_on(column);
         found.retain(|index| !index.key_type.is_list());
@@ -106,8 +107,10 @@ impl Snapshot {
     /// The indexes that can answer the test of a leaf, in the same order. Of lists, an index knows the elements and which are NULL.
     pub(crate) fn indexes_for(&self, leaf: &Leaf) -> Vec<&ManifestIndex> {
         let mut found = self.usable_on(&leaf.column);
-        found.retain(|index| match leaf.test {
+        found.retain(|index| match &leaf.test {
             Test::IsNull => true,
+            // Hashes say nothing of the order of values.
+            Test::Ranges(ranges) if hash_bits(index).is_some() => ranges.are_points(),
             Test::Ranges(_) => !index.key_type.is_list(),
             Test::Elements(_) => index.key_type.is_list(),
         });
@@ -120,9 +123,10 @@ impl Snapshot {
         let usable = manifest.indexes().filter(|index| index.column == stored && self.answers_conditions(index));
         let mut found: Vec<&ManifestIndex> = usable.collect();
         found.sort_by_key(|index| match index.kind.known() {
-            Some(kind) if kind.is_exact() => 0,
-            Some(IndexKind::BloomTree) => 1,
-            _ => 2,
+            Some(kind) if kind.is_exact() && hash_bits(index).is_none() => 0,
+            Some(kind) if kind.is_exact() => 1,
+            Some(IndexKind::BloomTree) => 2,
+            _ => 3,
         });
         found
     }
@@ -166,6 +170,13 @@ impl Snapshot {
         exact(self.indexes_for(leaf))
     }
 
+    /// The indexes of [`Self::indexes_for`] that know rows: every one, and where keys are hashes those that may have a value.
+    pub(crate) fn row_indexes_for(&self, leaf: &Leaf) -> Vec<&ManifestIndex> {
+        let mut indexes = self.indexes_for(leaf);
+        indexes.retain(|index| index.kind.known().is_some_and(IndexKind::finds_rows));
+        indexes
+    }
+
     /// Whether the index is usable, and is of a kind that conditions are asked of.
     fn answers_conditions(&self, index: &ManifestIndex) -> bool {
         index.kind.known().is_some_and(IndexKind::answers_conditions) && self.is_usable(index)
@@ -182,6 +193,6 @@ impl Snapshot {
 
 /// Of these indexes those that know every row.
 fn exact(mut indexes: Vec<&ManifestIndex>) -> Vec<&ManifestIndex> {
-    indexes.retain(|index| index.kind.known().is_some_and(IndexKind::finds_rows));
+    indexes.retain(|index| index.kind.known().is_some_and(IndexKind::finds_rows) && hash_bits(index).is_none());
     indexes
 }

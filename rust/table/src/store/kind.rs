@@ -6,6 +6,7 @@ use lakemark_format::{Encoding, ManifestIndex};
 use lakemark_index::zones::ZoneOptions;
 use lakemark_index::{Precision, PrecisionError};
 
+use super::hashed::{HASH_BITS, HASHED, LEAST_HASH_BITS, MOST_HASH_BITS};
 use super::included::{INCLUDE, names_of};
 use crate::error::{Error, Result};
 use crate::index_kind::IndexKind;
@@ -31,12 +32,24 @@ pub enum IndexOption {
     ZoneRows,
     /// Columns that ride along with the keys.
     Include,
+    /// Whether hashes of values are the keys.
+    Hashed,
+    /// How many bits these hashes have.
+    HashBits,
 }
 
 impl IndexOption {
     /// All options.
-    pub const ALL: [Self; 6] =
-        [Self::Encoding, Self::Precision, Self::FilesPerSegment, Self::Fpp, Self::ZoneRows, Self::Include];
+    pub const ALL: [Self; 8] = [
+        Self::Encoding,
+        Self::Precision,
+        Self::FilesPerSegment,
+        Self::Fpp,
+        Self::ZoneRows,
+        Self::Include,
+        Self::Hashed,
+        Self::HashBits,
+    ];
 
     /// The name in statements, options and manifests.
     #[must_use]
@@ -48,6 +61,8 @@ impl IndexOption {
             Self::Fpp => "fpp",
             Self::ZoneRows => "zone_rows",
             Self::Include => INCLUDE,
+            Self::Hashed => HASHED,
+            Self::HashBits => HASH_BITS,
         }
     }
 
@@ -64,6 +79,11 @@ impl IndexOption {
             Self::Include => {
                 (names_of(value).is_some(), "it must be names of columns with commas between, such as customer,amount")
             }
+            Self::Hashed => (is_true(value).is_some(), "it must be true or false"),
+            Self::HashBits => (
+                value.parse::<u8>().is_ok_and(|bits| (LEAST_HASH_BITS..=MOST_HASH_BITS).contains(&bits)),
+                "it must be a number of bits from 8 to 64, such as 40",
+            ),
             Self::FilesPerSegment => (
                 value.parse::<u32>().is_ok_and(|files| (1..=4096).contains(&files)),
                 "it must be a number from 1 to 4096",
@@ -80,12 +100,20 @@ impl IndexOption {
     }
 }
 
+/// The truth that a user writes; none if it is none.
+fn is_true(value: &str) -> Option<bool> {
+    let is = |word: &str| value.eq_ignore_ascii_case(word);
+    if is("true") { Some(true) } else { is("false").then_some(false) }
+}
+
 /// Options that an index can have.
 #[derive(Debug)]
 pub(crate) struct CheckedOptions {
     pub encoding: Encoding,
     /// What is stored beside the encoding: names and values.
     pub others: Vec<(String, String)>,
+    /// Whether hashes of values are the keys.
+    pub is_hashed: bool,
 }
 
 /// The encoding and the other options of an index of this kind, as a user gives them.
@@ -100,15 +128,33 @@ pub(crate) fn check_options(kind: IndexKind, options: &BTreeMap<String, String>)
         option.check(value)?;
     }
     let encoding = if kind == IndexKind::Bitmap { bitmap_encoding(options)? } else { kind.encoding() };
-    let others = options.iter().filter(|(name, _)| *name != IndexOption::Encoding.name());
+    let is_hashed = is_hashed(options)?;
+    let is_stored = |name: &String| {
+        let option = IndexOption::from_name(name);
+        option != Some(IndexOption::Encoding) && (is_hashed || option != Some(IndexOption::Hashed))
+    };
+    let others = options.iter().filter(|(name, _)| is_stored(name));
     let others = others.map(|(key, value)| (key.clone(), value.clone())).collect();
-    Ok(CheckedOptions { encoding, others })
+    Ok(CheckedOptions { encoding, others, is_hashed })
+}
+
+/// Whether hashes of values are to be the keys. A number of bits says so as well.
+fn is_hashed(options: &BTreeMap<String, String>) -> Result<bool> {
+    let bits = options.contains_key(IndexOption::HashBits.name());
+    match (options.get(IndexOption::Hashed.name()).and_then(|value| is_true(value)), bits) {
+        (Some(false), true) => {
+            Err(Error::invalid("hash_bits is of hashed keys, and hashed is false; leave one of the two out"))
+        }
+        (hashed, bits) => Ok(hashed.unwrap_or(bits)),
+    }
 }
 
 fn options_of(kind: IndexKind) -> &'static [IndexOption] {
     match kind {
         IndexKind::Bitmap => &[IndexOption::Encoding, IndexOption::Precision, IndexOption::FilesPerSegment],
-        IndexKind::Key => &[IndexOption::Include, IndexOption::FilesPerSegment],
+        IndexKind::Key => {
+            &[IndexOption::Include, IndexOption::Hashed, IndexOption::HashBits, IndexOption::FilesPerSegment]
+        }
         IndexKind::BloomTree | IndexKind::Summary => {
             &[IndexOption::Fpp, IndexOption::ZoneRows, IndexOption::FilesPerSegment]
         }

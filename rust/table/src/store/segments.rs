@@ -18,6 +18,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use crate::error::{ErrorKind, Result, kind_of_storage};
 use crate::storage::cache::Cache;
 use crate::store::Store;
+use crate::store::hashed::key_type_of_segments;
 
 /// One read of this many bytes opens most segments.
 pub(super) const TAIL_BYTES: u64 = 64 * 1024;
@@ -305,7 +306,7 @@ async fn read_directory(
     let directory = SegmentDirectory::decode(bytes, &trailer).map_err(Damage::corrupt)?;
     let same = directory.segment_id == segment.id
         && directory.index_id == segment.index_id
-        && directory.key_type == index.key_type
+        && directory.key_type == key_type_of_segments(index)
         && directory.column == index.column
         // Zones do not give what values do.
         && index.kind.known().is_some_and(|kind| kind.is_exact() != directory.encoding.has_zones());

@@ -23,6 +23,7 @@ mod folders;
 mod footers;
 mod futures;
 mod group_counts;
+mod hashed;
 mod in_memory;
 mod isolating;
 mod layer;

@@ -148,7 +148,7 @@ impl<'a> Sampler<'a> {
     /// The same, and its bins of a precision.
     pub(crate) async fn binned_column(&self, stored: &str, precision: Option<Precision>) -> Result<SampledColumn> {
         let field = self.field(stored)?;
-        let fields = IndexedFields { key: Arc::clone(&field), riding: Vec::new() };
+        let fields = IndexedFields { key: Arc::clone(&field), riding: Vec::new(), hash_bits: None };
         let chunk = read_sample(self.snapshot.object_store().as_ref(), &self.chunks(usize::MAX), &fields).await?;
         let pieces = self.pieces;
         let key_type = key_type_of(field.data_type());
@@ -164,7 +164,7 @@ impl<'a> Sampler<'a> {
     /// Bytes of a row that columns take which ride along with the keys of another one, all named as they are in the files.
     pub(crate) async fn riding_row_bytes(&self, stored: &str, riding: &[String]) -> Result<f64> {
         let riding = riding.iter().map(|column| self.field(column)).collect::<Result<Vec<_>>>()?;
-        let fields = IndexedFields { key: self.field(stored)?, riding };
+        let fields = IndexedFields { key: self.field(stored)?, riding, hash_bits: None };
         let most = RIDING_ROWS.div_ceil(self.parts.len().max(1));
         let chunk = read_sample(self.snapshot.object_store().as_ref(), &self.chunks(most), &fields).await?;
         let measured = tokio::task::spawn_blocking(move || {

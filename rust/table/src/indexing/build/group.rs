@@ -15,6 +15,7 @@ use crate::files::unreadable::{is_about_the_file, newest_meta};
 use crate::report::Finding;
 use crate::snapshot::{BaseTable, DataFile, Snapshot};
 use crate::storage::file_time::modified_ns;
+use crate::store::hashed::hash_bits;
 use crate::table_format::TableFormat;
 
 /// Files that share segments, and the indexes that lack them.
@@ -46,7 +47,7 @@ impl Group {
             let key = snapshot.physical_field(&index.column).ok_or_else(|| {
                 Error::internal(format!("the column {} of an index is gone", column::display(&index.column)))
             })?;
-            Ok(IndexedFields { key, riding: snapshot.riding_fields(index) })
+            Ok(IndexedFields { key, riding: snapshot.riding_fields(index), hash_bits: hash_bits(index) })
         };
         let fields = indexes.iter().map(field).collect::<Result<Vec<_>>>()?;
         let files = files.into_iter().map(|file| GroupFile { meta: file.meta.clone(), path: file.path.clone() });

@@ -10,6 +10,7 @@ use super::spill::{Reservation, ReservedSource};
 use crate::error::{Error, Result};
 use crate::storage::disk::on_a_thread;
 use crate::store::Store;
+use crate::store::hashed::key_type_of_segments;
 use crate::store::kind::{precision_of, zones_of};
 use crate::store::segment_files::Published;
 
@@ -29,7 +30,7 @@ pub(crate) fn meta_of(index: &ManifestIndex, encoding: Encoding, memory: u64) ->
         segment_id: [0; 16],
         index_id: index.id,
         column: index.column.clone(),
-        key_type: index.key_type.clone(),
+        key_type: key_type_of_segments(index),
         files: Vec::new(),
         encoding,
         bins: None,

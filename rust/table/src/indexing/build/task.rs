@@ -10,6 +10,7 @@ use crate::files::columns::IndexedFields;
 use crate::snapshot::BaseTable;
 use crate::storage::file_time::modified_ns;
 use crate::storage::fingerprint::fingerprint_of_name;
+use crate::store::hashed::hash_bits;
 use crate::store::included::included;
 use crate::values::schema;
 
@@ -119,7 +120,7 @@ impl BuildTask {
         let fields = self.manifest.indexes.iter().zip(fields).map(|(index, key)| {
             let names = included(index);
             let riding = names.iter().filter_map(|name| others.iter().find(|field| field.name() == name).cloned());
-            IndexedFields { key, riding: riding.collect() }
+            IndexedFields { key, riding: riding.collect(), hash_bits: hash_bits(index) }
         });
         let fields = fields.collect();
         let files = self.manifest.files.iter().map(|file| listed(table, file)).collect();
