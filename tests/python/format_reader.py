@@ -278,11 +278,16 @@ def read_segment(data: bytes) -> Segment:
         encoding, values = "binned", read_bins(stream, blocks, orders, universe)
         assert not values or values[-1][0] == most
     elif ENCODINGS[code][0] == "packed":
+        are_inner = cursor.number(1)
+        assert are_inner in (0, 1)
         riding = [(cursor.string(), cursor.key_type()) for _ in range(cursor.varint())]
         leaves = Leaves(stream, universe, key_type, [kind for _, kind in riding])
+        if are_inner:
+            blocks = [leaf for page in blocks for leaf in leaves.below(page)]
         values = [entry for block in blocks for entry in leaves.read(block)]
         assert not values or values[-1][0] == most
         assert len(values) == value_count
+        assert all(before[0] < after[0] for before, after in itertools.pairwise(values))
         cursor.end()
         segment = Segment(column, key_type, universe, files, lists[0], lists[1], values, "packed")
         segment.riding, segment.carried = riding, leaves.carried
@@ -427,6 +432,29 @@ class Leaves:
         assert sum(len(rows) for _, rows in found) == block.rows
         assert all(before[0] < after[0] for before, after in itertools.pairwise(found))
         return found
+
+    def below(self, page: Block) -> list[Block]:
+        """The leaves of an inner page."""
+        cursor = Cursor(self.stream[page.start : page.end])
+        count = cursor.varint()
+        assert 1 <= count <= 4096
+        first = page.key
+        keys = numbers_from(cursor, first, count) if isinstance(first, int) else self.lists.texts(cursor, first, count)
+        values = column_of(cursor, count)
+        surplus, postings = gaps_of(cursor, count), gaps_of(cursor, count)
+        gaps, lengths = column_of(cursor, count), column_of(cursor, count)
+        cursor.end()
+        leaves, place = [], page.postings
+        for number, key in enumerate(keys):
+            postings_end = place + postings[number]
+            start = postings_end + gaps[number]
+            rows = values[number] + surplus[number]
+            end = start + lengths[number]
+            leaves.append(Block(key, values[number], rows, place, postings_end, start, end))
+            place = end
+        assert place == page.postings_end
+        assert (sum(values), sum(leaf.rows for leaf in leaves)) == (page.count, page.rows)
+        return leaves
 
     def carry(self, cursor: Cursor, held: list[list[int]]) -> None:
         """What rides along with an embedded segment."""

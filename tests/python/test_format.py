@@ -52,7 +52,7 @@ def key_of(value: Any) -> int | bytes:
 def test_golden_segments_are_read_by_the_second_reader() -> None:
     segments = (path for path in GOLDEN.glob("*.lmx") if not path.name.startswith("position-map"))
     read = {path.name: read_segment(path.read_bytes()) for path in segments}
-    assert len(read) == 24
+    assert len(read) == 26
     assert read["empty.lmx"] == Segment("c", (19,), 0, [], [], [], [])
     numbers = read["numbers.lmx"]
     assert numbers.files == [("part-0.parquet", 0, [10, 6]), ("part-1.parquet", 64, [4])]
@@ -99,8 +99,10 @@ def test_golden_segments_are_read_by_the_second_reader() -> None:
 
 
 def test_golden_packed_trees_are_read_by_the_second_reader() -> None:
-    names = ("packed.lmx", "packed-columns.lmx", "packed-uuids.lmx", "packed-hashes.lmx")
-    read = {name: read_segment((GOLDEN / name).read_bytes()) for name in names}
+    names = ("packed", "packed-columns", "packed-uuids", "packed-hashes", "packed-inner", "packed-inner-columns")
+    read = {f"{name}.lmx": read_segment((GOLDEN / f"{name}.lmx").read_bytes()) for name in names}
+    assert read["packed-inner.lmx"].values == read["packed.lmx"].values
+    assert read["packed-inner-columns.lmx"].values == read["packed-columns.lmx"].values
     packed = read["packed.lmx"]
     assert (packed.encoding, packed.nulls[0], packed.opaque) == ("packed", 128, [138])
     assert packed.values[:128] == [(key_of(2 * row), [row]) for row in range(128)]

@@ -26,7 +26,7 @@ mod columns;
 pub(crate) mod gaps;
 mod reader;
 mod rows;
-mod texts;
+pub(crate) mod texts;
 mod uuid;
 mod wide_gaps;
 

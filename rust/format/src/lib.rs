@@ -9,6 +9,7 @@ pub mod error;
 mod file_numbers;
 pub mod filter;
 pub mod index_kind;
+pub mod inner_page;
 pub mod key;
 mod key_filter;
 pub mod leaf;

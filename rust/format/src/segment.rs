@@ -8,6 +8,7 @@ pub mod encoding;
 mod validate;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::codec::{ByteReader, ByteWriter};
 use crate::container::{ContentKind, HEADER_BYTES, Trailer};
@@ -33,8 +34,8 @@ pub struct SegmentDirectory {
     pub column: String,
     /// The column's type.
     pub key_type: KeyType,
-    /// The covered data files, by ascending base.
-    pub files: Vec<SegmentFile>,
+    /// The covered data files, by ascending base; shared by the directories that [`Self::with_blocks`] makes of this one.
+    pub files: Arc<[SegmentFile]>,
     /// Rows of the segment's row space, gaps between files included.
     pub universe: u32,
     /// Rows whose value is NULL.
@@ -89,7 +90,8 @@ pub struct PostingRef {
     pub rows: u32,
 }
 
-/// Where a value block and the postings of its values are in the stream.
+/// Where a value block and the postings of its values are in the stream. Of an inner page of a packed tree: where the page is, and what the
+/// leaves in it have together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValueBlockRef {
     /// The smallest key in the block. Of leaves with keys that are bytes, but for the first leaf, the bytes with which it begins: they are
@@ -105,8 +107,10 @@ pub struct ValueBlockRef {
     pub rows: u64,
     /// Logical offset of the block's posting area.
     pub postings_offset: u64,
-    /// Bytes of the posting area.
+    /// Bytes of the posting area. Of an inner page it has the leaves as well.
     pub postings_length: u64,
+    /// Whether it is an inner page: one of leaves in place of values.
+    pub is_inner: bool,
 }
 
 impl SegmentFile {
@@ -130,7 +134,7 @@ impl SegmentDirectory {
         out.varint(u64::from(self.universe));
         out.length(self.files.len());
         let mut first_free = 0;
-        for file in &self.files {
+        for file in self.files.iter() {
             file.encode(first_free, &mut out)?;
             first_free = next_base(file);
         }
@@ -156,6 +160,7 @@ impl SegmentDirectory {
         }
         self.orders.iter().for_each(|length| out.varint(*length));
         if self.encoding == Encoding::Packed {
+            out.flag(self.has_inner_pages());
             out.length(self.riding.len());
             self.riding.iter().try_for_each(|column| column.encode(&mut out))?;
         }
@@ -204,7 +209,7 @@ impl SegmentDirectory {
         let bitmaps = decode_bitmaps(&mut input, encoding, value_count, &bins, &mut cursor)?;
         let orders = (0..blocks.len()).filter(|_| encoding == Encoding::Binned).map(|_| input.varint());
         let orders = orders.collect::<Result<Vec<u64>>>()?;
-        let riding = decode_riding(&mut input, encoding)?;
+        let riding = decode_tree(&mut input, encoding, &mut blocks)?;
         let predicates = match encoding {
             Encoding::Linked => decode_predicates(&mut input, &key_type)?,
             _ => Vec::new(),
@@ -239,6 +244,36 @@ impl SegmentDirectory {
         Ok(directory)
     }
 
+    /// Whether value blocks are inner pages, of which the leaves are not known.
+    pub fn has_inner_pages(&self) -> bool {
+        self.blocks.iter().any(|block| block.is_inner)
+    }
+
+    /// The same with other value blocks: such as leaves where this one has inner pages.
+    #[must_use]
+    pub fn with_blocks(&self, blocks: Vec<ValueBlockRef>) -> Self {
+        Self {
+            segment_id: self.segment_id,
+            index_id: self.index_id,
+            column: self.column.clone(),
+            key_type: self.key_type.clone(),
+            files: Arc::clone(&self.files),
+            universe: self.universe,
+            nulls: self.nulls,
+            opaque: self.opaque,
+            value_count: self.value_count,
+            max_key: self.max_key.clone(),
+            blocks,
+            encoding: self.encoding,
+            bins: self.bins.clone(),
+            bitmaps: self.bitmaps.clone(),
+            orders: self.orders.clone(),
+            riding: self.riding.clone(),
+            predicates: self.predicates.clone(),
+            zones: self.zones.clone(),
+        }
+    }
+
     /// Rows of all files.
     pub fn rows(&self) -> u64 {
         self.files.iter().map(SegmentFile::rows).sum()
@@ -263,7 +298,7 @@ impl SegmentDirectory {
 }
 
 /// The data files, by ascending base.
-fn decode_files(input: &mut ByteReader<'_>) -> Result<Vec<SegmentFile>> {
+fn decode_files(input: &mut ByteReader<'_>) -> Result<Arc<[SegmentFile]>> {
     let count = input.count("the number of files", SegmentFile::MIN_BYTES)?;
     let mut files = Vec::with_capacity(count);
     let mut first_free = 0;
@@ -272,14 +307,20 @@ fn decode_files(input: &mut ByteReader<'_>) -> Result<Vec<SegmentFile>> {
         first_free = next_base(&file);
         files.push(file);
     }
-    Ok(files)
+    Ok(files.into())
 }
 
-/// The columns that ride along, which the encoding `packed` may have.
-fn decode_riding(input: &mut ByteReader<'_>, encoding: Encoding) -> Result<Vec<RidingColumn>> {
+/// Of the encoding `packed`, whether blocks are inner pages, and the columns that ride along.
+fn decode_tree(
+    input: &mut ByteReader<'_>,
+    encoding: Encoding,
+    blocks: &mut [ValueBlockRef],
+) -> Result<Vec<RidingColumn>> {
     if encoding != Encoding::Packed {
         return Ok(Vec::new());
     }
+    let are_inner = input.flag("whether the blocks of a tree are inner pages")?;
+    blocks.iter_mut().for_each(|block| block.is_inner = are_inner);
     let count = input.count("the number of columns that ride along", RidingColumn::MIN_BYTES)?;
     (0..count).map(|_| RidingColumn::decode(input)).collect()
 }
@@ -416,7 +457,7 @@ impl ValueBlockRef {
             limit: u32::MAX.into(),
         })?;
         let (postings_offset, postings_length) = (postings.offset, postings.length);
-        Ok(Self { first_key, offset, length, values, rows, postings_offset, postings_length })
+        Ok(Self { first_key, offset, length, values, rows, postings_offset, postings_length, is_inner: false })
     }
 }
 

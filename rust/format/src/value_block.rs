@@ -166,12 +166,7 @@ fn encode_byte_keys(keys: &[&Key], out: &mut ByteWriter) -> Result<()> {
     Ok(())
 }
 
-fn decode_byte_keys(
-    input: &mut ByteReader<'_>,
-    first: &[u8],
-    count: usize,
-    key_type: &KeyType,
-) -> Result<Vec<Key>> {
+fn decode_byte_keys(input: &mut ByteReader<'_>, first: &[u8], count: usize, key_type: &KeyType) -> Result<Vec<Key>> {
     let first_key = Key::Bytes(first.to_vec());
     key_type.check(&first_key)?;
     let mut keys = Vec::with_capacity(count);

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use libfuzzer_sys::fuzz_target;
 
+use lakemark_format::inner_page;
 use lakemark_format::leaf::{KeyRows, PackedLeaf, RidingEntries};
 use lakemark_format::links::{MAX_LINK_BYTES, decode_link_rows};
 use lakemark_format::order::BinOrder;
@@ -14,7 +15,7 @@ use lakemark_format::riding::MAX_RIDING_BYTES;
 use lakemark_format::zones::{Filters, Zones, slice_bytes};
 use lakemark_format::{
     Encoding, Key, KeyType, LinkEnd, LinkLeaf, LinkShape, PostingRef, Result, RidingValue, SegmentDirectory, Trailer,
-    bin_block, filter, open_tail, physical_range, posting, read_logical, value_block,
+    ValueBlockRef, bin_block, filter, open_tail, physical_range, posting, read_logical, value_block,
 };
 
 #[path = "../repair.rs"]
@@ -32,7 +33,7 @@ fuzz_target!(|bytes: &[u8]| {
 fn read(bytes: &[u8]) -> Result<()> {
     let opened = open_tail(bytes, bytes.len() as u64)?;
     let trailer = &opened.trailer;
-    let directory = SegmentDirectory::decode(opened.directory.unwrap_or_default(), trailer)?;
+    let mut directory = SegmentDirectory::decode(opened.directory.unwrap_or_default(), trailer)?;
     let again = directory.encode(trailer.stream_length)?;
     assert_eq!(Some(again.as_slice()), opened.directory, "a directory has one encoding");
     for list in [directory.nulls, directory.opaque].iter().chain(&directory.bitmaps) {
@@ -40,6 +41,9 @@ fn read(bytes: &[u8]) -> Result<()> {
     }
     if let Some(found) = &directory.zones {
         zones(bytes, trailer, found)?;
+    }
+    if directory.has_inner_pages() {
+        directory = directory.with_blocks(leaves(bytes, trailer, &directory)?);
     }
     for (number, block) in directory.blocks.iter().enumerate() {
         let packed = logical(bytes, trailer, block.offset, block.length.into())?;
@@ -107,6 +111,19 @@ fn zones(bytes: &[u8], trailer: &Trailer, zones: &Zones) -> Result<()> {
         assert!(start <= length);
     }
     Ok(())
+}
+
+/// The leaves of all inner pages, each of which has a place of its own.
+fn leaves(bytes: &[u8], trailer: &Trailer, directory: &SegmentDirectory) -> Result<Vec<ValueBlockRef>> {
+    let mut found: Vec<ValueBlockRef> = Vec::new();
+    for page in &directory.blocks {
+        let packed = logical(bytes, trailer, page.offset, page.length.into())?;
+        let leaves = inner_page::decode(&packed, page, &directory.key_type)?;
+        assert!(leaves.is_sorted_by(|a, b| a.first_key < b.first_key && a.offset < b.offset));
+        assert!(leaves.iter().all(|leaf| !leaf.is_inner && leaf.rows >= u64::from(leaf.values)));
+        found.extend(leaves);
+    }
+    Ok(found)
 }
 
 /// Takes a leaf of a packed tree apart.

@@ -21,7 +21,7 @@ use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 use futures::future::BoxFuture;
 use lakemark_format::{KeyType, ManifestIndex, ManifestSegment, RidingColumn, SegmentDirectory, column};
-use lakemark_index::bitmap::{CoveredColumn, CoveredRows, CoveredSearch};
+use lakemark_index::bitmap::{CoveredColumn, CoveredRows, CoveredSearch, LeavesFor};
 use lakemark_index::{
     KeyRange, KeyRanges, Leaf, Predicate, RowSet, Test, decode_riding, is_key_the_value, riding_type_of,
 };
@@ -277,12 +277,19 @@ impl SegmentCover<'_> {
             }
         }
         held.sort_unstable_by_key(|held| held.base);
-        let search = CoveredSearch::new(directory, keys);
         let count: u64 = held.iter().map(|held| u64::from(held.rows.len())).sum();
-        let worth = CHEAP_BYTES.saturating_add(count.saturating_mul(ROW_BYTES)).min(MOST_BYTES);
-        if count == 0 || search.byte_count(directory) > worth {
+        if count == 0 {
             return Ok(None);
         }
+        let worth = CHEAP_BYTES.saturating_add(count.saturating_mul(ROW_BYTES)).min(MOST_BYTES);
+        // How many bytes there are is known from the ends of ranges, before the leaves between these are.
+        let ends = opened.with_leaves(keys, LeavesFor::Counts, counter).await?;
+        if CoveredSearch::new(&ends.directory, keys).byte_count(&ends.directory) > worth {
+            return Ok(None);
+        }
+        let opened = opened.with_leaves(keys, LeavesFor::Keys, counter).await?;
+        let directory = &opened.directory;
+        let search = CoveredSearch::new(directory, keys);
         let key = segment_key(store, self.segment);
         let bytes = read_remembered(&opened, &key, &search.ranges(directory), counter).await?;
         let is_chosen = |row: u32| wanted_row(&held, row).is_some();

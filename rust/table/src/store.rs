@@ -12,6 +12,7 @@ mod checkpoints;
 pub(crate) mod claims;
 pub(crate) mod hashed;
 pub(crate) mod included;
+pub(crate) mod inner_pages;
 pub(crate) mod kind;
 pub(crate) mod layout;
 pub(crate) mod leaf_cache;
@@ -31,11 +32,12 @@ pub(crate) mod transaction;
 use std::collections::HashMap;
 use std::io::Write;
 use std::path::{Path as FsPath, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, stream};
+use lakemark_index::bitmap::DIRECTORY_LEAVES;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload, WriteMultipart};
 
@@ -62,6 +64,8 @@ pub(crate) struct Store {
     cache: Mutex<Option<CachedManifest>>,
     /// Whether lookups rule files out before they look at each, however few files the table has.
     narrows_always: AtomicBool,
+    /// The most leaves of packed trees in the directories of segments that are built.
+    most_leaves: AtomicUsize,
 }
 
 /// A file of the store.
@@ -75,7 +79,17 @@ pub(crate) struct ListedStoreFile {
 
 impl Store {
     pub(crate) fn new(place: StorePlace, metrics: Arc<Metrics>) -> Self {
-        Self { place, metrics, cache: Mutex::default(), narrows_always: AtomicBool::new(false) }
+        let most_leaves = AtomicUsize::new(DIRECTORY_LEAVES);
+        Self { place, metrics, cache: Mutex::default(), narrows_always: AtomicBool::new(false), most_leaves }
+    }
+
+    /// From now on segments of packed trees that are built have so many leaves in their directories, and more in inner pages.
+    pub(crate) fn limit_leaves(&self, most: usize) {
+        self.most_leaves.store(most, Ordering::Relaxed);
+    }
+
+    pub(crate) fn most_leaves(&self) -> usize {
+        self.most_leaves.load(Ordering::Relaxed)
     }
 
     /// From now on lookups rule files out before they look at each, however few files the table has.

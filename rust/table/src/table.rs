@@ -141,6 +141,15 @@ impl Table {
         }
     }
 
+    /// From now on trees of indexes that are built have inner pages if they have more leaves than these, as indexes of billions of rows do.
+    /// For tests, whose tables have few rows: answers are the same.
+    #[doc(hidden)]
+    pub fn limit_leaves(&self, most: usize) {
+        if let Some(store) = &self.base().store {
+            store.limit_leaves(most);
+        }
+    }
+
     /// The version that is read; none for the newest state.
     #[must_use]
     pub fn version(&self) -> Option<u64> {

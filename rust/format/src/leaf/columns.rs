@@ -381,8 +381,10 @@ mod tests {
             (0..100).map(|n| uuid::text_of(u128::from(spread(n)) << 64 | u128::from(spread(n + 1000)))).collect();
         // 128 bits, less the logarithm of their number.
         assert!(round_trip(&uuids, &KeyType::Utf8) * 8 <= 100 * (128 - 6 + 2));
-        let decimals: BTreeSet<Vec<u8>> =
-            (0..100).map(|n| key_of_i128(i128::from(n) * 3 - 7).to_vec()).chain([vec![0xff; 16], vec![0; 16]]).collect();
+        let decimals: BTreeSet<Vec<u8>> = (0..100)
+            .map(|n| key_of_i128(i128::from(n) * 3 - 7).to_vec())
+            .chain([vec![0xff; 16], vec![0; 16]])
+            .collect();
         round_trip(&decimals, &KeyType::Decimal { width_bits: 128, precision: 38, scale: 0 });
         round_trip(&BTreeSet::from([vec![1, 2, 3], vec![1, 2, 4]]), &KeyType::FixedBinary(3));
         round_trip(&BTreeSet::from([vec![]]), &KeyType::FixedBinary(0));

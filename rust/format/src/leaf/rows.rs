@@ -140,9 +140,7 @@ impl<'a> ListedRows<'a> {
         // Different rows take a bit each at least, or there is one.
         let most = (input.remaining() as u64).saturating_mul(8);
         match usize::try_from(count) {
-            Ok(fits) if count <= most => {
-                Ok(Self { column: Column::read(input, fits, "the row of a key")?, universe })
-            }
+            Ok(fits) if count <= most => Ok(Self { column: Column::read(input, fits, "the row of a key")?, universe }),
             _ => Err(FormatError::TooLong { what: "the rows of keys", got: count, limit: most }),
         }
     }

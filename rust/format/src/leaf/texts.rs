@@ -16,7 +16,7 @@ use crate::packed::{PackedNumbers, decode_column, encode_column, pack, width_of}
 pub const MAX_KEY_LIST_BYTES: usize = 1 << 22;
 
 /// Appends all texts but the first, which ascend.
-pub(super) fn encode(texts: &[&[u8]], out: &mut ByteWriter) -> Result<()> {
+pub(crate) fn encode(texts: &[&[u8]], out: &mut ByteWriter) -> Result<()> {
     let bytes: usize = texts.iter().map(|text| text.len()).sum();
     if bytes > MAX_KEY_LIST_BYTES {
         return Err(too_long(bytes));
@@ -54,7 +54,7 @@ fn too_long(bytes: usize) -> FormatError {
 }
 
 /// So many texts, of which the first is known.
-pub(super) fn decode(input: &mut ByteReader<'_>, first: &[u8], count: usize) -> Result<Vec<Vec<u8>>> {
+pub(crate) fn decode(input: &mut ByteReader<'_>, first: &[u8], count: usize) -> Result<Vec<Vec<u8>>> {
     let others = count.saturating_sub(1);
     let alphabet = Alphabet::decode(input)?;
     let shared = decode_column(input, others, "the shared bytes of a key")?;
@@ -288,7 +288,8 @@ mod tests {
 
     #[test]
     fn alphabets_have_ascending_runs() {
-        let read = |bytes: &[u8]| Alphabet::decode(&mut ByteReader::new("an alphabet", bytes)).map(|alphabet| alphabet.runs);
+        let read =
+            |bytes: &[u8]| Alphabet::decode(&mut ByteReader::new("an alphabet", bytes)).map(|alphabet| alphabet.runs);
         assert_eq!(read(&[2, 3, 1, 9, 0]).unwrap(), [Run { first: 3, last: 4 }, Run { first: 9, last: 9 }]);
         assert!(read(&[2, 3, 1, 4, 0]).is_err() && read(&[1, 250, 6]).is_err() && read(&[1, 250]).is_err());
         // Three characters have numbers of two bits, of which one has no character.

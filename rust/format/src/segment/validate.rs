@@ -22,6 +22,7 @@ impl SegmentDirectory {
         self.validate_keys()?;
         self.validate_totals()?;
         self.validate_levels()?;
+        self.validate_tree()?;
         self.validate_riding()?;
         self.validate_links()?;
         self.validate_zones()?;
@@ -30,7 +31,7 @@ impl SegmentDirectory {
 
     fn validate_files(&self) -> Result<()> {
         let mut end = 0u64;
-        for file in &self.files {
+        for file in self.files.iter() {
             check_path("the path of a data file", &file.path)?;
             if !file.base.is_multiple_of(BASE_ALIGNMENT) {
                 return Err(FormatError::invalid("the base of a file", file.base, "a multiple of 64"));
@@ -176,6 +177,16 @@ impl SegmentDirectory {
             return Err(FormatError::invalid("the number of bitmaps", self.bitmaps.len(), expected));
         }
         level.map_or(Ok(()), |level| self.validate_bitmap_rows(level))
+    }
+
+    fn validate_tree(&self) -> Result<()> {
+        let inner = self.blocks.iter().filter(|block| block.is_inner).count();
+        let fits = inner == 0 || inner == self.blocks.len() && self.encoding == Encoding::Packed;
+        if fits {
+            return Ok(());
+        }
+        let expected = format!("all {} of a packed tree, or none", self.blocks.len());
+        Err(FormatError::invalid("the inner pages of a directory", inner, expected))
     }
 
     fn validate_riding(&self) -> Result<()> {

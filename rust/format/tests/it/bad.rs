@@ -10,6 +10,7 @@ use crate::bad_bins::bins;
 use crate::bad_checkpoints::checkpoints;
 use crate::bad_containers::containers;
 use crate::bad_edits::edits;
+use crate::bad_inner::pages;
 use crate::bad_leaves::leaves;
 use crate::bad_levels::levels;
 use crate::bad_links::links;
@@ -55,7 +56,7 @@ pub fn bad(name: &str, error: &'static str, wrong: &'static str, bytes: Vec<u8>)
 pub fn catalogue() -> Vec<Bad> {
     let indexes =
         [containers(), segments(), levels(), bins(), leaves(), riders(), bad_zones::all(), edits(), checkpoints()];
-    indexes.into_iter().chain([links(), updates(), logs(), position_maps()]).flatten().collect()
+    indexes.into_iter().chain([pages(), links(), updates(), logs(), position_maps()]).flatten().collect()
 }
 
 /// The variant's name.

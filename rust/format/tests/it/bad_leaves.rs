@@ -55,7 +55,12 @@ pub fn leaves() -> Vec<Bad> {
         bad("leaf-of-too-many-listed-rows.lmx", "TooLong", "more rows are listed than there are bits", leaf(29, 0, 3)),
         bad("leaf-key-form.lmx", "Invalid", "the form of the keys of an embedded segment is 2", columns(19, 1, 2)),
         bad("leaf-no-numbers.lmx", "Invalid", "the first column of keys has no number", columns(20, 3, 0)),
-        bad("leaf-more-numbers.lmx", "Invalid", "the first column of keys has more numbers than keys", columns(20, 3, 7)),
+        bad(
+            "leaf-more-numbers.lmx",
+            "Invalid",
+            "the first column of keys has more numbers than keys",
+            columns(20, 3, 7),
+        ),
         bad("leaf-first-key-beyond-leaf.lmx", "Truncated", "the first key of a leaf is cut", columns(0, 13, 0x7f)),
         bad(
             "leaf-separator-too-long.lmx",

@@ -4,6 +4,7 @@ use lakemark_format::links::MAX_PREDICATES;
 use lakemark_format::*;
 
 use crate::bad::{Bad, bad};
+use crate::bad_segments::file;
 use crate::forge;
 use crate::golden_links::{Links, nodes, terms};
 
@@ -107,7 +108,7 @@ fn directories() -> Vec<Bad> {
             with(&nodes(), |directory| {
                 directory.blocks[0].values = 65_537;
                 directory.blocks[0].rows = 65_537;
-                directory.files[0].row_groups = vec![65_537];
+                file(directory, 0).row_groups = vec![65_537];
                 directory.universe = 65_537;
                 directory.value_count = 65_537;
             }),

@@ -1,5 +1,7 @@
 //! Bad segments whose checksums are all good: what a faulty or hostile writer could make.
 
+use std::sync::Arc;
+
 use lakemark_format::value_block::Value;
 use lakemark_format::*;
 
@@ -152,8 +154,13 @@ fn bytes() -> Vec<Bad> {
     ]
 }
 
+/// A file of a directory, to be changed.
+pub fn file(directory: &mut SegmentDirectory, number: usize) -> &mut SegmentFile {
+    &mut Arc::make_mut(&mut directory.files)[number]
+}
+
 fn files() -> Vec<Bad> {
-    let path = |path: &str| numbers(|directory| directory.files[1].path = path.into());
+    let path = |path: &str| numbers(|directory| file(directory, 1).path = path.into());
     vec![
         bad("path-absolute.lmx", "Invalid", "a data file's path starts with a slash", path("/etc/passwd")),
         bad("path-escapes.lmx", "Invalid", "a data file's path leads out of the table", path("a/../../b")),
@@ -164,7 +171,7 @@ fn files() -> Vec<Bad> {
             "TooLong",
             "a file's base is beyond 32 bits",
             // The gap before the second file wraps below zero.
-            numbers(|directory| directory.files[1].base = 0),
+            numbers(|directory| file(directory, 1).base = 0),
         ),
         bad(
             "universe-too-small.lmx",
@@ -176,7 +183,7 @@ fn files() -> Vec<Bad> {
             "file-of-too-many-rows.lmx",
             "TooLong",
             "a file has more than 2^32 - 1 rows",
-            with(&golden::strings(), |directory| directory.files[0].row_groups = vec![u32::MAX, 1]),
+            with(&golden::strings(), |directory| file(directory, 0).row_groups = vec![u32::MAX, 1]),
         ),
     ]
 }
@@ -423,7 +430,7 @@ fn value_blocks() -> Vec<Bad> {
 /// A segment of `rows` NULL rows among 100 whose posting is `bytes`.
 fn nulls(rows: u32, bytes: &[u8]) -> Vec<u8> {
     let (_, mut directory) = golden::empty().write();
-    directory.files = vec![samples::file("a.parquet", 0, vec![rows])];
+    directory.files = vec![samples::file("a.parquet", 0, vec![rows])].into();
     directory.universe = rows.max(100);
     directory.nulls = PostingRef { offset: 64, length: bytes.len() as u32, rows };
     let id = golden::empty().id;

@@ -78,6 +78,7 @@ fn places() -> Vec<Bad> {
                     rows: 1,
                     postings_offset: 64,
                     postings_length: 0,
+                    is_inner: false,
                 });
             })
         }),

@@ -76,7 +76,7 @@ pub fn directory(directory: &SegmentDirectory) -> Vec<u8> {
     out.varint(directory.universe.into());
     out.varint(directory.files.len() as u64);
     let mut lowest = 0u32;
-    for file in &directory.files {
+    for file in directory.files.iter() {
         blob(&mut out, file.path.as_bytes());
         out.varint((file.base.wrapping_sub(lowest) / 64).into());
         list(&mut out, &file.row_groups);
@@ -124,6 +124,7 @@ pub fn directory(directory: &SegmentDirectory) -> Vec<u8> {
     }
     directory.orders.iter().for_each(|length| out.varint(*length));
     if code == 8 {
+        out.u8(directory.has_inner_pages().into());
         out.varint(directory.riding.len() as u64);
         for column in &directory.riding {
             blob(&mut out, column.column.as_bytes());

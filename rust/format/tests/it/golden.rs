@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use lakemark_format::*;
 
 use crate::model::{Segment, files};
-use crate::{golden_links, golden_manifests, golden_riding, golden_updates, golden_zones};
+use crate::{golden_inner, golden_links, golden_manifests, golden_riding, golden_updates, golden_zones};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/v6");
 
@@ -282,7 +282,8 @@ pub fn packed_columns() -> Segment {
 
 /// Leaves of UUIDs, and of texts that are no canonical ones.
 pub fn packed_uuids() -> Segment {
-    let uuid = |n: u32| format!("{:08x}-{:04x}-4000-8000-{:012x}", n * 0x1357_9bdf, n * 791, u64::from(n) * 0x1111_2222);
+    let uuid =
+        |n: u32| format!("{:08x}-{:04x}-4000-8000-{:012x}", n * 0x1357_9bdf, n * 791, u64::from(n) * 0x1111_2222);
     let key = |text: String| Key::Bytes(text.into_bytes());
     Segment {
         id: *b"segment-of-uuids",
@@ -294,7 +295,10 @@ pub fn packed_uuids() -> Segment {
         opaque: vec![],
         blocks: vec![
             (0..8).map(|n| (key(uuid(n)), vec![7 - n])).collect(),
-            (8..12).map(|n| (key(uuid(n)), vec![2 * n - 8, 2 * n - 7])).map(|(key, rows)| (upper(&key), rows)).collect(),
+            (8..12)
+                .map(|n| (key(uuid(n)), vec![2 * n - 8, 2 * n - 7]))
+                .map(|(key, rows)| (upper(&key), rows))
+                .collect(),
         ],
         encoding: Encoding::Packed,
         bins: vec![],
@@ -397,6 +401,7 @@ fn every_golden_file_is_tested() {
         .collect();
     let mut tested: Vec<_> = segments().iter().map(|(name, _)| name.to_string()).collect();
     tested.extend(golden_zones::segments().iter().map(|(name, _)| name.to_string()));
+    tested.extend(golden_inner::trees().iter().map(|(name, _)| name.to_string()));
     tested.push(golden_riding::NAME.to_owned());
     tested.extend(golden_links::NAMES.map(String::from));
     tested.extend(golden_updates::NAMES.map(String::from));

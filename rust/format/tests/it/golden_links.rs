@@ -43,7 +43,7 @@ impl Links {
             index_id: *index_id,
             column: column.clone(),
             key_type: key_type.clone(),
-            files: files.clone(),
+            files: files.clone().into(),
             universe,
             nulls,
             opaque,
@@ -87,6 +87,7 @@ fn push(writer: &mut ContainerWriter, leaf: &LinkLeafBytes) -> ValueBlockRef {
         rows: leaf.rows,
         postings_offset,
         postings_length: leaf.row_bytes.len() as u64,
+        is_inner: false,
     }
 }
 

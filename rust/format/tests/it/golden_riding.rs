@@ -78,6 +78,7 @@ impl Covering {
                 rows: leaf.rows,
                 postings_offset: offset,
                 postings_length: 0,
+                is_inner: false,
             });
         }
         let directory = SegmentDirectory {
@@ -85,7 +86,7 @@ impl Covering {
             index_id: *index_id,
             column: column.clone(),
             key_type: key_type.clone(),
-            files: files.clone(),
+            files: files.clone().into(),
             universe: self.segment.universe(),
             nulls,
             opaque,

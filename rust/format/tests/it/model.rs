@@ -9,7 +9,7 @@ use lakemark_format::value_block::Value;
 use lakemark_format::*;
 
 use crate::model_bins::{self, Block, Packed};
-use crate::{golden_links, model_leaves};
+use crate::{golden_inner, golden_links, model_leaves};
 
 /// A segment, decoded completely.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,7 +62,7 @@ impl Segment {
             index_id: self.index_id,
             column: self.column.clone(),
             key_type: self.key_type.clone(),
-            files: self.files.clone(),
+            files: self.files.clone().into(),
             universe: self.universe(),
             nulls,
             opaque,
@@ -143,6 +143,7 @@ impl Segment {
             rows: values.iter().map(|(_, rows)| rows.len() as u64).sum(),
             postings_offset,
             postings_length: offset - postings_offset,
+            is_inner: false,
         }
     }
 
@@ -158,7 +159,10 @@ impl Segment {
         let read = |logical: Range<u64>| read_logical(pages(logical.clone()), logical, &trailer).map(Cow::into_owned);
         read(0..trailer.stream_length)?;
         trailer.check_header(pages(0..container::HEADER_BYTES))?;
-        let directory = SegmentDirectory::decode(opened.directory.expect("the whole file was given"), &trailer)?;
+        let mut directory = SegmentDirectory::decode(opened.directory.expect("the whole file was given"), &trailer)?;
+        if directory.has_inner_pages() {
+            directory = directory.with_blocks(golden_inner::leaves(&directory, read)?);
+        }
         let posting = |offset: u64, length: u32, count: u32| {
             let mut rows = Vec::new();
             posting::decode(&read(offset..offset + u64::from(length))?, count, directory.universe, &mut rows)?;
@@ -230,7 +234,7 @@ impl Segment {
             index_id: directory.index_id,
             column: directory.column,
             key_type: directory.key_type,
-            files: directory.files,
+            files: directory.files.to_vec(),
             blocks,
             encoding: directory.encoding,
             bins: if directory.encoding == Encoding::Binned { sizes } else { directory.bins },
@@ -252,6 +256,7 @@ fn push_bins(writer: &mut ContainerWriter, packed: &Packed) -> ValueBlockRef {
         rows: packed.bins.iter().map(|bin| u64::from(bin.rows)).sum(),
         postings_offset,
         postings_length: packed.postings.len() as u64,
+        is_inner: false,
     }
 }
 

@@ -9,12 +9,7 @@ use lakemark_format::*;
 use crate::model_bins::Values;
 
 /// One leaf of all these values, from the builder of those before it.
-pub fn push(
-    writer: &mut ContainerWriter,
-    builder: &mut LeafBuilder,
-    values: &Values,
-    universe: u32,
-) -> ValueBlockRef {
+pub fn push(writer: &mut ContainerWriter, builder: &mut LeafBuilder, values: &Values, universe: u32) -> ValueBlockRef {
     let postings_offset = writer.offset();
     for (key, rows) in values {
         let held = held(writer, rows, universe);
@@ -33,6 +28,7 @@ pub fn push(
         rows: leaf.rows,
         postings_offset,
         postings_length: offset - postings_offset,
+        is_inner: false,
     }
 }
 

@@ -86,7 +86,7 @@ impl Zoned {
             index_id: [6; 16],
             column: self.column.clone(),
             key_type: self.key_type.clone(),
-            files: self.files.clone(),
+            files: self.files.clone().into(),
             universe: self.universe(),
             nulls,
             opaque,

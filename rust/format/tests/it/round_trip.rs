@@ -18,7 +18,7 @@ fn a_directory_takes_few_bytes_for_a_block() {
     let mut offset = HEADER;
     directory.nulls = PostingRef::default();
     directory.opaque = PostingRef::default();
-    directory.files = vec![samples::file("a.parquet", 0, vec![1_000_000])];
+    directory.files = vec![samples::file("a.parquet", 0, vec![1_000_000])].into();
     directory.universe = 1_000_000;
     directory.value_count = 200_000;
     directory.blocks = (0..1000)
@@ -33,6 +33,7 @@ fn a_directory_takes_few_bytes_for_a_block() {
                 rows: 1000,
                 postings_offset,
                 postings_length: 4300,
+                is_inner: false,
             }
         })
         .collect();

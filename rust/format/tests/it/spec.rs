@@ -2,8 +2,8 @@
 
 use lakemark_format::filter::{self, FilterShape};
 use lakemark_format::{
-    ContentKind, Key, Operation, bin_block, container, key, leaf, limits, links, log, manifest, order, position_map,
-    posting, riding, segment, value_block, zones,
+    ContentKind, Key, Operation, bin_block, container, inner_page, key, leaf, limits, links, log, manifest, order,
+    position_map, posting, riding, segment, value_block, zones,
 };
 
 use crate::{forge, golden};
@@ -63,6 +63,7 @@ fn spec_constants_match() {
         ("MAX_SEGMENT_KEYS", leaf::MAX_SEGMENT_KEYS.to_string()),
         ("MAX_KEY_LIST_BYTES", leaf::MAX_KEY_LIST_BYTES.to_string()),
         ("MAX_KEY_LIST_NUMBERS", leaf::MAX_KEY_LIST_NUMBERS.to_string()),
+        ("MAX_INNER_LEAVES", inner_page::MAX_INNER_LEAVES.to_string()),
         ("MAX_COARSE_BITMAPS", segment::encoding::MAX_COARSE_BITMAPS.to_string()),
         ("MAX_ZONES", zones::MAX_ZONES.to_string()),
         ("MAX_FENCE_BYTES", zones::MAX_FENCE_BYTES.to_string()),

@@ -36,6 +36,10 @@ use crate::zones::build::BuiltZones;
 
 pub use zoned::merge_zones;
 
+/// The most leaves of a packed tree in a directory: about as many as one read opens a segment with. If there are more, they are in inner
+/// pages, at most so many in each.
+pub const DIRECTORY_LEAVES: usize = 4096;
+
 /// Finished bytes are handed to the sink when this many have gathered.
 const SINK_BYTES: u64 = 1 << 20;
 
@@ -85,10 +89,24 @@ pub struct SegmentSummary {
 /// [`BuildError`]; what the sink has got is then no segment.
 pub fn merge(
     meta: SegmentMeta,
+    chunks: Vec<ChunkSource>,
+    sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+) -> Result<SegmentSummary, BuildError> {
+    merge_in_pages(meta, chunks, DIRECTORY_LEAVES, sink)
+}
+
+/// The same with so many leaves of a packed tree at most in a directory, and in each inner page: a test makes inner pages of few rows.
+///
+/// # Errors
+/// Those of [`merge`].
+pub fn merge_in_pages(
+    meta: SegmentMeta,
     mut chunks: Vec<ChunkSource>,
+    most_leaves: usize,
     sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
 ) -> Result<SegmentSummary, BuildError> {
     let mut writer = SegmentWriter::new(&meta, universe_of(&meta)?, sink)?;
+    writer.most_leaves = most_leaves;
     let nulls = writer.posting_of(&chunks, |cursor| &cursor.nulls)?;
     let opaque = writer.posting_of(&chunks, |cursor| &cursor.opaque)?;
     if meta.encoding.has_zones() {
@@ -190,6 +208,8 @@ struct SegmentWriter<'a> {
     orders: Vec<u64>,
     /// With the encoding `packed`: the leaf that is gathered.
     leaf_builder: Option<LeafBuilder>,
+    /// The most leaves of the directory, and of an inner page.
+    most_leaves: usize,
     /// With the encoding `linked`: the leaf that is gathered, and the rows of leaves that are written.
     link_writer: Option<LinkWriter>,
     /// What rides along with the rows of the current value; none if no column does.
@@ -238,6 +258,7 @@ impl<'a> SegmentWriter<'a> {
             bin_writer,
             orders: Vec::new(),
             leaf_builder: (meta.encoding == Encoding::Packed).then(|| packed::leaves_of(meta, universe)),
+            most_leaves: DIRECTORY_LEAVES,
             link_writer: (meta.encoding == Encoding::Linked).then(|| LinkWriter::of(meta)).transpose()?,
             riding: (!meta.riding.is_empty()).then(RidingRows::default),
             long_end: start,
@@ -370,6 +391,7 @@ impl<'a> SegmentWriter<'a> {
             rows: self.values.iter().map(|value| u64::from(value.rows)).sum(),
             postings_offset: self.block_start,
             postings_length: offset - self.block_start,
+            is_inner: false,
         });
         self.container.push(&bytes);
         self.values.clear();
@@ -417,6 +439,7 @@ impl<'a> SegmentWriter<'a> {
         self.push_bin(last)?;
         self.end_bins()?;
         self.end_leaves()?;
+        self.end_inner_pages()?;
         let predicates = self.end_links()?;
         self.end_block()?;
         let CoarseParts { bins, bitmaps } = self.write_coarse_level()?;
@@ -426,7 +449,7 @@ impl<'a> SegmentWriter<'a> {
             index_id: meta.index_id,
             column: meta.column,
             key_type: meta.key_type,
-            files: meta.files,
+            files: meta.files.into(),
             universe: self.universe,
             nulls,
             opaque,

@@ -59,10 +59,11 @@ impl CoveredSearch {
         Self { keys, leaves }
     }
 
-    /// Bytes of the leaves.
+    /// Bytes of the leaves, those in inner pages among them.
     #[must_use]
     pub fn byte_count(&self, directory: &SegmentDirectory) -> u64 {
-        self.blocks(directory).map(|block| u64::from(block.length)).sum()
+        let bytes = |block: &ValueBlockRef| if block.is_inner { block.postings_length } else { block.length.into() };
+        self.blocks(directory).map(bytes).sum()
     }
 
     /// Logical ranges of the leaves.

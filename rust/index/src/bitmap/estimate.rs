@@ -13,7 +13,7 @@ use lakemark_format::value_block;
 
 use super::bins;
 use super::leaves;
-use super::overlap::{BlockOverlap, blocks_of_range, ranges_in_segment};
+use super::overlap::{BlockOverlap, blocks_of_range, is_inside, ranges_in_segment};
 
 use crate::predicate::Test;
 use crate::ranges::{KeyRange, KeyRanges};
@@ -123,9 +123,7 @@ impl<'a> Estimate<'a> {
         let blocks = &self.directory.blocks;
         let touched = blocks_of_range(self.directory, range, from);
         for (index, block) in blocks.iter().enumerate().take(touched.end).skip(touched.start) {
-            let last = blocks.get(index + 1).map(|next| &next.first_key).or(self.directory.max_key.as_ref());
-            let whole = range.contains(&block.first_key) && last.is_some_and(|last| !range.ends_before(last));
-            if whole {
+            if is_inside(self.directory, index, range) {
                 self.inside = self.inside.plus(Weight::of(block, self.directory.encoding));
                 self.last_inside = Some(index);
             } else if self.last_inside != Some(index) {

@@ -8,7 +8,8 @@
 //! keys with their rows     key → run of rows, posting, or the place of a long posting (a second read)
 //! ```
 //!
-//! A search reads the leaves that the ranges touch, or all others if those are fewer bytes.
+//! A search reads the leaves that the ranges touch, or all others if those are fewer bytes. A directory of many leaves has inner pages in their
+//! place, and the leaves that are needed take theirs before a search ([`super::inner`]).
 
 mod hashed;
 
@@ -72,6 +73,19 @@ pub(super) struct RowsOfLeaves {
     pub open: RowSet,
 }
 
+/// Whether all other leaves are read in place of those that have requested keys. These are fewer bytes, or all of them are known while inner
+/// pages stand for some of the wanted ones.
+pub(super) fn are_others_read(directory: &SegmentDirectory, places: &[BlockOverlap]) -> bool {
+    let cost = |unwanted: BlockOverlap| {
+        let read = directory.blocks.iter().zip(places).filter(|(_, place)| **place != unwanted);
+        read.fold((false, 0u64), |(is_inner, bytes), (block, _)| {
+            let of_block = block.postings_length.saturating_add(block.length.into());
+            (is_inner || block.is_inner, bytes.saturating_add(of_block))
+        })
+    };
+    cost(BlockOverlap::Inside) < cost(BlockOverlap::Outside)
+}
+
 impl LeafSearch {
     /// Plans which leaves to read for keys, which are hashes if there is a check.
     pub(super) fn new(
@@ -80,11 +94,7 @@ impl LeafSearch {
         places: &[BlockOverlap],
         check: Option<HashCheck>,
     ) -> Self {
-        let bytes = |unwanted: BlockOverlap| -> u64 {
-            let read = directory.blocks.iter().zip(places).filter(|(_, place)| **place != unwanted);
-            read.map(|(block, _)| u64::from(block.length) + block.postings_length).sum()
-        };
-        let opposite = check.is_none() && bytes(BlockOverlap::Inside) < bytes(BlockOverlap::Outside);
+        let opposite = check.is_none() && are_others_read(directory, places);
         let (found, unwanted) =
             if opposite { (keys.complement(), BlockOverlap::Inside) } else { (keys.clone(), BlockOverlap::Outside) };
         let leaves = (0..).zip(places).filter(|(_, place)| **place != unwanted).map(|(leaf, _)| leaf).collect();
@@ -236,6 +246,9 @@ pub(super) fn decode_leaf<'a>(
     block: &ValueBlockRef,
     directory: &SegmentDirectory,
 ) -> Result<PackedLeaf<'a>> {
+    if block.is_inner {
+        return Err(FormatError::invalid("a leaf to search", "an inner page", "a leaf of it"));
+    }
     let leaf = PackedLeaf::decode(bytes, &block.first_key, block.values, &directory.key_type, directory.universe)?;
     Ok(leaf.with_riding(!directory.riding.is_empty()))
 }

@@ -17,7 +17,7 @@
 //! `bin_writer` and `bins` write and read bins of values that share a posting. `coarse` and `slices` combine bitmaps, [`sums`]
 //! counts their bits, `unpack` takes them apart for a verification. [`cost`] predicts the bytes of each encoding. With the
 //! encoding `packed` a segment is the kind `key`: a packed tree, whose top level is the directory and whose leaves hold keys
-//! and rows (`leaves`), and columns that ride along (`covered`). With the encoding `linked` it is the kind `links`, whose leaves
+//! and rows (`leaves`), and columns that ride along (`covered`); between them are inner pages if the leaves are many ([`inner`]). With the encoding `linked` it is the kind `links`, whose leaves
 //! [`links`](crate::links) walks.
 
 mod bin_writer;
@@ -30,6 +30,7 @@ pub mod count;
 mod covered;
 pub mod estimate;
 pub mod groups;
+pub mod inner;
 mod leaves;
 mod overlap;
 pub mod pairs;
@@ -42,12 +43,13 @@ pub mod sums;
 mod unpack;
 
 pub use bins::entries_of_bin;
-pub use build::{SegmentMeta, SegmentSummary, merge, merge_zones};
+pub use build::{DIRECTORY_LEAVES, SegmentMeta, SegmentSummary, merge, merge_in_pages, merge_zones};
 pub use coarse_builder::coarse_memory_bytes;
 pub use count::CountSearch;
 pub use covered::{CoveredColumn, CoveredRows, CoveredSearch};
 pub use estimate::{Estimate, Weight, WeightBounds};
 pub use groups::{GroupValue, Mask, ValueGroups, each_posting, posting_ranges};
+pub use inner::{InnerPages, LeavesFor};
 pub(crate) use leaves::rows_of_entry;
 pub use leaves::{EntryRows, LeafKey, LeafMatches, LeafSearch, LongPosting, entries_of_leaf, entries_of_links};
 pub use pairs::{Codes, MAX_CODES};

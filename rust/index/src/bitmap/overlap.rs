@@ -157,7 +157,7 @@ pub(super) fn blocks_of_range(directory: &SegmentDirectory, range: &KeyRange, fr
 }
 
 /// Whether every key of a block is in the range.
-fn is_inside(directory: &SegmentDirectory, index: usize, range: &KeyRange) -> bool {
+pub(super) fn is_inside(directory: &SegmentDirectory, index: usize, range: &KeyRange) -> bool {
     let Some(block) = directory.blocks.get(index) else { return false };
     let last_is_inside = match directory.blocks.get(index + 1) {
         // Every key of the block is below the next block's first one.

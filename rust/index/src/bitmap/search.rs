@@ -285,7 +285,7 @@ impl<'a> Search<'a> {
     /// Rows of the covered files that are neither NULL nor opaque.
     fn valued_rows(&self) -> RowSet {
         let mut rows = RowSetBuilder::with_capacity(self.directory.universe, self.directory.rows());
-        for file in &self.directory.files {
+        for file in self.directory.files.iter() {
             rows.insert_range(file.base..file.base.saturating_add(file.rows() as u32));
         }
         rows.finish().minus(&self.nulls).minus(&self.opaque)

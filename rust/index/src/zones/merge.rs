@@ -93,7 +93,7 @@ fn zones_of_files(directory: &SegmentDirectory, is_kept: impl Fn(&SegmentFile) -
     let mut kept: Vec<Range<usize>> = Vec::new();
     let mut lengths =
         directory.zones.iter().flat_map(|zones| &zones.rows).map(|rows| u64::from(*rows)).enumerate().peekable();
-    for file in &directory.files {
+    for file in directory.files.iter() {
         let mut left = file.rows();
         let first = lengths.peek().map_or(0, |(zone, _)| *zone);
         let mut end = first;

@@ -380,7 +380,7 @@ fn rows_of(directory: &SegmentDirectory, wanted: impl Iterator<Item = usize>) ->
     let mut wanted = wanted.peekable();
     let Some(zones) = &directory.zones else { return rows.finish() };
     let mut zone = 0;
-    for file in &directory.files {
+    for file in directory.files.iter() {
         let (mut row, end) = (u64::from(file.base), u64::from(file.base) + file.rows());
         while row < end {
             let (Some(length), Some(_)) = (zones.rows.get(zone), wanted.peek()) else { return rows.finish() };

@@ -97,7 +97,9 @@ fn rows_of_a_hash_are_open_and_no_others() {
     for (bits, spill) in [(32, false), (6, true), (1, false)] {
         let segment = build(&groups, bits, false, spill);
         assert_eq!(segment.directory.opaque.rows, 0, "a long text has a hash as any other");
-        for wanted in [vec![url(0)], vec![url(4), url(1998), "elsewhere".to_owned()], vec!["elsewhere".to_owned()], vec![]] {
+        for wanted in
+            [vec![url(0)], vec![url(4), url(1998), "elsewhere".to_owned()], vec!["elsewhere".to_owned()], vec![]]
+        {
             let test = Test::Ranges(requested(&wanted));
             let (found, _) = segment.search(&test);
             let hashes: Vec<u64> = wanted.iter().map(|text| short_hash(text.as_bytes(), bits)).collect();
@@ -105,7 +107,8 @@ fn rows_of_a_hash_are_open_and_no_others() {
                 let rows = (0..).zip(&texts).filter(|(_, text)| is(**text)).map(|(row, _)| row);
                 RowSet::from_rows(rows.collect(), segment.directory.universe)
             };
-            let share = |text: Option<&str>| text.is_some_and(|text| hashes.contains(&short_hash(text.as_bytes(), bits)));
+            let share =
+                |text: Option<&str>| text.is_some_and(|text| hashes.contains(&short_hash(text.as_bytes(), bits)));
             assert_eq!(found.opaque, with(&share), "{bits} bits, {wanted:?}");
             assert!(found.t.is_empty());
             assert_eq!(found.n, with(&|text| text.is_none()));
@@ -142,9 +145,8 @@ fn texts_that_ride_along_tell_their_rows_apart() {
             let (found, _) = segment.search(&Test::Ranges(keys.clone()));
             let equal = |row: u32| texts[row as usize].is_some_and(|text| wanted.iter().any(|wanted| wanted == text));
             let all = || 0..segment.directory.universe;
-            let is_sure = found.t.iter().all(equal) && all().filter(|row| equal(*row)).all(|row| {
-                found.t.contains(row) || found.opaque.contains(row)
-            });
+            let is_sure = found.t.iter().all(equal)
+                && all().filter(|row| equal(*row)).all(|row| found.t.contains(row) || found.opaque.contains(row));
             assert!(is_sure, "{bits} bits, {wanted:?}");
             // With many bits nothing is open: no hash is that of a text that is too long to ride.
             assert!(bits < 32 || found.opaque.is_empty());

@@ -10,6 +10,7 @@ mod covered;
 mod encodings;
 mod groups;
 mod hashed;
+mod inner_pages;
 mod key;
 mod links;
 mod lists;

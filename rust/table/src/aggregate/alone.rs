@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use futures::future::BoxFuture;
 use lakemark_format::{Encoding, column};
-use lakemark_index::bitmap::ValueGroups;
+use lakemark_index::bitmap::{LeavesFor, ValueGroups};
 use lakemark_index::{KeyRanges, Leaf, LiteralKey, Test, decode_keys, is_ambiguous};
 
 use super::answered_files::AnsweredFiles;
@@ -65,14 +65,14 @@ async fn group_counts_alone(snapshot: &Snapshot, leaf: &Leaf, most_bytes: u64) -
     }
     let is_text = !data_type.is_primitive();
     let most_values = (most_bytes / VALUE_BYTES).min(if is_text { MOST_TEXTS } else { MOST_VALUES });
-    let Some(planned) = planned(covers, ranges, most_values).await? else { return Ok(None) };
+    let columns = column::display(&leaf.column);
+    let Some(planned) = planned(covers, ranges, most_values, &columns, &counter).await? else { return Ok(None) };
     let jobs = planned.into_iter().map(|PlannedCount { cover, groups }| {
         let (data_type, counter) = (data_type.clone(), Arc::clone(&counter));
         async move { count(&cover.segment, groups, &data_type, &counter).await }
     });
     let jobs: Vec<_> = jobs.collect();
     let counted = at_once(jobs.into_iter(), CONCURRENT_COUNTS).await.map_err(|error| Error::task(&error))?;
-    let columns = column::display(&leaf.column);
     let parts = counted.into_iter().map(|counted| unless_damaged(counted, &columns)).collect::<Option<Vec<_>>>();
     let totals = counter.totals();
     Ok(parts.map(|parts| GroupCounts {
@@ -95,26 +95,46 @@ struct PlannedCount {
     groups: ValueGroups,
 }
 
-/// What is to be read of each segment. None if reading rows is no worse, or if the values would take too much memory.
+/// What is to be read of each segment. None if reading rows is no worse, if the values would take too much memory, or if a segment is damaged.
 async fn planned(
     covers: Vec<CoveringSegment>,
     ranges: &KeyRanges,
     most_values: u64,
+    columns: &str,
+    counter: &Arc<ReadCounter>,
 ) -> Result<Option<Vec<PlannedCount>>> {
     let jobs = covers.into_iter().map(|cover| {
-        let ranges = ranges.clone();
-        async move {
-            let groups = ValueGroups::new(&cover.segment.directory, ranges);
-            PlannedCount { cover, groups }
-        }
+        let (ranges, counter) = (ranges.clone(), Arc::clone(counter));
+        async move { plan(cover, ranges, most_values, &counter).await }
     });
     let planned = at_once(jobs, CONCURRENT_COUNTS.max(*CORES)).await.map_err(|error| Error::task(&error))?;
+    let planned = planned.into_iter().map(|planned| unless_damaged(planned, columns)).collect::<Option<Vec<_>>>();
+    let Some(planned) = planned else { return Ok(None) };
     let mut values = 0u64;
     let is_worth = planned.iter().all(|PlannedCount { cover, groups }| {
         values = values.saturating_add(groups.value_limit());
         values <= most_values && is_worth_reading(cover, groups)
     });
     Ok(is_worth.then_some(planned))
+}
+
+/// What is to be read of a segment; nothing if its values are more than these.
+async fn plan(
+    cover: CoveringSegment,
+    ranges: KeyRanges,
+    most_values: u64,
+    counter: &ReadCounter,
+) -> std::result::Result<Option<PlannedCount>, Damage> {
+    let groups = ValueGroups::new(&cover.segment.directory, ranges.clone());
+    if groups.value_limit() > most_values {
+        return Ok(None);
+    }
+    if !cover.segment.directory.has_inner_pages() {
+        return Ok(Some(PlannedCount { cover, groups }));
+    }
+    let segment = cover.segment.with_leaves(&ranges, LeavesFor::Keys, counter).await?.into_owned();
+    let groups = ValueGroups::new(&segment.directory, ranges);
+    Ok(Some(PlannedCount { cover: CoveringSegment { segment, ..cover }, groups }))
 }
 
 /// Whether the index gives the values sooner than rows are read.

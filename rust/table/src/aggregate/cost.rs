@@ -110,12 +110,14 @@ impl Limits {
         let slices = DenseSlices::of(directory).filter(|_| is_summed);
         // Leaves of a packed tree have no postings by value, so that no other condition may select among their rows.
         let is_known = allowed.sole_condition || directory.encoding != Encoding::Packed;
+        // The bytes below an inner page are those of leaves.
+        let blocks = directory.blocks.iter().filter(|block| !block.is_inner);
         let values =
             if is_known { ValueGroups::new(directory, allowed.ranges.clone()).value_limit() } else { u64::MAX };
         Self {
             rows: directory.rows() as f64,
             values: values as f64,
-            posting_bytes: directory.blocks.iter().map(|block| block.postings_length).sum(),
+            posting_bytes: blocks.map(|block| block.postings_length).sum(),
             rows_per_value: rows_per_value(is_summed) as f64,
             slices: slices.map(|dense| SliceLimits { count: dense.slice_ranges().len(), bytes: dense.bytes() }),
             has_postings: directory.encoding.has_postings(),

@@ -1,10 +1,11 @@
 //! The values that a segment has, how many of them are worth taking, and their postings in batches that fit into memory.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use lakemark_format::segment::PostingRef;
-use lakemark_index::bitmap::{GroupValue, ValueGroups};
+use lakemark_index::bitmap::{GroupValue, LeavesFor, ValueGroups};
 
 use super::allowed_values::AllowedValues;
 use super::selected_rows::{ChosenRows, total_of};
@@ -43,7 +44,12 @@ pub(super) async fn values_of(
     if groups.value_limit() > CHEAP_VALUES.max(total_of(chosen) / rows_per_value) {
         return Ok(None);
     }
-    read_values(segment, groups, counter).await.map(Some)
+    let opened = segment.with_leaves(&allowed.ranges, LeavesFor::Keys, counter).await?;
+    let groups = match &opened {
+        Cow::Borrowed(_) => groups,
+        Cow::Owned(opened) => ValueGroups::new(&opened.directory, allowed.ranges.clone()),
+    };
+    read_values(&opened, groups, counter).await.map(Some)
 }
 
 /// All values that the groups are about, ascending.

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use futures::{StreamExt, stream};
 use lakemark_format::container::PAGE_BYTES;
 use lakemark_format::{Encoding, ManifestIndex, ManifestSegment};
-use lakemark_index::bitmap::{Estimate, Weight, WeightBounds};
+use lakemark_index::bitmap::{Estimate, LeavesFor, Weight, WeightBounds};
 use lakemark_index::{KeyRanges, Leaf, Predicate, Test, Truth};
 
 use super::CORES;
@@ -338,6 +338,7 @@ async fn guess(
         .map(|number| async move {
             let SegmentToSearch { leaf, index, segment } = segments.get(number)?;
             let opened = Segment::open(store, segment, index, counter).await.ok()?;
+            let opened = opened.with_leaves_of(&leaf.test, LeavesFor::Counts, counter).await.ok()?;
             let estimate = Estimate::new(&opened.directory, &leaf.test);
             let WeightBounds { least, most } = if exactly {
                 let edges = opened.read(&estimate.edge_ranges(), counter).await.ok()?;

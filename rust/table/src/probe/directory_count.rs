@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use futures::{StreamExt, stream};
 use lakemark_format::{FileNumbers, Manifest, ManifestIndex, ManifestSegment, SegmentFile};
-use lakemark_index::bitmap::CountSearch;
+use lakemark_index::bitmap::{CountSearch, LeavesFor};
 use lakemark_index::{Leaf, Predicate, Test};
 
 use crate::snapshot::Snapshot;
@@ -46,6 +46,7 @@ impl<'a> CountedTest<'a> {
 
     /// The number of rows of a segment. None if its directory does not lead to it.
     async fn rows_of(self, opened: &Segment, counter: &ReadCounter) -> Result<Option<u64>, Damage> {
+        let opened = opened.with_leaves_of(&self.leaf.test, LeavesFor::Counts, counter).await?;
         let directory = &opened.directory;
         let Some(mut count) = CountSearch::new(directory, &self.leaf.test) else { return Ok(None) };
         let first = opened.read(&count.first_ranges(), counter).await?;

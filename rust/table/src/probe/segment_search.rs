@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use lakemark_format::{ManifestIndex, ManifestSegment};
-use lakemark_index::bitmap::{LeafMatches, LeafSearch, Search, SegmentRows};
+use lakemark_index::bitmap::{LeafMatches, LeafSearch, LeavesFor, Search, SegmentRows};
 use lakemark_index::zones::ZoneSearch;
 use lakemark_index::{Leaf, Test};
 
@@ -134,7 +134,7 @@ pub(super) fn remembered(
     Some(SegmentCandidates { segment: Segment::remembered(store, &request.segment)?, found })
 }
 
-/// The rows of a segment: one round of reads if it has zones, else two. Leaves with columns that ride along are remembered under `leaves_of`:
+/// The rows of a segment: one round of reads if it has zones, else two, behind that of inner pages that nobody has read yet. Leaves with columns that ride along are remembered under `leaves_of`:
 /// somebody may want the values of the rows next, or search for other keys in the same leaves.
 async fn search(
     segment: &Segment,
@@ -147,6 +147,8 @@ async fn search(
         let read = segment.read(&search.ranges(), counter).await?;
         return search.finish(&read).map_err(Damage::corrupt);
     }
+    let opened = segment.with_leaves_of(test, LeavesFor::Rows, counter).await?;
+    let segment = &*opened;
     let mut search = Search::new(&segment.directory, test);
     let leaves = search.split_leaves(LEAST_BLOCKS_OF_PART);
     let ranges = search.first_ranges();

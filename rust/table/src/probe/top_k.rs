@@ -17,7 +17,7 @@ use std::sync::Arc;
 use futures::{StreamExt, stream};
 use lakemark_format::key::Key;
 use lakemark_format::segment::encoding::Encoding;
-use lakemark_index::bitmap::ValueGroups;
+use lakemark_index::bitmap::{LeavesFor, ValueGroups};
 use lakemark_index::{KeyRanges, Leaf, Predicate, Test};
 
 use crate::aggregate::read_values;
@@ -149,6 +149,13 @@ struct ValueBlockRows {
     block: usize,
 }
 
+/// Values of a block.
+struct Stretch {
+    keys: KeyRanges,
+    /// Rows of the block that come before them.
+    before: u64,
+}
+
 impl ValueBlocks {
     /// None if a directory does not say how far a block reaches.
     fn of(segments: Vec<Segment>, descending: bool) -> Option<Self> {
@@ -197,21 +204,49 @@ impl ValueBlocks {
         None
     }
 
-    /// The value of a block up to which the block has so many rows. None if the block has no single values, or cannot be read.
-    async fn value(&self, step: &ValueBlockRows, wanted: u64, counter: &Arc<ReadCounter>) -> Option<RowsUpTo> {
+    /// Where a value is up to which a block has so many rows: in the block, or in a leaf of an inner page.
+    async fn stretch(&self, step: &ValueBlockRows, wanted: u64, counter: &ReadCounter) -> Option<Stretch> {
         let segment = self.segments.get(step.segment)?;
         let blocks = &segment.directory.blocks;
-        let low = Bound::Included(blocks.get(step.block)?.first_key.clone());
-        let high = blocks.get(step.block + 1).map_or(Bound::Unbounded, |next| Bound::Excluded(next.first_key.clone()));
-        let groups = ValueGroups::new(&segment.directory, KeyRanges::between(low, high));
+        let block = blocks.get(step.block)?;
+        let end = blocks.get(step.block + 1).map_or(Bound::Unbounded, |next| Bound::Excluded(next.first_key.clone()));
+        if !block.is_inner {
+            return Some(Stretch {
+                keys: KeyRanges::between(Bound::Included(block.first_key.clone()), end),
+                before: 0,
+            });
+        }
+        let leaves = segment.leaves_of(&[block], counter).await.ok()?.pop()?;
+        let mut places: Vec<usize> = (0..leaves.len()).collect();
+        if self.descending {
+            places.reverse();
+        }
+        let mut before = 0;
+        for place in places {
+            let leaf = leaves.get(place)?;
+            if before + leaf.rows >= wanted {
+                let end = leaves.get(place + 1).map_or(end, |next| Bound::Excluded(next.first_key.clone()));
+                let keys = KeyRanges::between(Bound::Included(leaf.first_key.clone()), end);
+                return Some(Stretch { keys, before });
+            }
+            before += leaf.rows;
+        }
+        None
+    }
+
+    /// The value of a block up to which the block has so many rows. None if the block has no single values, or cannot be read.
+    async fn value(&self, step: &ValueBlockRows, wanted: u64, counter: &Arc<ReadCounter>) -> Option<RowsUpTo> {
+        let Stretch { keys, before } = self.stretch(step, wanted, counter).await?;
+        let segment = self.segments.get(step.segment)?.with_leaves(&keys, LeavesFor::Keys, counter).await.ok()?;
+        let groups = ValueGroups::new(&segment.directory, keys);
         if segment.directory.encoding != Encoding::Packed && groups.value_limit() == u64::MAX {
             return None;
         }
-        let mut values = read_values(segment, groups, counter).await.ok()?;
+        let mut values = read_values(&segment, groups, counter).await.ok()?;
         if self.descending {
             values.reverse();
         }
-        let mut rows = 0;
+        let mut rows = before;
         values.into_iter().find_map(|value| {
             rows += u64::from(value.rows);
             (rows >= wanted).then_some(RowsUpTo { key: value.key, rows })

@@ -78,6 +78,8 @@ pub(crate) struct SegmentCursor {
     ahead: ReadAhead,
     directory: Arc<SegmentDirectory>,
     block: usize,
+    /// Leaves of the last inner page that are still to come.
+    leaves: VecDeque<ValueBlockRef>,
     bins: Option<SegmentBinCursor>,
     /// The last key that was given.
     last: Option<Key>,
@@ -91,7 +93,8 @@ impl SegmentCursor {
         let directory = Arc::clone(&segment.directory);
         let mut ahead = ReadAhead::new(segment, window_bytes);
         let coarse = CoarseRows::read(&mut ahead, counter).await?;
-        Ok(Self { ahead, directory, block: 0, bins: None, last: None, values: VecDeque::new(), coarse })
+        let (leaves, values) = (VecDeque::new(), VecDeque::new());
+        Ok(Self { ahead, directory, block: 0, leaves, bins: None, last: None, values, coarse })
     }
 
     /// Reads the first window, if there is none yet.
@@ -114,6 +117,10 @@ impl SegmentCursor {
                 }
                 continue;
             }
+            if let Some(leaf) = self.leaves.pop_front() {
+                self.read_leaf(&leaf, counter).await?;
+                continue;
+            }
             if self.block == self.directory.blocks.len() {
                 if self.last != self.directory.max_key {
                     return Err(Damage::corrupt("the largest key of the directory is not that of the last value"));
@@ -128,10 +135,18 @@ impl SegmentCursor {
         Ok(next)
     }
 
-    /// The values of the next block.
+    /// The values of the next block, or the leaves of the next inner page.
     async fn read_block(&mut self, counter: &ReadCounter) -> Result<(), Damage> {
         let directory = Arc::clone(&self.directory);
         let Some(block) = directory.blocks.get(self.block) else { return Ok(()) };
+        if block.is_inner {
+            // Inner pages lie behind all leaves, where a window would be in vain.
+            self.leaves = self.ahead.segment().read_leaves(block, counter).await?.into();
+            return Ok(());
+        }
+        if directory.encoding == Encoding::Packed {
+            return self.read_leaf(block, counter).await;
+        }
         let postings = block.postings_offset..block.postings_offset + block.postings_length;
         let head = block.offset..block.offset + u64::from(block.length);
         let mut read = self.ahead.read(&[head, postings], counter).await?.into_iter();
@@ -143,16 +158,21 @@ impl SegmentCursor {
                 self.bins = Some(SegmentBinCursor::new(&directory, self.block, &head, postings, orders)?);
                 Ok(())
             }
-            Encoding::Packed => {
-                let leaf = entries_of_leaf(&head, block, &directory).map_err(Damage::corrupt)?;
-                self.take_keys(leaf, counter).await
-            }
             Encoding::Linked => {
                 let leaf = entries_of_links(&head, &postings, block, &directory).map_err(Damage::corrupt)?;
                 self.take_keys(leaf, counter).await
             }
             _ => self.take_values(&head, &postings, block),
         }
+    }
+
+    /// The keys of a leaf of a packed tree.
+    async fn read_leaf(&mut self, leaf: &ValueBlockRef, counter: &ReadCounter) -> Result<(), Damage> {
+        let postings = leaf.postings_offset..leaf.postings_offset + leaf.postings_length;
+        let place = leaf.offset..leaf.offset + u64::from(leaf.length);
+        let bytes = self.ahead.read(&[place, postings], counter).await?.into_iter().next().unwrap_or_default();
+        let keys = entries_of_leaf(&bytes, leaf, &self.directory).map_err(Damage::corrupt)?;
+        self.take_keys(keys, counter).await
     }
 
     async fn take_keys(&mut self, leaf: Vec<LeafKey>, counter: &ReadCounter) -> Result<(), Damage> {

@@ -188,6 +188,17 @@ impl Segment {
         Ok(Self::of(store, segment, read.opened))
     }
 
+    /// The key by which what is read of the segment is remembered.
+    pub(super) fn key(&self) -> SegmentKey {
+        let store = self.store.text().to_owned();
+        SegmentKey { store, id: self.directory.segment_id, length: self.trailer.file_length }
+    }
+
+    /// The same segment, of which the directory says other value blocks.
+    pub(super) fn with_directory(&self, directory: SegmentDirectory) -> Self {
+        Self { directory: Arc::new(directory), ..self.clone() }
+    }
+
     /// Whether the segment is on this machine.
     pub(crate) fn is_local(&self) -> bool {
         self.store.is_local()

@@ -8,7 +8,8 @@ use arrow::array::{Array, ArrayRef, AsArray, Int32Array, RecordBatch, StringArra
 use lakemark_format::Key;
 use lakemark_index::{KeyRanges, Predicate};
 use lakemark_table::{
-    BuildOptions, CoverRequest, ErrorKind, FileProbe, IndexKind, IndexSpec, Merging, RowSet, RowsOfFile, Snapshot, Table,
+    BuildOptions, CoverRequest, ErrorKind, FileProbe, IndexKind, IndexSpec, Merging, RowSet, RowsOfFile, Snapshot,
+    Table,
 };
 
 use crate::fixture::{exact_rows, is_null, leaf, open, probe, write};

@@ -25,6 +25,7 @@ mod futures;
 mod group_counts;
 mod hashed;
 mod in_memory;
+mod inner_pages;
 mod isolating;
 mod layer;
 mod links;

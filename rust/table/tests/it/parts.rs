@@ -51,10 +51,16 @@ fn put(path: &Path, batch: &RecordBatch) {
 
 /// Two files, in one segment of each kind.
 async fn indexed(folder: &Path, kind: &str, keys: Keys) -> Arc<Table> {
+    indexed_in_pages(folder, kind, keys, usize::MAX).await
+}
+
+/// The same with at most so many leaves in the directory, and in each inner page.
+async fn indexed_in_pages(folder: &Path, kind: &str, keys: Keys, most_leaves: usize) -> Arc<Table> {
     for file in 0..2 {
         put(&folder.join(format!("f{file}.parquet")), &rows(file * ROWS, keys));
     }
     let table = open(folder).await;
+    table.limit_leaves(most_leaves);
     let spec = IndexSpec { columns: vec!["key".into()], kind: IndexKind::from_name(kind), ..IndexSpec::default() };
     table.create_index(spec, false).await.unwrap();
     table.build(BuildOptions::default()).await.unwrap();
@@ -115,16 +121,21 @@ fn counted(rows: impl Iterator<Item = i64>, keys: Keys, ranges: &KeyRanges) -> B
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_of_leaves_give_the_rows_that_a_loop_finds() {
-    let folder = tempfile::tempdir().unwrap();
-    let table = indexed(folder.path(), "key", key).await;
-    let snapshot = table.snapshot().await.unwrap();
+    for most_leaves in [usize::MAX, 20] {
+        let folder = tempfile::tempdir().unwrap();
+        let table = indexed_in_pages(folder.path(), "key", key, most_leaves).await;
+        check_rows(&table.snapshot().await.unwrap()).await;
+    }
+}
+
+async fn check_rows(snapshot: &Snapshot) {
     for ranges in tests(key) {
-        let found = probe(&snapshot, &Predicate::Leaf(test_of(ranges.clone()))).await;
+        let found = probe(snapshot, &Predicate::Leaf(test_of(ranges.clone()))).await;
         for (first, file) in [0, ROWS].into_iter().zip(&found.files) {
             assert!(exact_rows(file) == expected(first, &ranges));
         }
         let opposite = Predicate::Not(Box::new(Predicate::Leaf(test_of(ranges.clone()))));
-        let (found, passing) = (probe(&snapshot, &opposite).await, expected(0, &ranges));
+        let (found, passing) = (probe(snapshot, &opposite).await, expected(0, &ranges));
         let has_key = |row: &u32| key((*row).into()).is_some() && passing.binary_search(row).is_err();
         assert!(exact_rows(&found.files[0]) == (0..ROWS as u32).filter(has_key).collect::<Vec<_>>());
     }

@@ -43,6 +43,7 @@ impl SegmentWriter<'_> {
             rows: bins.iter().map(|bin| u64::from(bin.rows)).sum(),
             postings_offset: self.block_start,
             postings_length,
+            is_inner: false,
         });
         self.orders.push(orders.len() as u64);
         self.container.push(&bytes);

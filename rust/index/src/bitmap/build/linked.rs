@@ -54,6 +54,7 @@ impl SegmentWriter<'_> {
             // Known when the rows are written.
             postings_offset: 0,
             postings_length: 0,
+            is_inner: false,
         });
         self.container.push(&bytes);
         self.posting_start = self.container.offset();

@@ -1,8 +1,9 @@
-//! Writing the leaves of a packed tree: each fills a page, so that a lookup is one read of it.
+//! Writing the leaves of a packed tree: each fills a page, so that a lookup is one read of it. Inner pages follow where they are many.
 
 use std::borrow::Cow;
 
 use lakemark_format::container;
+use lakemark_format::inner_page::InnerPage;
 use lakemark_format::key::Key;
 use lakemark_format::leaf::{
     CountedRows, KeyRows, LeafBuilder, LeafBytes, LeafEntry, MAX_INLINE_POSTING, MAX_LISTED_ROWS,
@@ -101,6 +102,7 @@ impl SegmentWriter<'_> {
             rows,
             postings_offset: self.block_start,
             postings_length,
+            is_inner: false,
         });
         self.container.push(&bytes);
         self.block_start = self.container.offset();
@@ -119,5 +121,28 @@ impl SegmentWriter<'_> {
             };
             self.push_leaf(leaf)?;
         }
+    }
+
+    /// Writes inner pages of the leaves, if these are too many for the directory. Each page of them is one of the file.
+    pub(super) fn end_inner_pages(&mut self) -> Result<(), BuildError> {
+        if self.leaf_builder.is_none() || self.blocks.len() <= self.most_leaves {
+            return Ok(());
+        }
+        let leaves = std::mem::take(&mut self.blocks);
+        let mut rest = leaves.as_slice();
+        while !rest.is_empty() {
+            let InnerPage { leaves, bytes, block } = InnerPage::of(rest, self.most_leaves, PAGE_PAYLOAD)?;
+            let left = self.left_in_page();
+            if bytes.len() > left && left < PAGE_PAYLOAD {
+                self.container.push(&vec![0; left]);
+            }
+            self.blocks.push(ValueBlockRef { offset: self.container.offset(), ..block });
+            self.container.push(&bytes);
+            self.drain_if_full()?;
+            rest = rest.get(leaves..).unwrap_or_default();
+        }
+        self.block_start = self.container.offset();
+        self.posting_start = self.block_start;
+        Ok(())
     }
 }

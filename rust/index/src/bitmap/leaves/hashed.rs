@@ -100,7 +100,8 @@ impl HashCheck {
                 }
                 continue;
             };
-            let RidingEntries { entries, riding } = leaf.riding_segment(number, &self.types, |place| place == column)?;
+            let RidingEntries { entries, riding } =
+                leaf.riding_segment(number, &self.types, |place| place == column)?;
             for (place, entry) in entries.into_iter().enumerate() {
                 match (hashes.contains(&entry.key), riding.rides(place)) {
                     (false, _) => {}

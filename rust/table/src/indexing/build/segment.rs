@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use lakemark_format::{Encoding, FileNumbers, ManifestIndex, ManifestSegment};
-use lakemark_index::bitmap::{BuildError, ChunkSource, SegmentMeta, SegmentSummary, merge};
+use lakemark_index::bitmap::{BuildError, ChunkSource, SegmentMeta, SegmentSummary, merge_in_pages};
 
 use super::BuildContext;
 use super::spill::{Reservation, ReservedSource};
@@ -46,10 +46,11 @@ pub(crate) async fn write(
     meta: SegmentMeta,
     sources: impl FnOnce() -> io::Result<Vec<ReservedSource>> + Send + 'static,
 ) -> Result<WrittenSegment> {
+    let most_leaves = context.store.most_leaves();
     let make = move |meta, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>| {
         let reserved = sources()?.into_iter().map(|reserved| (reserved.source, reserved.memory));
         let (sources, memory): (Vec<ChunkSource>, Vec<Option<Reservation>>) = reserved.unzip();
-        let summary = merge(meta, sources, sink);
+        let summary = merge_in_pages(meta, sources, most_leaves, sink);
         drop(memory);
         summary
     };

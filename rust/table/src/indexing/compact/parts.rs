@@ -78,7 +78,7 @@ impl Merge<'_> {
             let names: HashMap<&str, u32> =
                 held.iter().filter_map(|file| Some((file_of(manifest, *file)?.path.as_str(), *file))).collect();
             let mut places = Vec::new();
-            for entry in &opened.directory.files {
+            for entry in opened.directory.files.iter() {
                 let Some(number) = names.get(entry.path.as_str()) else { continue };
                 let Some(known) = file_of(manifest, *number) else { continue };
                 // The edit counts its schemas from 0 on.

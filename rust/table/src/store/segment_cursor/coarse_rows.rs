@@ -35,7 +35,7 @@ impl CoarseRows {
             let mut without = ahead.rows(directory.nulls, counter).await?;
             without.extend(ahead.rows(directory.opaque, counter).await?);
             without.sort_unstable();
-            for file in &directory.files {
+            for file in directory.files.iter() {
                 let end = file.base.saturating_add(u32::try_from(file.rows()).unwrap_or(u32::MAX));
                 sorted.extend((file.base..end).filter(|row| without.binary_search(row).is_err()));
             }
