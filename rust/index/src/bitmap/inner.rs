@@ -26,7 +26,12 @@ pub enum LeavesFor {
     Keys,
     /// How many there are: from the leaves that the ends of ranges are in.
     Counts,
+    /// The first and the last key of one range: from the first and the last leaf that has some.
+    Ends,
 }
+
+/// Of the pages that a range touches, the first and the last may have no key of it, but those next to them have.
+const PAGES_OF_AN_END: usize = 2;
 
 /// The inner pages of a directory that are needed to search it for some keys.
 #[derive(Debug, Default)]
@@ -56,11 +61,14 @@ impl InnerPages {
         let is_needed = |place: BlockOverlap| match leaves_for {
             LeavesFor::Counts => place == BlockOverlap::Edge,
             LeavesFor::Rows if are_others => place != BlockOverlap::Inside,
-            LeavesFor::Rows | LeavesFor::Keys => place != BlockOverlap::Outside,
+            LeavesFor::Rows | LeavesFor::Keys | LeavesFor::Ends => place != BlockOverlap::Outside,
         };
         let needed = directory.blocks.iter().zip(&places).enumerate();
         let needed = needed.filter(|(_, (block, place))| block.is_inner && is_needed(**place));
-        let needed = needed.map(|(number, _)| number).collect();
+        let mut needed: Vec<usize> = needed.map(|(number, _)| number).collect();
+        if leaves_for == LeavesFor::Ends && needed.len() > 2 * PAGES_OF_AN_END {
+            needed.drain(PAGES_OF_AN_END..needed.len() - PAGES_OF_AN_END);
+        }
         Self { places, needed }
     }
 

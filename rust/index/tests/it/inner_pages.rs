@@ -98,7 +98,27 @@ fn check(flat: &Segment, inner: &Segment, keys: &KeyRanges) -> [usize; 3] {
         estimate.exactly(&segment.read(&estimate.edge_ranges())).rows
     };
     assert_eq!(exactly(&counts.segment), exactly(flat), "{keys:?}");
+    if keys.ranges().len() == 1 {
+        check_ends(flat, inner, keys);
+    }
     [rows.pages, of_keys.pages, counts.pages]
+}
+
+/// The first and the last key of a range are in leaves of four inner pages.
+fn check_ends(flat: &Segment, inner: &Segment, keys: &KeyRanges) {
+    let Searched { segment, pages } = with_leaves(inner, keys, LeavesFor::Ends);
+    assert!(pages <= 4, "{pages} pages for {keys:?}");
+    let groups = ValueGroups::new(&segment.directory, keys.clone());
+    let of_block = |block: usize| {
+        let part = block..block + 1;
+        groups.values(part.clone(), &segment.read(&groups.block_ranges(part))).unwrap()
+    };
+    let all = values(flat, keys);
+    let has_some = |values: &Vec<GroupValue>| !values.is_empty();
+    let first = (0..groups.block_count()).map(of_block).find(has_some);
+    assert_eq!(first.as_ref().and_then(|values| values.first()), all.first(), "{keys:?}");
+    let last = (0..groups.block_count()).rev().map(of_block).find(has_some);
+    assert_eq!(last.as_ref().and_then(|values| values.last()), all.last(), "{keys:?}");
 }
 
 /// Ranges of keys around these, and some of them.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use lakemark_format::Encoding;
 use lakemark_format::key::Key;
-use lakemark_index::bitmap::{GroupValue, Mask, ValueGroups};
+use lakemark_index::bitmap::{GroupValue, LeavesFor, Mask, ValueGroups};
 use lakemark_index::{KeyRanges, Leaf, LiteralKey, Test, decode_keys, is_ambiguous};
 
 use super::alone::is_whole;
@@ -21,7 +21,7 @@ use super::sources::{ConstantFile, CoveringSegment, ValueSources};
 use super::wanted_files::WantedFiles;
 use crate::error::Result;
 use crate::snapshot::{FileProbe, FileProbes, Snapshot};
-use crate::store::segments::{Damage, ReadCounter};
+use crate::store::segments::{Damage, ReadCounter, Segment};
 
 /// A request about a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,17 +138,18 @@ async fn of_range(
     data_type: &DataType,
     counter: &ReadCounter,
 ) -> Result<Option<Vec<ColumnMinMax>>, Damage> {
-    let directory = &cover.segment.directory;
+    let segment = cover.segment.with_leaves(ranges, LeavesFor::Ends, counter).await?;
+    let directory = &segment.directory;
     let groups = ValueGroups::new(directory, ranges.clone());
     let lists_values = directory.encoding == Encoding::Packed || groups.value_limit() < u64::MAX;
     if !lists_values || !is_whole(cover) {
         return Ok(None);
     }
     let blocks = 0..groups.block_count();
-    let first = first_values(cover, &groups, blocks.clone(), counter).await?;
+    let first = first_values(&segment, &groups, blocks.clone(), counter).await?;
     let last = match blocks.len() {
         0 | 1 => None,
-        _ => Some(first_values(cover, &groups, blocks.rev(), counter).await?),
+        _ => Some(first_values(&segment, &groups, blocks.rev(), counter).await?),
     };
     let greatest = last.as_ref().unwrap_or(&first).last();
     let (Some(least), Some(greatest)) = (first.first(), greatest) else { return Ok(Some(Vec::new())) };
@@ -163,14 +164,14 @@ async fn of_range(
 
 /// The values of the first of these blocks that has some in the ranges. Between the blocks at both ends of a range every block has.
 async fn first_values(
-    cover: &CoveringSegment,
+    segment: &Segment,
     groups: &ValueGroups,
     blocks: impl Iterator<Item = usize> + Send,
     counter: &ReadCounter,
 ) -> Result<Vec<GroupValue>, Damage> {
     for block in blocks {
         let part = block..block + 1;
-        let bytes = cover.segment.read(&groups.block_ranges(part.clone()), counter).await?;
+        let bytes = segment.read(&groups.block_ranges(part.clone()), counter).await?;
         let values = groups.values(part, &bytes).map_err(Damage::corrupt)?;
         if !values.is_empty() {
             return Ok(values);

@@ -137,6 +137,17 @@ async fn check(snapshot: &Snapshot, ranges: &KeyRanges) {
     assert_eq!(counted.exact_row_count(), Some(count), "{ranges:?}");
 }
 
+async fn check_extremes(snapshot: &Snapshot, ranges: &KeyRanges) {
+    let test = Leaf { column: "id".into(), test: Test::Ranges(ranges.clone()), text: String::new() };
+    let bounds = snapshot.range_extremes(&test).await.expect("one segment");
+    let ends = bounds.columns[0].iter().flat_map(|part| [&part.least, &part.greatest]);
+    let found: Vec<i64> = ends.map(|value| value.as_primitive::<Int64Type>().value(0)).collect();
+    let mut ids: Vec<i64> = (0..2 * ROWS).map(id).filter(|id| ranges.contains(&int_key(*id))).collect();
+    ids.sort_unstable();
+    let expected: Vec<i64> = ids.first().into_iter().chain(ids.last()).copied().collect();
+    assert_eq!(found, expected, "{ranges:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn questions_are_answered_as_by_a_directory_of_leaves() {
     let folder = folder(2);
@@ -146,6 +157,9 @@ async fn questions_are_answered_as_by_a_directory_of_leaves() {
     let snapshot = table.snapshot().await.unwrap();
     for ranges in requests() {
         check(&snapshot, &ranges).await;
+        if ranges.ranges().len() == 1 {
+            check_extremes(&snapshot, &ranges).await;
+        }
     }
     let (mut least, mut greatest) = (i64::MAX, i64::MIN);
     (0..2 * ROWS).map(id).for_each(|id| (least, greatest) = (least.min(id), greatest.max(id)));

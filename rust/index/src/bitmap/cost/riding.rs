@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use lakemark_format::container::PAGE_PAYLOAD;
 use lakemark_format::error::Result;
 use lakemark_format::key::KeyType;
-use lakemark_format::leaf::{KeyRows, LeafBuilder, LeafEntry, MAX_INLINE_POSTING};
+use lakemark_format::leaf::{KeyRows, LeafBuilder, LeafEntry, MAX_INLINE_POSTING, MAX_LISTED_ROWS};
 use lakemark_format::posting;
 use lakemark_format::riding::RidingRows;
 
@@ -32,9 +32,10 @@ pub fn riding_row_bytes(chunk: &Chunk, key_type: &KeyType, columns: &[KeyType]) 
             KeyWithColumns { entry: entry_of(*list, riding.rides(), chunk.row_count()), riding }
         };
         let bare = |list: &ValueList<'_>| KeyWithColumns { riding: RidingRows::default(), ..entry(list) };
-        let leaves = LeafBuilder::with_riding(key_type.clone(), columns.to_vec());
+        let universe = chunk.row_count();
+        let leaves = LeafBuilder::with_riding(key_type.clone(), universe, columns.to_vec());
         with += leaf_bytes(leaves, stretch.iter().map(entry))?;
-        without += leaf_bytes(LeafBuilder::new(key_type.clone()), stretch.iter().map(bare))?;
+        without += leaf_bytes(LeafBuilder::new(key_type.clone(), universe), stretch.iter().map(bare))?;
         rows += stretch.iter().map(|list| list.rows.len()).sum::<usize>();
     }
     Ok(with.saturating_sub(without) as f64 / rows.max(1) as f64)
@@ -61,6 +62,7 @@ fn entry_of(ValueList { key, rows }: ValueList<'_>, rides: bool, universe: u32) 
     let count = rows.len() as u32;
     let rows_in = match (rows.first(), rows.last()) {
         (Some(first), Some(last)) if last - first + 1 == count => KeyRows::Run(*first),
+        _ if rows.len() <= MAX_LISTED_ROWS => KeyRows::Listed(rows.to_vec()),
         _ => {
             let mut bytes = Vec::new();
             posting::encode(rows, universe, &mut bytes);
