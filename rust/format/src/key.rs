@@ -1,15 +1,18 @@
 //! Keys: column values as bytes or numbers whose order is the order of the values.
 //!
 //! A column has one [`KeyType`]. Types of at most 64 bits give [`Key::Fixed`], everything else [`Key::Bytes`], never a
-//! mix within a column. The functions at the end are the only definition of how a value becomes a number.
+//! mix within a column. The functions of `numbers` are the only definition of how a value becomes a number.
 
 pub mod composite;
+mod numbers;
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
+
+pub use numbers::{i64_of_key, key_of_f16_bits, key_of_f32, key_of_f64, key_of_i64, key_of_i128, key_of_i256_be};
 
 /// The longest [`Key::Bytes`] in bytes; rows with longer values are opaque to the index.
 pub const MAX_KEY_LENGTH: usize = 4096;
@@ -325,15 +328,7 @@ impl KeyType {
                 }
                 element.validate()?;
             }
-            Self::Hashed { bits, of } => {
-                if !(1..=64).contains(bits) {
-                    return Err(FormatError::invalid("the bits of a hash", bits, "1 to 64"));
-                }
-                if !of.is_of_values() || of.is_fixed() {
-                    return Err(FormatError::invalid("what is hashed", of.code(), "a type of which keys are bytes"));
-                }
-                of.validate()?;
-            }
+            Self::Hashed { bits, of } => return validate_hash(*bits, of),
             _ => {}
         }
         Ok(())
@@ -427,6 +422,17 @@ impl KeyType {
     }
 }
 
+/// Whether there can be hashes of so many bits of such values.
+fn validate_hash(bits: u8, of: &KeyType) -> Result<()> {
+    if !(1..=64).contains(&bits) {
+        return Err(FormatError::invalid("the bits of a hash", bits, "1 to 64"));
+    }
+    if !of.is_of_values() || of.is_fixed() {
+        return Err(FormatError::invalid("what is hashed", of.code(), "a type of which keys are bytes"));
+    }
+    of.validate()
+}
+
 /// A value of an indexed column; `Ord` is the order of the values.
 ///
 /// ```
@@ -476,50 +482,6 @@ impl Key {
         key_type.check(&key)?;
         Ok(key)
     }
-}
-
-/// The key of a signed number, a date, a time, a timestamp or a decimal of at most 64 bits (its unscaled value).
-pub fn key_of_i64(value: i64) -> u64 {
-    value.cast_unsigned() ^ (1 << 63)
-}
-
-/// The signed number of a key made by [`key_of_i64`].
-pub fn i64_of_key(key: u64) -> i64 {
-    (key ^ (1 << 63)).cast_signed()
-}
-
-/// The key of a half float from its bits: total order, -0 just below +0. `None` for NaN, which has no place in an order.
-pub fn key_of_f16_bits(bits: u16) -> Option<u64> {
-    let is_nan = bits & 0x7fff > 0x7c00;
-    let ordered = if bits >> 15 == 1 { !bits } else { bits | 0x8000 };
-    (!is_nan).then_some(u64::from(ordered))
-}
-
-/// The key of a float: total order, -0 just below +0. `None` for NaN, which has no place in an order.
-pub fn key_of_f32(value: f32) -> Option<u64> {
-    let bits = value.to_bits();
-    let ordered = if bits >> 31 == 1 { !bits } else { bits | (1 << 31) };
-    (!value.is_nan()).then_some(u64::from(ordered))
-}
-
-/// The key of a double: total order, -0 just below +0. `None` for NaN, which has no place in an order.
-pub fn key_of_f64(value: f64) -> Option<u64> {
-    let bits = value.to_bits();
-    let ordered = if bits >> 63 == 1 { !bits } else { bits | (1 << 63) };
-    (!value.is_nan()).then_some(ordered)
-}
-
-/// The key of a 128-bit decimal: its unscaled value with the sign bit flipped, big endian.
-pub fn key_of_i128(value: i128) -> [u8; 16] {
-    (value.cast_unsigned() ^ (1 << 127)).to_be_bytes()
-}
-
-/// The key of a 256-bit decimal from its big-endian two's complement bytes.
-pub fn key_of_i256_be(mut value: [u8; 32]) -> [u8; 32] {
-    if let Some(first) = value.first_mut() {
-        *first ^= 0x80;
-    }
-    value
 }
 
 #[cfg(test)]
