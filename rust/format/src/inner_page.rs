@@ -246,7 +246,7 @@ mod tests {
 
     /// Leaves of these keys, of whom each tenth has long postings, in pages of their own.
     fn leaves(keys: impl Iterator<Item = Key>) -> Vec<ValueBlockRef> {
-        let (mut found, mut cursor) = (Vec::new(), 64);
+        let (mut found, mut cursor) = (Vec::new(), 64u64);
         for (number, first_key) in (0u64..).zip(keys) {
             let length = (3900 + number * 37 % 190) as u32;
             let postings_length = if number % 10 == 3 { 70_000 } else { 0 };

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! After the leaves of the column-aware flash index (CaF, section 3.2: embedded segments, nodes that are full). Gaps of keys are
-//! packed or Rice codes (Rice 1979). Byte keys are front coded, or numbers column by column. Rows of a key that are consecutive take their first row
-//! alone. Others are listed where each key has few, or are a posting, in the leaf if it is short.
+//! packed or Rice codes (Rice 1979). Byte keys are front coded, or numbers column by column. Rows of a key that are consecutive take
+//! their first row alone. Others are listed where each key has few, or are a posting, in the leaf if it is short.
 
 use std::borrow::Cow;
 

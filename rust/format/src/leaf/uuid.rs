@@ -12,7 +12,7 @@ pub(super) fn number_of(text: &[u8]) -> Option<u128> {
     if text.len() != LENGTH {
         return None;
     }
-    text.iter().enumerate().try_fold(0, |number, (place, byte)| match byte {
+    text.iter().enumerate().try_fold(0u128, |number, (place, byte)| match byte {
         b'-' if DASHES.contains(&place) => Some(number),
         _ if DASHES.contains(&place) => None,
         b'0'..=b'9' => Some(number << 4 | u128::from(byte - b'0')),

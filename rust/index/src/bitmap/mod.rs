@@ -17,8 +17,8 @@
 //! `bin_writer` and `bins` write and read bins of values that share a posting. `coarse` and `slices` combine bitmaps, [`sums`]
 //! counts their bits, `unpack` takes them apart for a verification. [`cost`] predicts the bytes of each encoding. With the
 //! encoding `packed` a segment is the kind `key`: a packed tree, whose top level is the directory and whose leaves hold keys
-//! and rows (`leaves`), and columns that ride along (`covered`); between them are inner pages if the leaves are many ([`inner`]). With the encoding `linked` it is the kind `links`, whose leaves
-//! [`links`](crate::links) walks.
+//! and rows (`leaves`), and columns that ride along (`covered`). Between them are inner pages if the leaves are many ([`inner`]). With
+//! the encoding `linked` it is the kind `links`, whose leaves [`links`](crate::links) walks.
 
 mod bin_writer;
 mod bins;

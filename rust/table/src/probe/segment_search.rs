@@ -134,8 +134,9 @@ pub(super) fn remembered(
     Some(SegmentCandidates { segment: Segment::remembered(store, &request.segment)?, found })
 }
 
-/// The rows of a segment: one round of reads if it has zones, else two, behind that of inner pages that nobody has read yet. Leaves with columns that ride along are remembered under `leaves_of`:
-/// somebody may want the values of the rows next, or search for other keys in the same leaves.
+/// The rows of a segment: one round of reads if it has zones, else two, behind that of inner pages that nobody has read yet. Leaves with
+/// columns that ride along are remembered under `leaves_of`: somebody may want the values of the rows next, or search for other keys in the
+/// same leaves.
 async fn search(
     segment: &Segment,
     test: &Test,
