@@ -320,6 +320,9 @@ fn decode_tree(
         return Ok(Vec::new());
     }
     let are_inner = input.flag("whether the blocks of a tree are inner pages")?;
+    if are_inner && blocks.is_empty() {
+        return Err(FormatError::invalid("whether the blocks of a tree are inner pages", 1, "0 without blocks"));
+    }
     blocks.iter_mut().for_each(|block| block.is_inner = are_inner);
     let count = input.count("the number of columns that ride along", RidingColumn::MIN_BYTES)?;
     (0..count).map(|_| RidingColumn::decode(input)).collect()

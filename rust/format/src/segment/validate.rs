@@ -18,6 +18,9 @@ impl SegmentDirectory {
         if self.key_type.is_list() && self.encoding != Encoding::Equality {
             return Err(FormatError::invalid("the encoding of lists", self.encoding.name(), Encoding::Equality.name()));
         }
+        if self.key_type.hash_bits().is_some() && self.encoding != Encoding::Packed {
+            return Err(FormatError::invalid("the encoding of hashes", self.encoding.name(), Encoding::Packed.name()));
+        }
         self.validate_files()?;
         self.validate_keys()?;
         self.validate_totals()?;

@@ -3,7 +3,7 @@
 use lakemark_format::*;
 
 use crate::bad::{Bad, bad};
-use crate::{forge, golden_inner};
+use crate::{forge, golden, golden_inner};
 
 /// The golden tree of numbers with another directory, of which the bytes are changed in the end.
 fn with(change: impl FnOnce(&mut SegmentDirectory), raw: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
@@ -30,6 +30,18 @@ fn count(byte: u8) -> Vec<u8> {
     forge::container(ContentKind::Segment, segment.id, &stream, &forge::directory(&directory))
 }
 
+/// The empty segment as a tree, of which the directory says that its blocks are inner pages.
+fn without_blocks() -> Vec<u8> {
+    let segment = golden::empty();
+    let (file, mut directory) = segment.write();
+    directory.encoding = Encoding::Packed;
+    let mut bytes = forge::directory(&directory);
+    let place = bytes.len() - 2;
+    assert_eq!(bytes[place], 0);
+    bytes[place] = 1;
+    forge::container(ContentKind::Segment, segment.id, &forge::stream(&file), &bytes)
+}
+
 /// A directory ends with the flag of inner pages and with the number of columns that ride along.
 pub fn pages() -> Vec<Bad> {
     vec![
@@ -47,6 +59,7 @@ pub fn pages() -> Vec<Bad> {
                 },
             ),
         ),
+        bad("inner-without-blocks.lmx", "Invalid", "no blocks are said to be inner pages", without_blocks()),
         bad(
             "inner-of-more-keys.lmx",
             "Invalid",

@@ -196,7 +196,11 @@ async fn derive(
         column: index.column.clone(),
         key_type: key_type_of_segments(index),
         files,
-        encoding: if fields.riding.is_empty() { Encoding::Equality } else { Encoding::Packed },
+        // Hashes and what rides along are in trees alone.
+        encoding: match fields.riding.is_empty() && fields.hash_bits.is_none() {
+            true => Encoding::Equality,
+            false => Encoding::Packed,
+        },
         bins: None,
         precision: None,
         zones: ZoneOptions::default(),
