@@ -104,13 +104,13 @@ def test_golden_packed_trees_are_read_by_the_second_reader() -> None:
     assert read["packed-inner.lmx"].values == read["packed.lmx"].values
     assert read["packed-inner-columns.lmx"].values == read["packed-columns.lmx"].values
     packed = read["packed.lmx"]
-    assert (packed.encoding, packed.nulls[0], packed.opaque) == ("packed", 128, [138])
-    assert packed.values[:128] == [(key_of(2 * row), [row]) for row in range(128)]
-    assert packed.values[128:137] == [(key_of(264 - place), [128 + place]) for place in range(9, 0, -1)]
-    many = [192 + 5 * row + row % 3 for row in range(800)]
-    others = [row for row in range(192, 4288) if row not in many]
+    assert (packed.encoding, packed.nulls[0], packed.opaque) == ("packed", 192, [202])
+    assert packed.values[:192] == [(key_of(2 * row), [row]) for row in range(192)]
+    assert packed.values[192:201] == [(key_of(392 - place), [192 + place]) for place in range(9, 0, -1)]
+    many = [256 + 5 * row + row % 3 for row in range(800)]
+    others = [row for row in range(256, 4352) if row not in many]
     pairs = [(key_of(2_000_000 + n), [others[12 + n], others[512 + n]]) for n in range(10)]
-    assert packed.values[137:] == [(key_of(1000), others[:12]), (key_of(1_000_000), many), *pairs]
+    assert packed.values[201:] == [(key_of(1000), others[:12]), (key_of(1_000_000), many), *pairs]
     days = read["packed-columns.lmx"]
     assert (days.column, days.key_type, len(days.values)) == ("customer\1day", (22, 5, 14), 13)
     day = (2**31 + 19_002).to_bytes(4, "big")

@@ -29,38 +29,50 @@ fn leaf_of(segment: &Segment, number: usize, at: impl Fn(usize) -> usize, from: 
     forge::container(ContentKind::Segment, segment.id, &stream, &forge::directory(&directory))
 }
 
-/// The first leaf of the golden file has two embedded segments, of 128 keys and of 9. Its bytes: 0 the number of embedded segments,
-/// 1 the width of the gap of heads, 2 the gap, 3 to 6 the column of keys, 7 to 9 that of lengths; then the first embedded segment: 10 the
-/// width of its gaps, 11 to 26 the gaps, 27 and 28 the column of rows, 29 the form, 30 the first row. The third leaf ends with 20 listed rows
-/// of 10 bits.
-///
-/// The second leaf of columns has one embedded segment: 0 to 13 the rest of the first key, of which the directory has a byte, 14 the number of
-/// embedded segments, 15 and 16 the column of keys, 17 and 18 that of lengths, 19 the form of the keys, 20 the numbers of the first column.
+/// Bad leaves, lists of keys in them, hashes, and directories of leaves.
 pub fn leaves() -> Vec<Bad> {
-    let columns = |at: usize, from, byte| leaf_of(&golden::packed_columns(), 1, |_| at, from, byte);
-    let directory = |change: fn(&mut SegmentDirectory)| with(&golden::packed(), change);
-    let hashed = |key_type: KeyType| with(&golden::packed_hashes(), |directory| directory.key_type = key_type);
+    [segments(), lists_of_keys(), hashes(), directories()].into_iter().flatten().collect()
+}
+
+/// The first leaf of the golden file has three embedded segments, of 64 keys, of 128 and of 9. Its bytes: 0 the number of embedded segments,
+/// 1 the width of the gaps of heads, 2 and 3 the gaps, 4 to 8 the column of keys, 9 to 12 that of lengths; then the first embedded segment:
+/// 13 the width of its gaps, 14 to 21 the gaps, 22 and 23 the column of rows, 24 the form, 25 the first row. The third leaf ends with 20
+/// listed rows of 10 bits.
+fn segments() -> Vec<Bad> {
+    let bad_leaf = |name: &str, error, wrong, (at, from, byte)| bad(name, error, wrong, leaf(at, from, byte));
+    let many = "a leaf has more embedded segments than bytes";
+    let fewer = "the keys of a leaf are fewer than the directory says";
+    let wide = "the gaps of an embedded segment are Rice codes of 64 low bits";
+    let form = "the form of the rows of an embedded segment is 4";
+    let outside = "the rows of a key go on behind the row space";
+    let listed = "more rows are listed than there are bits";
     vec![
-        bad("leaf-of-no-segment.lmx", "Invalid", "a leaf has no embedded segment", leaf(0, 2, 0)),
-        bad("leaf-of-many-segments.lmx", "TooLong", "a leaf has more embedded segments than bytes", leaf(0, 2, 0x7f)),
-        bad("leaf-wide-heads.lmx", "Invalid", "the gaps of heads have 65 bits", leaf(1, 8, 65)),
-        bad("leaf-of-fewer-keys.lmx", "Invalid", "the keys of a leaf are fewer than the directory says", leaf(3, 9, 8)),
-        bad("leaf-form.lmx", "Invalid", "the form of the rows of an embedded segment is 4", leaf(29, 0, 4)),
+        bad_leaf("leaf-of-no-segment.lmx", "Invalid", "a leaf has no embedded segment", (0, 3, 0)),
+        bad_leaf("leaf-of-many-segments.lmx", "TooLong", many, (0, 3, 0x7f)),
+        bad_leaf("leaf-wide-heads.lmx", "Invalid", "the gaps of heads have 65 bits", (1, 8, 65)),
+        bad_leaf("leaf-of-fewer-keys.lmx", "Invalid", fewer, (4, 9, 8)),
+        bad_leaf("leaf-wide-gaps.lmx", "Invalid", wide, (13, 1, 129)),
+        bad_leaf("leaf-rows-outside.lmx", "Invalid", outside, (22, 0, 0x7f)),
+        bad_leaf("leaf-form.lmx", "Invalid", form, (24, 0, 4)),
+        bad_leaf("leaf-of-too-many-listed-rows.lmx", "TooLong", listed, (24, 0, 3)),
         bad(
             "leaf-listed-rows-descend.lmx",
             "Invalid",
             "the listed rows of a key descend",
             leaf_of_block(2, |length| length - 1, 159, 0),
         ),
-        bad("leaf-of-too-many-listed-rows.lmx", "TooLong", "more rows are listed than there are bits", leaf(29, 0, 3)),
+    ]
+}
+
+/// The second leaf of columns has one embedded segment: 0 to 13 the rest of the first key, of which the directory has a byte, 14 the number of
+/// embedded segments, 15 and 16 the column of keys, 17 and 18 that of lengths, 19 the form of the keys, 20 the numbers of the first column.
+fn lists_of_keys() -> Vec<Bad> {
+    let columns = |at: usize, from, byte| leaf_of(&golden::packed_columns(), 1, |_| at, from, byte);
+    let more = "the first column of keys has more numbers than keys";
+    vec![
         bad("leaf-key-form.lmx", "Invalid", "the form of the keys of an embedded segment is 2", columns(19, 1, 2)),
         bad("leaf-no-numbers.lmx", "Invalid", "the first column of keys has no number", columns(20, 3, 0)),
-        bad(
-            "leaf-more-numbers.lmx",
-            "Invalid",
-            "the first column of keys has more numbers than keys",
-            columns(20, 3, 7),
-        ),
+        bad("leaf-more-numbers.lmx", "Invalid", more, columns(20, 3, 7)),
         bad("leaf-first-key-beyond-leaf.lmx", "Truncated", "the first key of a leaf is cut", columns(0, 13, 0x7f)),
         bad(
             "leaf-separator-too-long.lmx",
@@ -69,42 +81,38 @@ pub fn leaves() -> Vec<Bad> {
             with(&golden::packed_columns(), |directory| directory.blocks[1].first_key = Key::Bytes(vec![1; 4097])),
         ),
         bad(
-            "hash-of-no-bits.lmx",
-            "Invalid",
-            "hashes have 0 bits",
-            hashed(KeyType::Hashed { bits: 0, of: KeyType::Utf8.into() }),
-        ),
-        bad(
-            "hash-of-numbers.lmx",
-            "Invalid",
-            "hashes are of numbers",
-            hashed(KeyType::Hashed { bits: 12, of: KeyType::Int64.into() }),
-        ),
-        bad(
-            "hash-of-lists.lmx",
-            "Invalid",
-            "hashes are of lists",
-            hashed(KeyType::Hashed { bits: 12, of: KeyType::List(KeyType::Utf8.into()).into() }),
-        ),
-        bad(
-            "hash-beyond-bits.lmx",
-            "Invalid",
-            "hashes of 12 bits are said to have 6",
-            hashed(KeyType::Hashed { bits: 6, of: KeyType::Utf8.into() }),
-        ),
-        bad(
             "leaf-key-is-no-number.lmx",
             "Invalid",
             "the first of keys that are numbers is none",
             with(&golden::packed_uuids(), |directory| directory.blocks[0].first_key = Key::Bytes(b"!".to_vec())),
         ),
+    ]
+}
+
+fn hashes() -> Vec<Bad> {
+    let hashed = |bits: u8, of: KeyType| {
+        with(&golden::packed_hashes(), |directory| directory.key_type = KeyType::Hashed { bits, of: of.into() })
+    };
+    let lists = KeyType::List(KeyType::Utf8.into());
+    vec![
+        bad("hash-of-no-bits.lmx", "Invalid", "hashes have 0 bits", hashed(0, KeyType::Utf8)),
+        bad("hash-of-numbers.lmx", "Invalid", "hashes are of numbers", hashed(12, KeyType::Int64)),
+        bad("hash-of-lists.lmx", "Invalid", "hashes are of lists", hashed(12, lists)),
+        bad("hash-beyond-bits.lmx", "Invalid", "hashes of 12 bits are said to have 6", hashed(6, KeyType::Utf8)),
         bad(
-            "leaf-wide-gaps.lmx",
+            "hash-encoding.lmx",
             "Invalid",
-            "the gaps of an embedded segment are Rice codes of 64 low bits",
-            leaf(10, 1, 129),
+            "hashes are in value blocks",
+            with(&golden::empty(), |directory| {
+                directory.key_type = KeyType::Hashed { bits: 12, of: KeyType::Utf8.into() };
+            }),
         ),
-        bad("leaf-rows-outside.lmx", "Invalid", "the rows of a key go on behind the row space", leaf(27, 0, 0x7f)),
+    ]
+}
+
+fn directories() -> Vec<Bad> {
+    let directory = |change: fn(&mut SegmentDirectory)| with(&golden::packed(), change);
+    vec![
         bad(
             "leaf-of-more-rows.lmx",
             "Invalid",

@@ -162,12 +162,12 @@ pub fn binned() -> Segment {
 /// Leaves of a packed tree: embedded segments of consecutive rows, of single rows, of postings, one of which is long, and of lists.
 pub fn packed() -> Segment {
     let key = |value: i64| Key::Fixed(key_of_i64(value));
-    let following = (0..128).map(|row| (key(2 * i64::from(row)), vec![row]));
-    let scattered = [3u32, 9, 1, 7, 5, 8, 2, 6, 4].map(|place| (key(254 + i64::from(10 - place)), vec![128 + place]));
+    let following = (0..192).map(|row| (key(2 * i64::from(row)), vec![row]));
+    let scattered = [3u32, 9, 1, 7, 5, 8, 2, 6, 4].map(|place| (key(382 + i64::from(10 - place)), vec![192 + place]));
     let mut single: Vec<_> = scattered.into();
     single.sort();
-    let many: Vec<u32> = (0..800).map(|row| 192 + 5 * row + row % 3).collect();
-    let others: Vec<u32> = (192..4288).filter(|row| many.binary_search(row).is_err()).collect();
+    let many: Vec<u32> = (0..800).map(|row| 256 + 5 * row + row % 3).collect();
+    let others: Vec<u32> = (256..4352).filter(|row| many.binary_search(row).is_err()).collect();
     let (few, mut rest) = (others[..12].to_vec(), others[12..].to_vec());
     let pairs = (0..10).map(|n| (key(2_000_000 + n), vec![rest[n as usize], rest[n as usize + 500]]));
     let pairs: Vec<_> = pairs.collect();
@@ -177,9 +177,9 @@ pub fn packed() -> Segment {
         index_id: *b"index-of-packed!",
         column: "customer".into(),
         key_type: KeyType::Int64,
-        files: files(&[&[128, 11], &[4096]]),
-        nulls: [vec![128], rest].concat(),
-        opaque: vec![138],
+        files: files(&[&[192, 11], &[4096]]),
+        nulls: [vec![192], rest].concat(),
+        opaque: vec![202],
         blocks: vec![following.chain(single).collect(), vec![(key(1000), few), (key(1_000_000), many)], pairs],
         encoding: Encoding::Packed,
         bins: vec![],
