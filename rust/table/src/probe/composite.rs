@@ -129,22 +129,24 @@ impl<'a> Composite<'a> {
         let (mut places, mut sets, mut texts) = (Vec::new(), Vec::new(), Vec::new());
         let mut ranges = 1_usize;
         for column in column::columns(&self.name) {
-            let Some(ColumnCondition { place, set, text }) = condition_on(parts, column) else { break };
+            let Some(ColumnCondition { place, leaf, set }) = condition_on(parts, column) else { break };
             ranges = ranges.saturating_mul(set.ranges().len());
-            if ranges > MOST_RANGES || self.is_outdone(column) {
+            if ranges > MOST_RANGES || self.knows_fewer_files(self.snapshot.indexes_for(leaf)) {
                 break;
             }
             places.push(place);
             places.extend(not_null(parts, column));
             sets.push(set);
-            texts.push(text);
+            texts.push(leaf.text.as_str());
             if !set.are_points() {
                 break;
             }
         }
-        // One condition is better left to an index of its own column.
-        let first = column::columns(&self.name).next()?;
-        if sets.is_empty() || sets.len() == 1 && !self.snapshot.indexes_of(first).is_empty() {
+        // One condition is better left to an index of its own column, if that can answer it.
+        let has_own =
+            |part: &Predicate| matches!(part, Predicate::Leaf(leaf) if !self.snapshot.indexes_for(leaf).is_empty());
+        let is_alone = sets.len() == 1 && places.first().and_then(|place| parts.get(*place)).is_some_and(has_own);
+        if sets.is_empty() || is_alone {
             return None;
         }
         let test = Test::Ranges(composite_ranges(self.types, &sets));
@@ -157,23 +159,27 @@ impl<'a> Composite<'a> {
 
     /// Whether the column has an index of its own that knows more files.
     fn is_outdone(&self, column: &str) -> bool {
-        let indexes = self.snapshot.indexes_of(column);
-        indexes.into_iter().any(|index| covered(self.snapshot, index) > self.covered)
+        self.knows_fewer_files(self.snapshot.indexes_of(column))
+    }
+
+    /// Whether one of these indexes knows more files.
+    fn knows_fewer_files(&self, others: Vec<&ManifestIndex>) -> bool {
+        others.into_iter().any(|index| covered(self.snapshot, index) > self.covered)
     }
 }
 
 /// A condition on a column, among the parts of a conjunction.
 struct ColumnCondition<'a> {
     place: usize,
+    leaf: &'a Leaf,
     /// The keys that meet the condition.
     set: &'a KeyRanges,
-    text: &'a str,
 }
 
 fn condition_on<'a>(parts: &'a [Predicate], column: &str) -> Option<ColumnCondition<'a>> {
     parts.iter().enumerate().find_map(|(place, part)| match part {
-        Predicate::Leaf(Leaf { column: tested, test: Test::Ranges(set), text }) if tested == column => {
-            Some(ColumnCondition { place, set, text })
+        Predicate::Leaf(leaf @ Leaf { column: tested, test: Test::Ranges(set), .. }) if tested == column => {
+            Some(ColumnCondition { place, leaf, set })
         }
         _ => None,
     })

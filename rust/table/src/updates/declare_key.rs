@@ -23,8 +23,10 @@ use crate::files::delta::DeltaState;
 use crate::index_kind::IndexKind;
 use crate::indexing::create_index::create_index;
 use crate::options::{BuildOptions, CancelFlag, IndexSpec};
+use crate::report::IndexInfo;
 use crate::rewrite::delta::check_writable;
 use crate::snapshot::Snapshot;
+use crate::store::hashed::HASH_BITS;
 use crate::store::transaction::{Edit, commit};
 use crate::table_format::TableFormat;
 
@@ -208,7 +210,10 @@ async fn index_key(
         return Ok(());
     }
     let (own, taken) = (format!("{}_key", stored.join("_")), base.indexes());
-    let is_free = |name: &String| !taken.iter().any(|index| index.name == *name && index.columns != stored);
+    // An index with hashes of the key is another one, too.
+    let is_other =
+        |index: &IndexInfo| index.columns != stored || index.options.iter().any(|(option, _)| option == HASH_BITS);
+    let is_free = |name: &String| !taken.iter().any(|index| index.name == *name && is_other(index));
     let others = (2..).map(|number| format!("{own}_{number}"));
     let Some(index) = std::iter::once(own.clone()).chain(others).find(is_free) else { return Ok(()) };
     let spec =

@@ -167,7 +167,7 @@ async fn appended_files_and_merges_keep_hashes() {
     }
     let rows: Vec<usize> = (0..4 * ROWS).step_by(13).collect();
     let wanted = sessions(&rows);
-    let before = check(&*table.snapshot().await.unwrap(), &wanted).await;
+    let before = check(&table.snapshot().await.unwrap(), &wanted).await;
     let merged = table.compact(BuildOptions { merging: Merging::All, ..BuildOptions::default() }).await.unwrap();
     assert_eq!((merged.segments_merged, merged.segments_written), (4, 1));
     let snapshot = open(folder.path()).await.snapshot().await.unwrap();
@@ -182,8 +182,39 @@ async fn an_index_of_values_is_asked_before_one_of_hashes() {
     let values = IndexSpec { kind: Some(IndexKind::Key), name: Some("values".to_owned()), ..spec(&["session"], &[]) };
     table.create_index(values, false).await.unwrap();
     table.build(BuildOptions::default()).await.unwrap();
-    let found = probe(&*table.snapshot().await.unwrap(), &is_one_of(&sessions(&[4]))).await;
+    let found = probe(&table.snapshot().await.unwrap(), &is_one_of(&sessions(&[4]))).await;
     assert_eq!(exact_rows(&found.files[0]), [4, 9]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ranges_of_hashed_values_are_left_to_an_index_that_begins_with_them() {
+    let folder = folder(1);
+    let table = indexed(folder.path(), &[("hashed", "true")]).await;
+    let both = IndexSpec { kind: Some(IndexKind::Key), ..spec(&["session", "number"], &[]) };
+    table.create_index(both, false).await.unwrap();
+    table.build(BuildOptions::default()).await.unwrap();
+    let above = leaf("session", KeyRanges::greater_than(Key::Bytes(b"session/7".to_vec()), true));
+    let found = probe(&table.snapshot().await.unwrap(), &above).await;
+    let FileProbe::Known { exact, recheck, .. } = &found.files[0] else { panic!("{:?}", found.files[0]) };
+    let is_above = |row: &usize| session(*row).is_some_and(|text| text.as_str() >= "session/7");
+    assert_eq!(exact.iter().collect::<Vec<_>>(), (0..ROWS).filter(is_above).map(|row| row as u32).collect::<Vec<_>>());
+    // No key has texts as long as these.
+    assert_eq!(recheck.iter().collect::<Vec<_>>(), [8, 58, 108, 158, 208]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_key_of_a_table_has_an_index_of_values_beside_one_of_hashes() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = |row: usize| format!("session/{row:028}");
+    let sessions: ArrayRef = Arc::new((0..ROWS).map(|row| Some(text(row))).collect::<StringArray>());
+    write(&path(folder.path(), 0), &RecordBatch::try_from_iter([("session", sessions)]).unwrap());
+    let table = indexed(folder.path(), &[("hash_bits", "8")]).await;
+    let key = ["session".to_owned()];
+    assert!(table.declare_key(&key, &BTreeMap::new(), BuildOptions::default()).await.unwrap());
+    let snapshot = table.snapshot().await.unwrap();
+    let names: Vec<String> = snapshot.indexes().into_iter().map(|index| index.name).collect();
+    assert_eq!(names, ["session_key", "session_key_2"]);
+    assert_eq!(exact_rows(&probe(&snapshot, &is_one_of(&[text(7)])).await.files[0]), [7]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
