@@ -14,6 +14,7 @@
 
 pub mod bins;
 pub mod choice;
+mod leaf_keys;
 mod leaves;
 mod positions;
 pub mod reads;

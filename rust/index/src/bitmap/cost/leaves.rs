@@ -19,6 +19,8 @@ const POSTING_BITS: f64 = 11.0;
 const LIST_BITS: f64 = 3.0;
 /// Bytes of a leaf that no key fits into.
 const UNUSED_BYTES: f64 = 12.0;
+/// The length of a separator, its last byte, and as much again for texts that say little in a byte.
+const SEPARATOR_BYTES: f64 = 4.0;
 /// A leaf in the directory without its first key.
 const REFERENCE_BYTES: f64 = 8.0;
 
@@ -33,6 +35,12 @@ pub(super) fn leaf_bytes(shape: &ColumnShape) -> f64 {
         let bits = row_bits(shape, class);
         inside += class.values * bits.inside;
         outside += class.values * bits.outside / 8.0;
+    }
+    if let Some(bits) = shape.leaf_key_bits {
+        let leaves = (values * (bits + inside / values) / 8.0 / PAGE_PAYLOAD as f64).ceil();
+        // As many of the first bytes as tell a leaf from the one before.
+        let separator = leaves.max(2.0).log2() / 8.0 + SEPARATOR_BYTES;
+        return leaves * (PAGE_PAYLOAD as f64 + REFERENCE_BYTES + separator) + outside;
     }
     let key_bits = if shape.key_bits > 4.0 { shape.key_bits - PACKED_BEYOND_RICE } else { shape.key_bits };
     let bits = key_bits + inside / values;

@@ -48,7 +48,7 @@ struct KeyWithColumns {
 }
 
 /// All values if they are few, else some of them.
-fn stretches<T>(values: &[T]) -> Vec<&[T]> {
+pub(super) fn stretches<T>(values: &[T]) -> Vec<&[T]> {
     let length = MEASURED_KEYS / STRETCHES;
     let Some(last) = values.len().checked_sub(length).filter(|_| values.len() > MEASURED_KEYS) else {
         return vec![values];

@@ -9,9 +9,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::ops::Bound;
 
-use lakemark_format::key::Key;
+use lakemark_format::key::{Key, KeyType};
 use lakemark_format::value_block::{MAX_BLOCK_VALUES, TARGET_KEY_BYTES};
 
+use super::leaf_keys::leaf_key_bits;
 use super::positions::PostingShape;
 use super::shape::{BlockExtremes, CELLS, ColumnShape, FrequencyClass, ValueBucket, random_classes};
 use crate::chunk::{Chunk, ValueList};
@@ -25,6 +26,8 @@ const CLASS_RATIO: f64 = 1.15;
 const NOISE: f64 = 8.0;
 /// A character of text has about so many bits of information.
 const CHARACTER_BITS: f64 = 5.0;
+/// No key of bytes takes fewer bits in a leaf.
+const LEAST_KEY_BITS: f64 = 4.0;
 
 /// The measures of a sample.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +42,7 @@ pub struct ColumnSample {
     extremes: Vec<BlockExtremes>,
     block_values: f64,
     key_bits: f64,
+    leaf_key_bits: Option<f64>,
     fixed_keys: bool,
     shuffle: f64,
     changes: f64,
@@ -67,11 +71,19 @@ impl ColumnSample {
             extremes: counts.chunks(per_block).map(extremes_of).collect(),
             block_values,
             key_bits,
+            leaf_key_bits: None,
             fixed_keys: !matches!(lists.first(), Some(ValueList { key: Key::Bytes(_), .. })),
             shuffle,
             changes,
             local: local_of(chunk, &lists, shuffle),
         }
+    }
+
+    /// The same with what keys of this type take in leaves, which is measured where they are bytes. They are those of the chunk.
+    #[must_use]
+    pub fn with_leaves(self, chunk: &Chunk, key_type: &KeyType) -> Self {
+        let lists: Vec<ValueList<'_>> = chunk.values().collect();
+        Self { leaf_key_bits: leaf_key_bits(&lists, key_type), ..self }
     }
 
     /// Rows of the sample.
@@ -167,6 +179,8 @@ impl ColumnSample {
             extremes: self.extremes.iter().map(|extremes| scaled(*extremes, more_rows / spread_growth)).collect(),
             block_values: self.block_values,
             key_bits,
+            // Packed, characters have hardly more bits than they have information.
+            leaf_key_bits: self.leaf_key_bits.map(|bits| (bits - closer).max(LEAST_KEY_BITS)),
             shuffle: self.shuffle * (1.0 / factor.max(1e-9)).powf(self.local).min(1.0),
             changes: self.changes,
         }

@@ -29,6 +29,8 @@ pub struct ColumnShape {
     pub block_values: f64,
     /// Bits that a value takes beside the one before it: 0 for integers without gaps.
     pub key_bits: f64,
+    /// Bits that a value takes in leaves beside its rows, where that was measured.
+    pub leaf_key_bits: Option<f64>,
     /// How the order of rows follows that of values: 1 for not at all, 0 for sorted.
     pub shuffle: f64,
     /// How often the value changes from row to row, as a part of how often it would in random order.
@@ -87,6 +89,7 @@ impl ColumnShape {
             }],
             block_values: f64::INFINITY,
             key_bits,
+            leaf_key_bits: None,
             shuffle: 1.0,
             changes: 1.0,
         }

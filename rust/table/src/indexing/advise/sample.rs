@@ -16,6 +16,7 @@ use crate::files::columns::{IndexedFields, SampledChunk, column_bytes, page_rows
 use crate::files::footer::Footer;
 use crate::indexing::build::group::cut;
 use crate::snapshot::{BaseTable, DataFile, Snapshot, SummaryOfFile, read_shapes};
+use crate::values::fields::key_type_of_field;
 
 /// The most rows of a sample.
 const SAMPLE_ROWS: u64 = 1 << 20;
@@ -151,12 +152,17 @@ impl<'a> Sampler<'a> {
         let fields = IndexedFields { key: Arc::clone(&field), riding: Vec::new(), hash_bits: None };
         let chunk = read_sample(self.snapshot.object_store().as_ref(), &self.chunks(usize::MAX), &fields).await?;
         let pieces = self.pieces;
-        let key_type = key_type_of(field.data_type());
+        let (key_type, of_leaves) = (key_type_of(field.data_type()), key_type_of_field(&field));
         let measured = tokio::task::spawn_blocking(move || {
             let cut = precision.zip(key_type);
             // A precision that the column cannot have is refused when the index is declared.
             let bins = cut.and_then(|(precision, key_type)| BinSample::new(&chunk, precision, key_type).ok());
-            SampledColumn { sample: ColumnSample::new(&chunk, pieces), bins }
+            let sample = ColumnSample::new(&chunk, pieces);
+            let sample = match of_leaves {
+                Some(key_type) => sample.with_leaves(&chunk, &key_type),
+                None => sample,
+            };
+            SampledColumn { sample, bins }
         });
         measured.await.map_err(|error| Error::task(&error))
     }
