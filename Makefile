@@ -171,6 +171,7 @@ BENCH = LAKEMARK_PROFILE=release $(PY) benchmarks
 bench-sqb bench-keys bench-lists bench-key-builds bench-updates bench-sharing: peers
 bench-sqb bench-encodings bench-never-worse bench-keys bench-lists bench-key-builds: ROWS ?= 10000000
 bench-updates bench-updates-figures bench-updates-spark: ROWS ?= 2000000
+bench-wide-keys: ROWS ?= 1000000
 bench-zones: ROWS ?= 4194304
 bench-pbfilter: ROWS ?= 7000000
 bench-joins: ROWS ?= 100000000
@@ -193,6 +194,9 @@ bench-keys: native-release ### lookups of single keys, ROWS=10000000 in 10,000 r
 
 bench-key-builds: native-release ### what indexes over keys take to build at ROWS=10000000 (goals are for 100000000 as well)
 	$(BENCH)/keys.py --rows $(ROWS) --row-groups 10000 --builds
+
+bench-wide-keys: native-release ### composites, UUIDs and long texts of ROWS=1000000: bytes a row and reads of a lookup, beside DataFusion
+	$(BENCH)/wide_keys.py --rows $(ROWS)
 
 bench-lists: native-release ### conditions on elements of lists at ROWS=10000000, beside DataFusion, DuckDB and Lance
 	$(BENCH)/lists.py --rows $(ROWS)
