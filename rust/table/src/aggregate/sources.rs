@@ -13,6 +13,7 @@ use crate::index_kind::IndexKind;
 use crate::snapshot::Snapshot;
 use crate::snapshot::identity::is_same_data;
 use crate::snapshot::numbered_files::NumberedFiles;
+use crate::store::hashed::hash_bits;
 use crate::store::segments::{FileOfSegment, ReadCounter, Segment};
 use crate::values::fields::Presence;
 
@@ -31,7 +32,8 @@ impl Snapshot {
     pub fn supports_index_only_within(&self, column: &str) -> bool {
         let stored = self.physical_name(column);
         let is_inside = |index: &ManifestIndex| {
-            let is_values = !column::is_composite(&index.column) && !index.key_type.is_list();
+            let is_values =
+                !column::is_composite(&index.column) && !index.key_type.is_list() && hash_bits(index).is_none();
             is_values && column::names(&index.column).next() == Some(&stored)
         };
         let indexes = self.manifest.iter().flat_map(|manifest| manifest.indexes());

@@ -365,13 +365,14 @@ fn random_validity(rng: &mut StdRng, rows: usize) -> BooleanArray {
 async fn create_indexes(seed: u64, rng: &mut StdRng, columns: &[Column], folder: &Path, empty: bool) -> Vec<String> {
     // Dice of their own: all else is as it is without.
     let mut of_include = StdRng::seed_from_u64(seed ^ 0x1c10);
+    let mut of_hashes = StdRng::seed_from_u64(seed ^ 0x4a54);
     let share = *pick(rng, &[1.0, 1.0, 0.6, 0.3]);
     let files_per_segment = *pick(rng, &["1", "2", "16"]);
     let chosen: Vec<&Column> = columns.iter().filter(|_| rng.random_bool(share)).collect();
     if empty || chosen.is_empty() {
         return Vec::new();
     }
-    let table = Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap();
+    let table = open_to_index(seed, folder).await;
     let mut indexed = Vec::with_capacity(chosen.len());
     // Some columns have several indexes, of which the best that covers a file is probed.
     let twice: Vec<&Column> = chosen.iter().filter(|_| rng.random_bool(0.2)).copied().collect();
@@ -390,19 +391,50 @@ async fn create_indexes(seed: u64, rng: &mut StdRng, columns: &[Column], folder:
         // The encoding `packed` is the kind `key`, which has no option for it.
         let options = options.into_iter().take(if encoding == Encoding::Packed { 1 } else { 2 });
         let options = options.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        let included = (encoding == Encoding::Packed).then(|| include(&mut of_include, columns, &[*column])).flatten();
+        let mut included =
+            (encoding == Encoding::Packed).then(|| include(&mut of_include, columns, &[*column])).flatten();
+        let hash_bits = (encoding == Encoding::Packed).then(|| hash_bits(&mut of_hashes, column)).flatten();
+        if hash_bits.is_some() && column.home == Home::Flat && of_hashes.random_bool(0.5) {
+            included = Some(with_own_values(included, column));
+        }
         let spec = IndexSpec {
             columns: vec![column.path()],
             name: Some(format!("index_{number}")),
             kind: Some(IndexKind::of_encoding(encoding)),
-            options: options.chain(included.clone()).collect(),
+            options: options.chain(included.clone()).chain(hash_bits.clone()).collect(),
         };
         table.create_index(spec, false).await.unwrap();
         let included = included.map_or(String::new(), |(_, names)| format!(" including {names}"));
-        indexed.push(format!("{} by {} {option} {value}{included}", column.name, encoding.name()));
+        let hashed = hash_bits.map_or(String::new(), |(_, bits)| format!(" hashed to {bits} bits"));
+        indexed.push(format!("{} by {} {option} {value}{hashed}{included}", column.name, encoding.name()));
     }
     table.build(BuildOptions { threads: Some(1), ..BuildOptions::default() }).await.unwrap();
     indexed
+}
+
+/// The table, to build indexes of: those of half of the seeds have inner pages as soon as a tree has two leaves.
+async fn open_to_index(seed: u64, folder: &Path) -> Arc<Table> {
+    let table = Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap();
+    if StdRng::seed_from_u64(seed ^ 0x1ea5).random_bool(0.5) {
+        table.limit_leaves(1);
+    }
+    table
+}
+
+/// The option of hashes in the place of long values, in some indexes on columns that may have these.
+fn hash_bits(dice: &mut StdRng, column: &Column) -> Option<(String, String)> {
+    let has_long = key_type_of(&column.data_type).is_some_and(|key_type| !key_type.is_fixed());
+    (has_long && dice.random_bool(0.5)).then(|| ("hash_bits".to_owned(), pick(dice, &["8", "12", "40"]).to_string()))
+}
+
+/// The option of columns that ride along, with those of the key as well.
+fn with_own_values(included: Option<(String, String)>, key: &Column) -> (String, String) {
+    let own = key.path();
+    let own = column_list(std::iter::once(own.as_str()));
+    match included {
+        Some((option, others)) => (option, format!("{others},{own}")),
+        None => ("include".to_owned(), own),
+    }
 }
 
 /// The option of columns that ride along with a key, in some indexes: `id` and some others.
@@ -429,7 +461,7 @@ async fn create_several_indexes(seed: u64, columns: &[Column], folder: &Path) ->
     if count == 0 {
         return indexed;
     }
-    let table = Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap();
+    let table = open_to_index(seed, folder).await;
     for number in 0..count {
         let width = dice.random_range(2..5).min(columns.len());
         let chosen: Vec<&Column> = columns.choose_multiple(&mut dice, width).collect();
