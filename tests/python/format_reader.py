@@ -279,7 +279,7 @@ def read_segment(data: bytes) -> Segment:
         assert not values or values[-1][0] == most
     elif ENCODINGS[code][0] == "packed":
         are_inner = cursor.number(1)
-        assert are_inner in (0, 1)
+        assert are_inner in ((0, 1) if blocks else (0,))
         riding = [(cursor.string(), cursor.key_type()) for _ in range(cursor.varint())]
         leaves = Leaves(stream, universe, key_type, [kind for _, kind in riding])
         if are_inner:
