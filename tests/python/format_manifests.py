@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from format_reader import Cursor, open_container
+from format_container import Cursor, open_container
 from format_updates import Updates, flag, read_path, read_updates, unique
 from format_zones import xxh64
 

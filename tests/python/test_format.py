@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import pyarrow.parquet as pq
 import pytest
 
+from format_levels import ENCODINGS
 from format_manifests import (
     Edit,
     File,
@@ -21,7 +22,7 @@ from format_manifests import (
     read_piece,
     read_root,
 )
-from format_reader import ENCODINGS, ZONED, Segment, read_log, read_position_map, read_segment
+from format_reader import ZONED, Segment, read_log, read_position_map, read_segment
 from format_updates import Publication, Resolved, Run
 from lakemark.reports import Encoding
 
