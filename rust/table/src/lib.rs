@@ -46,7 +46,7 @@ pub use options::{
     BuildOptions, CancelFlag, ColumnReadCost, IndexOnlyCost, IndexSpec, Merging, MigrateOptions, ProbeOptions,
     Progress, ReadCost, TableOptions, VacuumOptions,
 };
-pub use probe::{RowsToRead, SearchedColumn, TopKRequest};
+pub use probe::{RowsToRead, SearchedColumn, TopKRequest, pages_alone};
 pub use report::{
     AnsweredBy, BuildReport, ChangesBesideFiles, ChosenBy, ColumnInfo, CompactReport, Description, Finding,
     HealthReport, IndexInfo, IndexVerdict, LeafReport, MigrateReport, ProbeReport, Problem, ProblemName, PublishReport,

@@ -49,7 +49,7 @@ use cost::SearchPlan;
 pub use cost::SearchedColumn;
 use gather::gather;
 use narrow::CandidateFiles;
-pub use reading::RowsToRead;
+pub use reading::{RowsToRead, pages_alone};
 use segment_search::ReadContext;
 pub use top_k::TopKRequest;
 

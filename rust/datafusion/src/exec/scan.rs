@@ -15,7 +15,7 @@ mod stars;
 mod traced;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::compute::SortOptions;
 use arrow::datatypes::{Schema, SchemaRef};
@@ -44,7 +44,9 @@ use crate::expr::projection;
 use crate::expr::zone_maps::touches_floats;
 use crate::read::memory_gauge::MemoryGauge;
 use crate::read::reader::Footers;
+use crate::share::passes::arrivals::{Arrival, Place};
 use crate::share::passes::pass_metrics::PassMetrics;
+use crate::share::registry::PlanSharing;
 
 use inside::{InnerScans, hand_on};
 pub(crate) use keyed::KeyedScan;
@@ -117,6 +119,8 @@ pub struct LakemarkScanExec {
     /// The scans inside, as the filters left them when the first partition was polled for a row. All partitions take the same ones, since
     /// the partitions of a scan may share its files, and share pages with other scans as one.
     pruned: Arc<OnceCell<InnerScans>>,
+    /// That it is on the way to where it shares pages, from when it is executed until it says what it reads.
+    arrival: Arc<Mutex<Option<Arrival>>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -151,6 +155,7 @@ impl LakemarkScanExec {
             first_rows: None,
             is_ordered: false,
             pruned: Arc::default(),
+            arrival: Arc::default(),
             properties,
             metrics,
         }
@@ -239,6 +244,7 @@ impl LakemarkScanExec {
     async fn begun(&self, context: &Arc<TaskContext>) -> Result<InnerScans> {
         // Pruning takes the keys of joins.
         let joins = self.joined_columns(context)?;
+        let mut arrival = self.arrival().take();
         let mut inner = self.prune(context).await?;
         if self.shares_pages(context) {
             let mut metrics = PassMetrics::new(&self.metrics);
@@ -247,10 +253,24 @@ impl LakemarkScanExec {
             }
             let joins = joins.unwrap_or_default();
             for plan in [&mut inner.exact, &mut inner.recheck].into_iter().flatten() {
-                *plan = sharing_pages(plan, &self.parts.footers, context, &metrics, &joins).await?;
+                *plan = sharing_pages(plan, &self.parts.footers, context, &metrics, &joins, &mut arrival).await?;
             }
         }
         Ok(inner)
+    }
+
+    /// It is executed: others may wait for it.
+    fn set_out(&self, context: &Arc<TaskContext>) {
+        let mut arrival = self.arrival();
+        if arrival.is_none() && !self.pruned.initialized() {
+            let sharing = PlanSharing::of(context.session_config());
+            let place = Place::of(self.parts.footers.store(), context);
+            *arrival = Some(sharing.scans().arrivals().set_out(place, Arc::as_ptr(context).addr()));
+        }
+    }
+
+    fn arrival(&self) -> MutexGuard<'_, Option<Arrival>> {
+        self.arrival.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether it shares pages.
@@ -270,7 +290,7 @@ impl LakemarkScanExec {
         mut change: impl FnMut(&Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>,
     ) -> Result<Self> {
         let mut changed = self.clone();
-        changed.pruned = Arc::default();
+        (changed.pruned, changed.arrival) = (Arc::default(), Arc::default());
         changed.parts.exact = self.parts.exact.as_ref().map(&mut change).transpose()?;
         changed.parts.recheck = self.parts.recheck.as_ref().map(&mut change).transpose()?;
         changed.parts.buffered = self.parts.buffered.iter().map(&mut change).collect::<Result<_>>()?;
@@ -307,7 +327,8 @@ impl LakemarkScanExec {
         let is_known = self.parts.prober.as_ref().is_some_and(|prober| prober.snapshot.is_indexed(&column));
         let SortOptions { descending, nulls_first } = order;
         let first_rows = Some(TopKRequest { column, descending, nulls_first, rows });
-        (is_known && self.parts.fetch.is_none()).then(|| Self { first_rows, pruned: Arc::default(), ..self.clone() })
+        let fresh = || Self { first_rows, pruned: Arc::default(), arrival: Arc::default(), ..self.clone() };
+        (is_known && self.parts.fetch.is_none()).then(fresh)
     }
 
     /// The same scan with filters whose values are known when the query runs: those that operators above learn, and conditions on what a

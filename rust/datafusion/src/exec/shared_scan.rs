@@ -31,6 +31,7 @@ use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceCh
 
 use crate::expr::projection::reads_columns;
 use crate::read::reader::Footers;
+use crate::share::passes::arrivals::Arrival;
 use crate::share::passes::pass_metrics::PassMetrics;
 
 use operator::{SharedPagesExec, SharedScanParts};
@@ -39,7 +40,7 @@ use reader::PieceReader;
 use star_keys::{JoinedColumn, star_keys};
 
 /// The same plan over a scan that shares pages, and of these only rows that its joins leave where others join as well; the plan itself if
-/// its scan cannot. Nothing is shared before the plan is polled.
+/// its scan cannot. Nothing is shared before the plan is polled. Until then the scan is on the way.
 ///
 /// Scans stay as they are that end with a limit, whose partitions have rows of their own, that filter rows while they read, that give fields
 /// of structs, and of which a footer cannot be read: what is wrong with a file its reader says.
@@ -49,6 +50,7 @@ pub(crate) async fn sharing_pages(
     context: &Arc<TaskContext>,
     metrics: &PassMetrics,
     joins: &[JoinedColumn],
+    arrival: &mut Option<Arrival>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let leaf = leaf_of(plan);
     let scan = leaf.downcast_ref::<DataSourceExec>();
@@ -63,7 +65,7 @@ pub(crate) async fn sharing_pages(
     let ScanPieces { files, pieces, columns, footers } = pieces;
     let stars = star_keys(joins, source.table_schema().file_schema(), &columns.read);
     let reader = PieceReader::new(config, source, files, columns, footers)?;
-    let parts = SharedScanParts { reader, pieces, stars, metrics: metrics.clone() };
+    let parts = SharedScanParts { reader, pieces, stars, metrics: metrics.clone(), arrival: arrival.take() };
     let shared: Arc<dyn ExecutionPlan> = Arc::new(SharedPagesExec::new(Arc::clone(leaf), parts, context));
     over(plan, &shared)
 }

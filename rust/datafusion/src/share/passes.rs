@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! unit          what two scans may share: a row group, as it is read
+//! arrivals      scans that are on the way, and who waits for them
 //! unit_pieces   the pieces that scans want of a unit
 //! wanted        pieces by unit ──▶ a pass for those that are worth one decode ──▶ a pass of one ──▶ or pieces for a query alone
 //! scans         the registry of a process, and what the partitions of a scan get
@@ -13,8 +14,9 @@
 //! pass_metrics  what a scan tells of the passes that it took part in
 //! ```
 //!
-//! All but `pass` and `scans` is plain state without locks. `docs/internals/shared-scans.md` has the design.
+//! All but `pass`, `arrivals` and `scans` is plain state without locks. `docs/internals/shared-scans.md` has the design.
 
+pub(crate) mod arrivals;
 pub(crate) mod budget;
 pub(crate) mod driven;
 pub(crate) mod page_list;

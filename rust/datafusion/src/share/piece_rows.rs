@@ -45,6 +45,16 @@ impl PieceRows {
         }
     }
 
+    /// About what reading them takes, as far as it can be said without a look at them.
+    pub(crate) fn to_read_roughly(&self) -> RowsToRead {
+        match self {
+            Self::Planned(planned) if !self.is_seen() => {
+                RowsToRead::spread(planned.among, planned.most, planned.runs as f64)
+            }
+            Self::Planned(_) | Self::Chosen(_) => self.chosen().to_read(),
+        }
+    }
+
     /// The set.
     pub(crate) fn chosen(&self) -> &ChosenRows {
         match self {
@@ -76,6 +86,8 @@ impl ChosenRows {
 pub(crate) struct PlannedRows {
     most: u32,
     runs: usize,
+    /// The rows of the row group.
+    among: u32,
     find: Box<dyn Fn() -> RowSet + Send + Sync>,
     chosen: OnceLock<ChosenRows>,
 }
@@ -83,12 +95,17 @@ pub(crate) struct PlannedRows {
 impl PlannedRows {
     /// At most so many rows. `find` makes a set of them, for whichever query asks first. It must not panic.
     pub(crate) fn new(most: u32, find: impl Fn() -> RowSet + Send + Sync + 'static) -> Self {
-        Self { most, runs: 1, find: Box::new(find), chosen: OnceLock::new() }
+        Self { most, runs: 1, among: most, find: Box::new(find), chosen: OnceLock::new() }
     }
 
     /// The same rows, which were planned in so many runs.
     pub(crate) fn in_runs(self, runs: usize) -> Self {
         Self { runs, ..self }
+    }
+
+    /// The same rows, of a row group that has so many.
+    pub(crate) fn among(self, rows: u32) -> Self {
+        Self { among: rows, ..self }
     }
 
     fn chosen(&self) -> &ChosenRows {

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lakemark_table::{ColumnReadCost, RowSet, RowsToRead};
+use lakemark_table::{ColumnReadCost, RowSet, RowsToRead, pages_alone};
 
 use super::piece_rows::{ChosenRows, PieceRows, PlannedRows};
 
@@ -27,6 +27,8 @@ const SELECT_VALUE: f64 = 0.6;
 const LEAST_LONE: f64 = 1_000_000.0;
 /// It does so with runs of so many rows, or more: to make a set of rows is estimated at 40 ns a run.
 const LONE_ROWS_OF_RUN: f64 = 256.0;
+/// So many nanoseconds of reading rows that lie apart are a turn: to open the file takes 2% of that.
+const SCATTERED_TURN: f64 = 2_000_000.0;
 /// Rows of a batch. One of which all rows are taken costs nothing, nor does one of which none is.
 const BATCH_ROWS: u64 = 8_192;
 
@@ -104,6 +106,22 @@ impl Piece {
         self.is_open && rows >= least_rows.max(1) && (terms == Terms::Always || pays)
     }
 
+    /// About what it takes to read it alone; nobody looks at its rows for that.
+    pub(crate) fn rough_cost(&self) -> f64 {
+        self.rows.to_read_roughly().cost(together(&self.columns))
+    }
+
+    /// As how many rows it counts in a turn: where its rows lie apart, what is stepped over takes most of the time. A turn of `least` rows
+    /// has [`SCATTERED_TURN`] of that.
+    pub(crate) fn turn_rows(&self, least: u32) -> u32 {
+        let rows = self.most_rows();
+        if are_dense(rows, self.rows.runs()) {
+            return rows;
+        }
+        let turns = self.rough_cost() / SCATTERED_TURN;
+        rows.max((turns * f64::from(least)).min(f64::from(u32::MAX)) as u32)
+    }
+
     /// Its rows, if they are not those that its scan planned.
     pub(crate) fn other_rows(&self) -> Option<&RowSet> {
         match &self.rows {
@@ -119,6 +137,13 @@ impl Piece {
     /// To read it alone.
     fn cost(&self) -> f64 {
         self.rows.chosen().to_read().cost(together(&self.columns))
+    }
+
+    /// What it costs to read so many rows of it, in pages with so many rows that are not read without it.
+    fn added_cost(&self, rows: u32, pages: f64) -> f64 {
+        let whole = self.rows.chosen().to_read();
+        let selected = f64::from(rows);
+        RowsToRead { selected, touched: pages.max(selected), ..whole }.cost(together(&self.columns))
     }
 
     /// Both pieces of a query.
@@ -170,18 +195,20 @@ pub(crate) struct PieceGroup {
 
 /// Those of some pieces of a row group that are worth one decode; none if no two of them are.
 ///
-/// A piece takes part if what others want of it as well costs more to decode than to select. Whoever is left out makes the union smaller,
-/// so that the others are looked at again.
+/// A piece takes part if reading it alone costs more than what it adds: rows that nobody else wants, pages that nobody else touches, and
+/// taking its rows out. So rows that lie apart are shared as well, none of which two queries want: of each page they touch most is unpacked
+/// for either. Whoever is left out makes the union smaller, so that the others are looked at again.
 pub(crate) fn group(pieces: &[&Piece], terms: Terms) -> Option<PieceGroup> {
     let mut members: Vec<usize> = (0..pieces.len()).collect();
     while members.len() > 1 {
         let chosen: Vec<&Piece> = members.iter().filter_map(|&place| pieces.get(place).copied()).collect();
         let Overlap { union, common } = Overlap::of(&chosen);
         let selecting: Vec<f64> = chosen.iter().map(|piece| select(&union, piece)).collect();
-        let gains = chosen.iter().zip(&selecting).map(|(piece, select)| {
-            let shared_rows = f64::from(piece.rows().and(&common).len());
-            let is_cheaper = piece.cost() * shared_rows > select * f64::from(piece.rows().len());
-            shared_rows > 0.0 && (is_cheaper || terms == Terms::Always)
+        let alone = pages_alone(&chosen.iter().map(|piece| piece.rows()).collect::<Vec<_>>());
+        let gains = chosen.iter().zip(&selecting).zip(alone).map(|((piece, select), pages)| {
+            let shared_rows = piece.rows().and(&common).len();
+            let is_cheaper = piece.cost() > piece.added_cost(piece.rows().len() - shared_rows, pages) + select;
+            is_cheaper || (terms == Terms::Always && shared_rows > 0)
         });
         let left: Vec<usize> =
             members.iter().copied().zip(gains).filter(|(_, gains)| *gains).map(|(at, _)| at).collect();
@@ -315,7 +342,19 @@ mod tests {
         let group_of = |pieces: &[&Piece]| group(pieces, Terms::Always).map(|group| group.members);
         let (one, other) = (piece(part(0..10), 0..1), piece(part(9..12), 3..4));
         assert_eq!(group_of(&[&one, &other]), Some(vec![0, 1]));
-        assert_eq!((group_of(&[&one]), group_of(&[&one, &piece(part(10..12), 0..1)])), (None, None));
+        assert_eq!((group_of(&[&one]), group_of(&[&one, &piece(part(50_000..50_002), 0..1)])), (None, None));
+    }
+
+    #[test]
+    fn rows_apart_are_shared_where_they_lie_in_pages_that_others_touch() {
+        let apart = |first: u32| RowSet::from_rows((first..ROWS).step_by(1_000).collect(), ROWS);
+        let pieces = [piece(apart(0), 0..4), piece(apart(7), 0..4), piece(apart(500), 0..4)];
+        assert_eq!(members(&pieces), [0, 1, 2]);
+        let found = group(&pieces.iter().collect::<Vec<_>>(), Terms::WherePays).unwrap();
+        assert!(found.rows.len() == 369 && found.prediction.private > 2.0 * found.prediction.shared);
+        // Pages that no other one touches cost as much either way.
+        let far = [piece(part(10..20), 0..4), piece(part(60_010..60_020), 0..4)];
+        assert_eq!(members(&far), [0_usize; 0]);
     }
 
     #[test]

@@ -64,6 +64,13 @@ impl RowsToRead {
         }
     }
 
+    /// So many rows of a row group, in so many stretches that nobody looked at: each in pages of its own, as far as there are so many.
+    #[must_use]
+    pub fn spread(rows: u32, selected: u32, runs: f64) -> Self {
+        let (rows, selected) = (f64::from(rows), f64::from(selected));
+        Self { rows, selected, runs, touched: (runs * f64::from(PAGE_ROWS)).max(selected).min(rows) }
+    }
+
     /// To decode these rows of some columns, by steps or by a mask, whichever the reader takes.
     pub(super) fn decode_cost(&self, columns: ColumnReadCost) -> f64 {
         let between = (self.touched - self.selected).max(0.0);
@@ -87,6 +94,21 @@ impl RowsToRead {
     }
 }
 
+/// For each of some sets of rows of a row group, the rows of the pages of which no other set has one.
+#[must_use]
+pub fn pages_alone(sets: &[&RowSet]) -> Vec<f64> {
+    let mut alone = vec![0.0; sets.len()];
+    let universe = sets.first().map_or(0, |set| set.universe());
+    for first in (0..universe).step_by(PAGE_ROWS as usize) {
+        let end = first.saturating_add(PAGE_ROWS).min(universe);
+        let mut touching = sets.iter().zip(&mut alone).filter(|(set, _)| set.count_in(first, end) > 0);
+        if let (Some((_, rows)), None) = (touching.next(), touching.next()) {
+            *rows += f64::from(end - first);
+        }
+    }
+    alone
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +121,19 @@ mod tests {
         let found = RowsToRead::of(&rows);
         assert_eq!(found, RowsToRead { rows: 50_000.0, selected: 4.0, runs: 2.0, touched: 30_000.0 });
         assert_eq!(RowsToRead::of(&RowSet::empty(50_000)).cost(NUMBERS), 0.0);
+    }
+
+    #[test]
+    fn rows_that_nobody_looked_at_are_in_pages_of_their_own() {
+        let touched = |selected, runs| RowsToRead::spread(50_000, selected, runs).touched;
+        assert_eq!((touched(10, 1.0), touched(30_000, 1.0), touched(4, 4.0)), (20_000.0, 30_000.0, 50_000.0));
+    }
+
+    #[test]
+    fn pages_that_one_set_alone_touches_are_counted() {
+        let [one, other] = [vec![1, 20_000], vec![2, 45_000]].map(|rows| RowSet::from_rows(rows, 50_000));
+        assert_eq!(pages_alone(&[&one, &other]), [20_000.0, 10_000.0]);
+        assert_eq!((pages_alone(&[&one]), pages_alone(&[])), (vec![40_000.0], Vec::new()));
     }
 
     #[test]

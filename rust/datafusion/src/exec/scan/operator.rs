@@ -121,6 +121,9 @@ impl ExecutionPlan for LakemarkScanExec {
         if is_planned && !self.shares_pages(&context) {
             streams.extend(opened(&self.planned(), partition, &context, &schema, &baseline)?);
         } else {
+            if self.shares_pages(&context) {
+                self.set_out(&context);
+            }
             let (scan, schema) = (self.clone(), Arc::clone(&schema));
             let partitions = self.properties.output_partitioning().partition_count();
             let rows = stream::once(async move {

@@ -114,7 +114,7 @@ impl FileRows {
         parts.filter(|access| access.should_scan())
     }
 
-    fn length(&self, row_group: usize) -> u32 {
+    pub(super) fn length(&self, row_group: usize) -> u32 {
         self.plan.lengths.get(row_group).copied().unwrap_or_default()
     }
 }

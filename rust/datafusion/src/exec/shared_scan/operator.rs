@@ -22,6 +22,7 @@ use datafusion::physical_plan::{
 use futures::{Stream, StreamExt};
 
 use super::reader::PieceReader;
+use crate::share::passes::arrivals::{Arrival, Place};
 use crate::share::passes::driven::DrivenRows;
 use crate::share::passes::pass::OpensDecoder;
 use crate::share::passes::pass_metrics::PassMetrics;
@@ -58,6 +59,8 @@ struct ScanStart {
     pieces: Vec<(UnitKey, Piece)>,
     /// The keys of its joins.
     stars: Vec<StarKeys>,
+    /// That it is on the way.
+    arrival: Option<Arrival>,
 }
 
 impl SharedPieces {
@@ -67,7 +70,9 @@ impl SharedPieces {
             let decoder = decoder(&self.reader, context);
             let (partitions, metrics) = (self.partitions, self.metrics.clone());
             let star = self.star(start.stars, &start.pieces, context);
-            let request = ScanRequest { partitions, decoder, memory: context.memory_pool(), metrics, star };
+            let place = self.reading.as_ref().map(|reading| Place::of(&reading.store, context));
+            let (memory, arrival) = (context.memory_pool(), start.arrival);
+            let request = ScanRequest { partitions, decoder, memory, metrics, star, place, arrival };
             self.scans.scan(start.pieces, request)
         };
         self.begun.get_or_init(begin).partition()
@@ -108,6 +113,8 @@ pub(super) struct SharedScanParts {
     /// The keys of the joins above.
     pub(super) stars: Vec<StarKeys>,
     pub(super) metrics: PassMetrics,
+    /// That it is on the way.
+    pub(super) arrival: Option<Arrival>,
 }
 
 /// The rows of a scan of files. Its partitions take pieces as they come to them.
@@ -120,7 +127,7 @@ pub(super) struct SharedPagesExec {
 
 impl SharedPagesExec {
     pub(super) fn new(own: Arc<dyn ExecutionPlan>, parts: SharedScanParts, context: &TaskContext) -> Self {
-        let SharedScanParts { reader, pieces, stars, metrics } = parts;
+        let SharedScanParts { reader, pieces, stars, metrics, arrival } = parts;
         let partitions = own.output_partitioning().partition_count();
         let properties = Arc::new(PlanProperties::new(
             EquivalenceProperties::new(own.schema()),
@@ -137,7 +144,7 @@ impl SharedPagesExec {
             partitions,
             metrics,
             is_star: !stars.is_empty(),
-            start: Mutex::new(ScanStart { pieces, stars }),
+            start: Mutex::new(ScanStart { pieces, stars, arrival }),
             begun: OnceLock::new(),
         };
         Self { own, shared: Arc::new(shared), properties }

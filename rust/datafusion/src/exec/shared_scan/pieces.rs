@@ -110,6 +110,7 @@ impl ScanPieces {
             for (row_group, most) in rows.planned() {
                 let of_file = Arc::clone(&rows);
                 let planned = PlannedRows::new(most, move || of_file.needed(row_group)).in_runs(rows.runs(row_group));
+                let planned = planned.among(rows.length(row_group));
                 let piece = Piece::planned(planned, Arc::clone(&read)).divisible(is_divisible).open(is_open);
                 pieces.push((UnitKey { file: Arc::clone(&unit), row_group }, piece));
             }

@@ -6,9 +6,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use arrow::array::{BooleanArray, BooleanBufferBuilder, RecordBatch};
 use arrow::compute::{filter_record_batch, take_record_batch};
@@ -17,6 +18,7 @@ use datafusion::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
 use lakemark_table::RowSet;
 
+use super::arrivals::{Arrival, Arrivals, Place};
 use super::budget::PageBudget;
 use super::page_list::{PassPages, Taken};
 use super::pass::{OpensDecoder, PageMemory, Pass, PassPage};
@@ -33,6 +35,13 @@ pub(crate) type MakesDecoder<K> = Arc<dyn Fn(&K, &PieceGroup) -> OpensDecoder + 
 
 /// Others get the registry after so many pieces of a scan that comes.
 const PIECES_AT_ONCE: usize = 512;
+
+/// So many nanoseconds a scan waits at most for others that are on the way. What takes longer to read they may enter.
+const MOST_WAIT: f64 = 100e6;
+/// What became of the only wait of a scan.
+const WAIT_TO_COME: u8 = 0;
+const HAS_WAITED: u8 = 1;
+const WAITS_NO_MORE: u8 = 2;
 
 /// What scans share, and how much is kept for it.
 #[derive(Clone, Copy, Debug)]
@@ -66,12 +75,17 @@ pub(crate) struct ScanRequest<'a, K> {
     pub(crate) metrics: PassMetrics,
     /// The scan as a star query, if it is one.
     pub(crate) star: Option<Arc<StarQuery>>,
+    /// Where it waits for others; it does not without.
+    pub(crate) place: Option<Place>,
+    /// That it was on the way.
+    pub(crate) arrival: Option<Arrival>,
 }
 
 /// The scans that may share passes.
 #[derive(Debug)]
 pub(crate) struct SharedScans<K> {
     registry: Mutex<Registry<K>>,
+    arrivals: Arc<Arrivals>,
     budget: Arc<PageBudget>,
     window: usize,
     terms: Terms,
@@ -101,7 +115,8 @@ impl<K: Clone + Eq + Hash> SharedScans<K> {
         let registry = Mutex::new(Registry { wanted, owners: BTreeMap::new(), stars: HashMap::new() });
         let (pages_shared, star_pages) = (AtomicU64::new(0), AtomicU64::new(0));
         let PassLimits { window, all, terms, .. } = limits;
-        Arc::new(Self { registry, budget: PageBudget::new(all), window, terms, pages_shared, star_pages })
+        let arrivals = Arc::default();
+        Arc::new(Self { registry, arrivals, budget: PageBudget::new(all), window, terms, pages_shared, star_pages })
     }
 
     /// Pages that one scan took and another one took as well, so far.
@@ -112,6 +127,11 @@ impl<K: Clone + Eq + Hash> SharedScans<K> {
     /// Pages of which a scan took what a chain of star joins left, so far.
     pub(crate) fn star_pages(&self) -> u64 {
         self.star_pages.load(Ordering::Relaxed)
+    }
+
+    /// The scans that are on the way.
+    pub(crate) fn arrivals(&self) -> &Arc<Arrivals> {
+        &self.arrivals
     }
 
     /// When scans share.
@@ -125,7 +145,7 @@ impl<K: Clone + Eq + Hash> SharedScans<K> {
         pieces: impl IntoIterator<Item = (K, Piece)>,
         request: ScanRequest<'_, K>,
     ) -> Arc<SharedScan<K>> {
-        let ScanRequest { partitions, decoder, memory, metrics, star } = request;
+        let ScanRequest { partitions, decoder, memory, metrics, star, place, arrival } = request;
         let id = {
             let mut registry = self.lock();
             let id = registry.wanted.add_scan(partitions as u64);
@@ -144,8 +164,10 @@ impl<K: Clone + Eq + Hash> SharedScans<K> {
         for piece in &contested {
             piece.rows();
         }
+        drop(arrival);
         let (scans, memory, running) = (Arc::clone(self), Arc::clone(memory), AtomicUsize::new(0));
-        Arc::new(SharedScan { scans, id, decoder, memory, metrics, star, running })
+        let wait = AtomicU8::new(WAIT_TO_COME);
+        Arc::new(SharedScan { scans, id, decoder, memory, metrics, star, place, wait, running })
     }
 
     /// Whether no scan wants anything and no pass runs.
@@ -210,6 +232,8 @@ pub(crate) struct SharedScan<K: Clone + Eq + Hash> {
     memory: Arc<dyn MemoryPool>,
     metrics: PassMetrics,
     star: Option<Arc<StarQuery>>,
+    place: Option<Place>,
+    wait: AtomicU8,
     /// Its partitions that are there just now.
     running: AtomicUsize,
 }
@@ -232,25 +256,62 @@ impl<K: Clone + Eq + Hash> SharedScan<K> {
         ScanPartition { scan: Arc::clone(self), ticket: None }
     }
 
-    fn turn(&self) -> Turn<K> {
+    /// Whether it waits for others that are on the way, as it would begin a decode without them. It does so once.
+    fn waits(&self, cx: &Context<'_>) -> bool {
+        let Self { scans, id, place, wait, .. } = self;
+        let Some(place) = place.as_ref().filter(|place| scans.arrivals.has_any(place, *id)) else { return false };
+        let (begins, cost) = {
+            let mut registry = scans.lock();
+            let begins = registry.wanted.would_begin(*id);
+            let is_first = begins && wait.load(Ordering::SeqCst) == WAIT_TO_COME;
+            (begins, is_first.then(|| registry.wanted.cost(*id, MOST_WAIT)))
+        };
+        if !begins {
+            return false;
+        }
+        let waits = scans.arrivals.waits(place, *id, cx, || cost.map(|cost| Duration::from_nanos(cost as u64)));
+        let became = if waits { HAS_WAITED } else { WAITS_NO_MORE };
+        // Another partition may have waited for it.
+        let _ = wait.compare_exchange(WAIT_TO_COME, became, Ordering::SeqCst, Ordering::SeqCst);
+        waits
+    }
+
+    /// A decode began, for it alone or for others as well.
+    fn began(&self, is_shared: bool) {
+        let Some(place) = &self.place else { return };
+        let judged = self.wait.compare_exchange(HAS_WAITED, WAITS_NO_MORE, Ordering::SeqCst, Ordering::SeqCst);
+        if is_shared || judged.is_ok() {
+            self.scans.arrivals.began(place, judged.is_ok(), is_shared);
+        }
+    }
+
+    /// What it reads next, and for how many scans a decode began.
+    fn next(&self) -> (Next<K, Arc<Pass>>, usize) {
+        let mut members = 0;
         let mut registry = self.scans.lock();
         let Registry { wanted, owners, stars } = &mut *registry;
         let next = wanted.next(self.id, |plan| {
+            members = plan.scans.len();
             let begun = self.begin(&plan, stars);
             let owner = |scan: &ScanId| Owner { scan: *scan, pass: Arc::clone(&begun.pass) };
             owners.extend(begun.consumers.iter().zip(plan.scans).map(|(id, scan)| ((plan.id, *id), owner(scan))));
             begun
         });
+        let members = if matches!(next, Next::Alone(_)) { 1 } else { members };
+        (next, members)
+    }
+
+    fn turn(&self) -> Turn<K> {
+        let (next, members) = self.next();
+        if members > 0 {
+            self.began(members > 1);
+        }
         match next {
             Next::Joined(ticket) => Turn::Take(ticket),
             Next::Alone(pieces) => Turn::ReadAlone(pieces),
-            Next::Enter { pass, unit, piece } => {
-                drop(registry);
-                self.enter(pass, unit, piece)
-            }
+            Next::Enter { pass, unit, piece } => self.enter(pass, unit, piece),
             Next::Lone(ticket) => Turn::Drive(ticket),
             Next::Look(pieces) => {
-                drop(registry);
                 for piece in &pieces {
                     piece.rows();
                 }
@@ -299,6 +360,7 @@ impl<K: Clone + Eq + Hash> SharedScan<K> {
 
     /// Nobody asks for its rows just now: it leaves the passes that began for it, and wants their rows again.
     fn suspend(&self) {
+        self.waits_no_more();
         let tickets = self.scans.lock().wanted.suspend(self.id);
         tickets.iter().for_each(|ticket| self.scans.leave(ticket));
         if let Some(star) = &self.star {
@@ -307,8 +369,17 @@ impl<K: Clone + Eq + Hash> SharedScan<K> {
     }
 }
 
+impl<K: Clone + Eq + Hash> SharedScan<K> {
+    fn waits_no_more(&self) {
+        if let Some(place) = &self.place {
+            self.scans.arrivals.stop(place, self.id);
+        }
+    }
+}
+
 impl<K: Clone + Eq + Hash> Drop for SharedScan<K> {
     fn drop(&mut self) {
+        self.waits_no_more();
         let mut registry = self.scans.lock();
         let (tickets, star) = (registry.wanted.remove_scan(self.id), registry.stars.remove(&self.id));
         drop(registry);
@@ -337,6 +408,9 @@ impl<K: Clone + Eq + Hash> ScanPartition<K> {
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Given<K>>>> {
         loop {
             let Some(ticket) = &self.ticket else {
+                if self.scan.waits(cx) {
+                    return Poll::Pending;
+                }
                 match self.scan.turn() {
                     Turn::Take(ticket) => {
                         self.scan.metrics.joined();

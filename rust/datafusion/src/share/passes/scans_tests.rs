@@ -91,9 +91,13 @@ impl World {
     }
 
     fn scan_of(&self, pieces: Vec<(u32, Piece)>, star: Option<Arc<StarQuery>>) -> Arc<SharedScan<u32>> {
+        self.scans.scan(pieces, ScanRequest { star, ..self.request() })
+    }
+
+    fn request(&self) -> ScanRequest<'_, u32> {
         let metrics = PassMetrics::new(&ExecutionPlanMetricsSet::new());
-        let request = ScanRequest { partitions: 1, decoder: self.decoder(), memory: &self.memory, metrics, star };
-        self.scans.scan(pieces, request)
+        let (decoder, memory) = (self.decoder(), &self.memory);
+        ScanRequest { partitions: 1, decoder, memory, metrics, star: None, place: None, arrival: None }
     }
 }
 
@@ -170,6 +174,39 @@ async fn equal_scans_decode_each_unit_once() {
     }
     assert_eq!(world.passes.load(Ordering::SeqCst), 4);
     assert!(world.scans.is_empty() && world.scans.pages_shared() > 0);
+}
+
+/// Of each unit one row in a hundred, another one for each scan.
+fn scattered(scan: u32) -> Vec<(u32, Piece)> {
+    let rows = RowSet::from_rows((0..ROWS).filter(|row| row % 100 == scan).collect(), ROWS);
+    (0..4).map(|unit| (unit, Piece::new(rows.clone(), columns(&[0])))).collect()
+}
+
+#[tokio::test]
+async fn scans_of_scattered_rows_wait_for_those_that_are_on_the_way() {
+    let world = World::new(PassLimits { least_alone: 1, ..PassLimits::default() }, false);
+    let place = || Place::of_number(1);
+    let [one, other] = [0, 1].map(|query| world.scans.arrivals().set_out(place(), query));
+    let scan = |rows, arrival| {
+        let request = ScanRequest { place: Some(place()), arrival: Some(arrival), ..world.request() };
+        world.scans.scan(scattered(rows), request)
+    };
+    let first = scan(0, one);
+    let mut partition = first.partition();
+    let early = poll_fn(|cx| Poll::Ready(partition.poll_next(cx).is_pending())).await;
+    assert!(early && world.passes.load(Ordering::SeqCst) == 0);
+    let second = scan(1, other);
+    let mut running = Vec::new();
+    for scan in [Arc::clone(&first), second] {
+        running.push(tokio::spawn(read_all(scan, 1, columns(&[0]))));
+    }
+    drop((partition, first));
+    for (scan, rows) in running.into_iter().zip([[0, 100], [1, 101]]) {
+        let has = scan.await.unwrap();
+        assert!(has.len() == 4 && has.values().all(|has| *has == rows), "{has:?}");
+    }
+    assert_eq!(world.passes.load(Ordering::SeqCst), 4);
+    assert!(world.scans.is_empty());
 }
 
 #[tokio::test]

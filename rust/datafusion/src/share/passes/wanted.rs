@@ -224,6 +224,26 @@ impl<K: Clone + Eq + Hash, P: Clone> WantedPieces<K, P> {
         if alone.is_empty() { Next::Nothing } else { Next::Alone(alone) }
     }
 
+    /// Whether what a scan reads next is no pass that runs: it would begin one, or read alone.
+    pub(crate) fn would_begin(&mut self, scan: ScanId) -> bool {
+        let Some(own) = self.scans.get_mut(&scan) else { return false };
+        own.is_away = false;
+        own.tickets.is_empty() && !own.units.is_empty() && self.untried_pass(scan).is_none()
+    }
+
+    /// About how many nanoseconds it takes to read what a scan wants, or `most` if that is less.
+    pub(crate) fn cost(&self, scan: ScanId, most: f64) -> f64 {
+        let units = self.scans.get(&scan).into_iter().flat_map(|own| own.units.values());
+        let mut costs = units.filter_map(|unit| self.piece(scan, unit)).map(Piece::rough_cost);
+        let mut all = 0.0;
+        while all < most
+            && let Some(cost) = costs.next()
+        {
+            all += cost;
+        }
+        all.min(most)
+    }
+
     /// A scan does not ask for rows just now. No pass begins for it until it does.
     pub(crate) fn set_away(&mut self, scan: ScanId) {
         if let Some(own) = self.scans.get_mut(&scan) {
@@ -281,6 +301,13 @@ impl<K: Clone + Eq + Hash, P: Clone> WantedPieces<K, P> {
 
     /// A pass that runs, of a unit that the scan wants a piece of.
     fn enterable(&mut self, scan: ScanId) -> Option<Next<K, P>> {
+        let (unit, pass) = self.untried_pass(scan)?;
+        let WantedPiece { piece, .. } = self.take(scan, &unit)?;
+        Some(Next::Enter { pass, unit, piece })
+    }
+
+    /// The oldest pass that a scan may enter, and its unit.
+    fn untried_pass(&self, scan: ScanId) -> Option<(K, RunningPass<P>)> {
         let own = self.scans.get(&scan)?;
         let may_enter = |id: PassId, unit: &K| {
             let of_unit = self.units.get(unit)?;
@@ -290,9 +317,7 @@ impl<K: Clone + Eq + Hash, P: Clone> WantedPieces<K, P> {
             has_columns.then(|| (unit.clone(), pass.clone()))
         };
         let mut untried = self.running.iter().filter(|(id, _)| !own.tried.contains(*id));
-        let (unit, pass) = untried.find_map(|(id, unit)| may_enter(*id, unit))?;
-        let WantedPiece { piece, .. } = self.take(scan, &unit)?;
-        Some(Next::Enter { pass, unit, piece })
+        untried.find_map(|(id, unit)| may_enter(*id, unit))
     }
 
     /// Of the next pieces of a scan that which most scans want, and of these the nearest. A unit with a pass comes last: the scan cannot
@@ -324,7 +349,7 @@ impl<K: Clone + Eq + Hash, P: Clone> WantedPieces<K, P> {
         let (mut taken, mut left, mut next) = (Vec::new(), most, Some(unit));
         while let Some(unit) = next.take() {
             let Some(piece) = self.take_up_to(scan, &unit, left) else { break };
-            left = left.saturating_sub(piece.most_rows());
+            left = left.saturating_sub(piece.turn_rows(self.least_alone));
             taken.push((unit, piece));
             next = self.next_alone(scan, left);
         }
@@ -345,7 +370,7 @@ impl<K: Clone + Eq + Hash, P: Clone> WantedPieces<K, P> {
         let own = self.scans.get(&scan)?;
         let unit = own.units.get(&own.behind_last)?;
         let of_unit = self.units.get(unit).filter(|of_unit| of_unit.passes.is_empty())?;
-        let rows = of_unit.pieces.get(scan)?.piece.most_rows();
+        let rows = of_unit.pieces.get(scan)?.piece.turn_rows(self.least_alone);
         let is_alone = || !self.is_lone(scan, unit) && self.worth_a_pass(scan, unit).is_none();
         (rows <= most && is_alone()).then(|| unit.clone())
     }
