@@ -113,8 +113,7 @@ impl Timer {
     fn sleep(&self, limit: Duration) -> bool {
         let is_over = self.is_over.lock().unwrap_or_else(PoisonError::into_inner);
         let slept = self.ended.wait_timeout_while(is_over, limit, |is_over| !*is_over);
-        let (_, outcome) = slept.unwrap_or_else(PoisonError::into_inner);
-        outcome.timed_out()
+        slept.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
     fn end(&self) {
