@@ -168,7 +168,7 @@ endif
 BENCH = LAKEMARK_PROFILE=release $(PY) benchmarks
 
 # The engines that run beside us.
-bench-sqb bench-keys bench-lists bench-key-builds bench-updates bench-sharing: peers
+bench-sqb bench-keys bench-lists bench-links bench-key-builds bench-updates bench-sharing: peers
 bench-sqb bench-encodings bench-never-worse bench-keys bench-lists bench-key-builds: ROWS ?= 10000000
 bench-updates bench-updates-figures bench-updates-spark: ROWS ?= 2000000
 bench-wide-keys: ROWS ?= 1000000
@@ -201,7 +201,7 @@ bench-wide-keys: native-release ### composites, UUIDs and long texts of ROWS=100
 bench-lists: native-release ### conditions on elements of lists at ROWS=10000000, beside DataFusion, DuckDB and Lance
 	$(BENCH)/lists.py --rows $(ROWS)
 
-bench-links: native-release ### walks over ROWS=8000000 triples, by calls and by SQL, beside DataFusion, DuckDB and Oxigraph
+bench-links: native-release ### walks over ROWS=8000000 triples, by calls and by SQL, beside DataFusion, DuckDB, Oxigraph and Ladybug
 	$(BENCH)/links.py --rows $(ROWS)
 
 bench-zones: native-release ### Bloom-filter trees on ROWS=4194304 tuples of relation R, at every false positive rate

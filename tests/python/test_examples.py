@@ -163,6 +163,30 @@ def test_lookups_of_keys_are_the_same_with_every_kind_and_peer(tmp_path: Path) -
     assert per_lookup[f"key on {both}"]["miss"]["rows_left"] == 0
 
 
+def test_walks_over_links_are_the_same_with_every_way_and_peer(tmp_path: Path) -> None:
+    done = run(
+        [
+            *[sys.executable, ROOT / "benchmarks" / "links.py", "--rows", "16000", "--probes", "3"],
+            *["--seconds", "0.1", "--results", tmp_path],
+        ],
+        LAKEMARK_BENCH_DATA=str(tmp_path / "data"),
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "links-16000.json").read_text("utf-8"))
+    ours = {"lakemark call", "lakemark functions", "lakemark SQL"}
+    assert sorted({name[0] for name in result["asked"]}) == list("123456")
+    for costs in result["asked"].values():
+        assert set(costs) - {"oxigraph", "ladybug"} == ours | {"datafusion", "duckdb parquet", "duckdb native"}
+    for costs in result["updated"].values():
+        assert set(costs) == {f"{way}{end}" for way in ours - {"lakemark functions"} for end in ("", ", updated")}
+    sized = result["bytes_per_triple"]
+    assert 0 < sized["without_rows"] < sized["with_rows"]
+    assert set(result["clients"]) == {"1", "2", "4", "8", "16", "32"}
+    assert all(cost["nodes"] > cost["depth"] > 1 for cost in result["cold"].values())
+    assert len(result["left_alone"]) == 2
+    assert (tmp_path / "links-16000.png").stat().st_size > 10_000
+
+
 def test_updates_cost_what_the_benchmark_says_and_the_peers_agree(tmp_path: Path) -> None:
     done = run(
         [
