@@ -154,6 +154,17 @@ def test_lookups_of_keys_are_the_same_with_every_kind_and_peer(tmp_path: Path) -
         engines = {"lakemark lookup", "lakemark lookup, bloom_tree", "datafusion"}
         assert set(result["ordered"][sort]) == engines
         assert set(result["pairs"][sort]) == {"lakemark lookup", "datafusion"}
+    covering = result["covering"]
+    ways = {
+        "lakemark lookup, included",
+        "lakemark SQL, included",
+        "lakemark lookup",
+        "datafusion",
+        "duckdb native, index",
+    }
+    assert set(covering["asked"]) - {"lance BTREE"} == ways
+    # Key, place and three numbers of 40 bits.
+    assert 15 < covering["bytes_per_row"]["lakemark lookup, included"] < 40
     per_lookup = result["index_per_lookup"]
     # A key that is there leaves its row group of 625 rows, and hardly ever another one.
     assert 625 <= per_lookup["summary on permuted"]["hit"]["rows_left"] < 2 * 625
