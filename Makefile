@@ -68,11 +68,13 @@ SITE := $(LAKEMARK_CACHE)/venv-site
 DELTA := $(LAKEMARK_CACHE)/delta/$(basename $(SPARK_VERSION))
 # The browser that shows the page of the server.
 CHROMIUM := $(LAKEMARK_CACHE)/chromium
+# Ontologies whose closures are known.
+ONTOLOGIES := $(LAKEMARK_CACHE)/ontologies
 # Tools in Rust that only some verbs need.
 TOOLS := $(LAKEMARK_CACHE)/tools
 export LAKEMARK_TPC_PYTHON := $(TPC)/bin/python
 
-.PHONY: help setup fmt lint audit test test-core test-python test-spark test-delta test-sqllogic test-jobs test-otel test-browser bench stress fuzz site release try-release demo ci
+.PHONY: help setup fmt lint audit test test-core test-python test-spark test-delta test-sqllogic test-jobs test-otel test-browser test-ontologies bench stress fuzz site release try-release demo ci
 .PHONY: style benches-built test-rust rust native native-release jar jar-release wheel
 
 help: ## list the verbs
@@ -142,6 +144,9 @@ test-otel: setup ## the command with the feature otel, whose spans go to a colle
 
 test-browser: native $(CHROMIUM)/.done ## the pages of `lakemark serve` and of the demo in the real Chromium; no part of ci, as the browser takes 500 MB
 	LAKEMARK_CHROMIUM=$(CHROMIUM)/chromium $(PY) -m pytest tests/browser
+
+test-ontologies: native-release $(ONTOLOGIES)/.done ## walks over all of the Gene Ontology and WordNet against their closures; no part of ci, as it takes minutes
+	LAKEMARK_ONTOLOGIES=$(ONTOLOGIES) $(PY) -m pytest tests/ontologies
 
 # The pages of the crates and of the connector are on it if `cargo doc` and `make release` made them before.
 site: export LAKEMARK_SITE_RUST = $(wildcard $(CARGO_TARGET_DIR)/doc)
@@ -488,6 +493,10 @@ $(AIRFLOW)/.done: examples/jobs/airflow/requirements.txt
 
 $(CHROMIUM)/.done: .ci/chromium
 	.ci/chromium $(CHROMIUM)
+	touch $@
+
+$(ONTOLOGIES)/.done: .ci/ontologies
+	.ci/ontologies $(ONTOLOGIES)
 	touch $@
 
 $(SPARK35)/.done: benchmarks/spark35-requirements.txt

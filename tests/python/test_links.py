@@ -200,3 +200,30 @@ def test_walks_over_random_graphs_are_recursive_queries_in_duckdb(tmp_path: Path
                 for sql in (asked, query):
                     answer = session.sql(sql).to_arrow().to_pylist()
                     assert [(row["node"], row["depth"]) for row in answer] == expected, sql
+
+
+def test_each_term_of_an_ontology_has_the_closure_of_its_parents(tmp_path: Path) -> None:
+    """A small one of the shape of the Gene Ontology; `make test-ontologies` takes the whole one."""
+    dice = random.Random(11)  # noqa: S311
+    terms = [f"GO:{number * 37:07}" for number in range(150)]
+    links: list[Link] = []
+    above: dict[str, set[str]] = {terms[0]: set()}
+    for number, term in enumerate(terms[1:], 1):
+        parents = {terms[dice.randrange(number)] for _ in range(dice.choice([1, 1, 2, 3]))}
+        # A term may have the same parent by several relations.
+        links += [
+            (term, relation, parent) for parent in parents for relation in dice.choice([["isa"], ["isa", "part of"]])
+        ]
+        above[term] = parents.union(*(above[parent] for parent in parents))
+    dice.shuffle(links)
+    folder = tmp_path / "terms"
+    folder.mkdir()
+    write(folder / "a.parquet", links[::2])
+    write(folder / "b.parquet", links[1::2])
+    table = lakemark.Table(folder)
+    table.create_index(["s", "p", "o"], using="links", progress=False)
+    walks = table.links()
+    for term in terms:
+        assert set(walks.reach(term).to_arrow()["node"].to_pylist()) == above[term]
+        below = {other for other in terms if term in above[other]}
+        assert set(walks.reach(term, via=["isa"], direction="in").to_arrow()["node"].to_pylist()) == below

@@ -24,6 +24,7 @@ FOLDERS = {
     "tests/browser": "Pages in a browser (`make test-browser`)",
     "tests/spark": "Spark",
     "tests/delta": "Delta in Spark (`make test-delta`)",
+    "tests/ontologies": "Ontologies whose closures are known (`make test-ontologies`)",
     "tests/jobs": "Scheduled jobs in Airflow (`make test-jobs`)",
     "tests/structure": "The code itself",
 }
@@ -50,6 +51,7 @@ PROMISES = {
         "DuckDB in `tests/python/differential` and `make fuzz NAME=duckdb`; "
         "Spark itself in `test_differential.py`; "
         "DataFusion's own suite in `make test-sqllogic`; "
+        "closures that others computed in `make test-ontologies`; "
         "a look at every value in Rust"
     ),
     "what was acknowledged outlives crashes, full disks and power cuts": (
