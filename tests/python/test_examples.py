@@ -60,6 +60,15 @@ def test_updates_notebook_changes_a_delta_table_while_it_is_asked() -> None:
     assert len(names["totals"]) == 1
 
 
+def test_terms_notebook_walks_the_gene_ontology_by_calls_and_by_sql() -> None:
+    names = run_notebook("terms.ipynb", 9)
+    assert (len(names["depths"]), len(names["steps"])) == (17, 5)
+    assert set(names["shared"]) == {"GO:0009987", "GO:0008150"}
+    assert names["by_function"].to_arrow().num_rows == 17
+    # Cell death and what it is, but no cellular process.
+    assert set(names["depths"]) - names["without"] == {"GO:0006915", "GO:0008219", "GO:0012501"}
+
+
 @pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "examples").glob("*.ipynb")))
 def test_notebooks_are_committed_without_outputs(name: str) -> None:
     notebook = json.loads((ROOT / "examples" / name).read_text("utf-8"))
