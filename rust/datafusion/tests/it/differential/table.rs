@@ -179,7 +179,10 @@ impl RandomTable {
         if !empty {
             indexed.extend(create_several_indexes(seed, &columns, folder.path()).await);
             indexed.extend(create_list_index(&mut of_lists, list.as_ref(), folder.path()).await);
-            if let Some(links) = &links {
+            // Joins take rows from an index of links between columns that they have in any case.
+            let between = !manner.has_links && of_links.random_bool(0.7);
+            let between = between.then(|| LinkColumns::between(&mut of_links, &columns)).flatten();
+            if let Some(links) = links.as_ref().or(between.as_ref()) {
                 indexed.push(links.create_index(&mut of_links, folder.path()).await);
             }
         }

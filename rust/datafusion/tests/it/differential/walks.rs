@@ -25,22 +25,33 @@ const WALKS_PER_TABLE: u64 = 12;
 pub struct LinkColumns {
     near: Column,
     via: Option<Column>,
-    /// A column that a table has for its links alone, with the values of the near ends.
+    /// In a table that is walked this is a column for its links alone, with the values of the near ends.
     pub far: Column,
 }
 
 impl LinkColumns {
     /// Some columns of a table, and one more; none where no column has values that can be linked.
     pub fn random(dice: &mut StdRng, columns: &[Column]) -> Option<Self> {
-        let may_be_linked = |column: &&Column| column.home == Home::Flat && is_linked(&column.data_type);
-        let linked: Vec<&Column> = columns.iter().filter(may_be_linked).collect();
+        let linked = linked(columns);
         if linked.is_empty() {
             return None;
         }
         let near = *pick(dice, &linked);
-        let others: Vec<&Column> = linked.iter().filter(|other| other.name != near.name).copied().collect();
-        let via = (!others.is_empty() && dice.random_bool(0.7)).then(|| (*pick(dice, &others)).clone());
+        let via = via(dice, &linked, [near, near]);
         Some(Self { near: near.clone(), via, far: near.like(dice, "far") })
+    }
+
+    /// Some columns of a table, whose ends are of one type; none where no two are.
+    pub fn between(dice: &mut StdRng, columns: &[Column]) -> Option<Self> {
+        let linked = linked(columns);
+        let of_one_type = |(near, far): &(&Column, &Column)| near.name != far.name && near.data_type == far.data_type;
+        let pairs = linked.iter().flat_map(|near| linked.iter().map(move |far| (*near, *far)));
+        let pairs: Vec<(&Column, &Column)> = pairs.filter(of_one_type).collect();
+        if pairs.is_empty() {
+            return None;
+        }
+        let (near, far) = *pick(dice, &pairs);
+        Some(Self { near: near.clone(), via: via(dice, &linked, [near, far]), far: far.clone() })
     }
 
     fn columns(&self) -> Vec<&Column> {
@@ -63,8 +74,20 @@ impl LinkColumns {
     }
 }
 
-fn is_linked(of: &DataType) -> bool {
-    of.is_integer() || matches!(of, DataType::Utf8 | DataType::LargeUtf8 | DataType::Dictionary(..) | DataType::Binary)
+/// Columns that links may be made of.
+fn linked(columns: &[Column]) -> Vec<&Column> {
+    let is_linked = |of: &DataType| {
+        of.is_integer()
+            || matches!(of, DataType::Utf8 | DataType::LargeUtf8 | DataType::Dictionary(..) | DataType::Binary)
+    };
+    columns.iter().filter(|column| column.home == Home::Flat && is_linked(&column.data_type)).collect()
+}
+
+/// Mostly a column for the predicates of links between these ends, if there is one.
+fn via(dice: &mut StdRng, linked: &[&Column], ends: [&Column; 2]) -> Option<Column> {
+    let others: Vec<&Column> =
+        linked.iter().filter(|other| ends.iter().all(|end| end.name != other.name)).copied().collect();
+    (!others.is_empty() && dice.random_bool(0.7)).then(|| (*pick(dice, &others)).clone())
 }
 
 /// A value as text; none where it is NULL.
