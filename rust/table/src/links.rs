@@ -20,6 +20,7 @@ mod memory;
 mod nodes;
 mod open;
 mod read_rows;
+mod recent;
 mod side;
 mod step;
 mod unindexed;
@@ -27,7 +28,7 @@ mod walk;
 
 use std::collections::HashSet;
 use std::future::Future;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{ArrayRef, RecordBatch};
 use futures::future::BoxFuture;
@@ -42,12 +43,8 @@ pub use memory::{LinkMemory, LinkMemoryLimit};
 use columns::LinkColumns;
 use nodes::Nodes;
 use open::OpenLinks;
+use recent::Recent;
 use walk::Walk;
-
-/// Walks that the process remembers the indexes of.
-const REMEMBERED: usize = 8;
-/// Links in memory that are remembered so, at most, in bytes.
-const REMEMBERED_BYTES: u64 = 16 << 20;
 
 /// Which way links are followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -159,7 +156,8 @@ impl From<Error> for WalkError {
     }
 }
 
-static RECENT: LazyLock<Mutex<Vec<Arc<Links>>>> = LazyLock::new(Mutex::default);
+/// Links that stay open for the next walk, with those that no index has: buffered rows are many, and were read.
+static RECENT: Mutex<Recent<Arc<Links>>> = Mutex::new(Recent::new());
 
 impl Links {
     /// The links that the rows of a snapshot are, by their columns: subject, predicate and object, or subject and object. Links that no
@@ -172,7 +170,7 @@ impl Links {
         let named = LinkColumns::of(&snapshot, columns);
         Box::pin(async move {
             let columns = named?;
-            if let Some(known) = recent(&snapshot, &columns) {
+            if let Some(known) = still_open(&snapshot, &columns) {
                 return Ok(known);
             }
             let damaged = HashSet::new();
@@ -180,11 +178,7 @@ impl Links {
             let kept = links.memory_bytes();
             let opened = Mutex::new(Opened { links, damaged });
             let links = Arc::new(Self { snapshot, columns, memory_bytes, opened });
-            if kept <= REMEMBERED_BYTES {
-                let mut recent = RECENT.lock().unwrap_or_else(PoisonError::into_inner);
-                recent.truncate(REMEMBERED - 1);
-                recent.insert(0, Arc::clone(&links));
-            }
+            RECENT.lock().unwrap_or_else(PoisonError::into_inner).keep(Arc::clone(&links), kept);
             Ok(links)
         })
     }
@@ -318,10 +312,10 @@ impl Links {
 }
 
 /// The links of the same columns in the same state, if the process has them open.
-fn recent(snapshot: &Arc<Snapshot>, columns: &LinkColumns) -> Option<Arc<Links>> {
+fn still_open(snapshot: &Arc<Snapshot>, columns: &LinkColumns) -> Option<Arc<Links>> {
     let recent = RECENT.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_it = |links: &&Arc<Links>| {
+    let is_it = |links: &Arc<Links>| {
         links.columns == *columns && (Arc::ptr_eq(&links.snapshot, snapshot) || links.snapshot.is_same_state(snapshot))
     };
-    recent.iter().find(is_it).cloned()
+    recent.find(is_it).cloned()
 }
