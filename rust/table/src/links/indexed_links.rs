@@ -23,7 +23,7 @@ use lakemark_index::{KeyRange, LiteralKey, Predicate, RowSet, Test, decode_keys}
 use tokio::sync::OnceCell;
 
 use super::columns::LinkColumns;
-use super::loading::CountedLeaf;
+use super::loading::LoadedLeaf;
 use super::open::{IndexedSide, indexed};
 use super::side::{Look, SegmentLooks, Side, chunks, leaves_of};
 use super::unindexed::UnindexedLinks;
@@ -312,7 +312,7 @@ async fn take_rows(
     let predicates = &segment.segment.directory.predicates;
     for looks in chunks(looks) {
         let leaves = leaves_of(looks);
-        let loaded: Vec<CountedLeaf> = segment.load_counted(&leaves, counter).await?;
+        let loaded: Vec<LoadedLeaf> = segment.load_counted(&leaves, counter).await?;
         for look in looks {
             let at = leaves.binary_search(&look.leaf).ok().and_then(|place| loaded.get(place));
             let (Some(counted), Some(node)) = (at, nodes.get(look.node)) else { continue };

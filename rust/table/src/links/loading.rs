@@ -37,6 +37,19 @@ struct CachedLeaf {
 
 static LEAVES: LazyLock<Cache<CachedLeaf, Arc<LinkLeaf>>> = LazyLock::new(|| Cache::new(CACHE_BYTES));
 
+/// How many rows that count each link of a leaf is in; none if each is in one.
+type LinkCounts = Option<Arc<[u32]>>;
+
+/// Such numbers, of a leaf whose links are in several rows or in some that do not count.
+#[derive(Clone, Debug)]
+struct CachedCounts {
+    /// The rows that counted then. They are kept, so that no other ones can be taken for them.
+    live: Option<Arc<[LiveFile]>>,
+    counts: Arc<[u32]>,
+}
+
+static COUNTS: LazyLock<Cache<CachedLeaf, CachedCounts>> = LazyLock::new(|| Cache::new(CACHE_BYTES));
+
 /// The rows of a data file in a segment.
 #[derive(Debug)]
 pub(super) struct LiveFile {
@@ -50,6 +63,16 @@ impl LiveFile {
     pub(super) fn is_whole(&self) -> bool {
         self.deleted.as_ref().is_none_or(|deleted| deleted.is_empty())
     }
+
+    /// Whether these are surely the same rows.
+    fn is_same(&self, other: &Self) -> bool {
+        let is_same = match (&self.deleted, &other.deleted) {
+            (Some(deleted), Some(other)) => Arc::ptr_eq(deleted, other),
+            (None, None) => true,
+            _ => false,
+        };
+        is_same && self.rows == other.rows
+    }
 }
 
 /// An open segment of links.
@@ -60,7 +83,7 @@ pub(super) struct LinkSegment {
     pub key: SegmentKey,
     pub segment: Segment,
     /// The files whose rows count, by ascending first rows; none if all rows of the segment do.
-    pub live: Option<Vec<LiveFile>>,
+    pub live: Option<Arc<[LiveFile]>>,
     /// The places of the predicates in the dictionary.
     pub dictionary: HashMap<Option<Key>, u32>,
     pub has_predicate: bool,
@@ -69,26 +92,18 @@ pub(super) struct LinkSegment {
 /// A leaf in memory.
 pub(super) struct LoadedLeaf {
     pub leaf: Arc<LinkLeaf>,
-    /// Whether each link has a row that counts; none if all have.
-    alive: Option<Vec<bool>>,
+    counts: LinkCounts,
 }
 
 impl LoadedLeaf {
-    pub(super) fn is_alive(&self, link: usize) -> bool {
-        self.alive.as_ref().is_none_or(|alive| alive.get(link).copied().unwrap_or(false))
-    }
-}
-
-/// A leaf in memory, with the rows of its links.
-pub(super) struct CountedLeaf {
-    pub leaf: Arc<LinkLeaf>,
-    /// How many rows that count each link is in; none if each is in one.
-    counts: Option<Vec<u32>>,
-}
-
-impl CountedLeaf {
+    /// How many rows that count a link is in.
     pub(super) fn rows_of(&self, link: usize) -> u32 {
         self.counts.as_ref().map_or(1, |counts| counts.get(link).copied().unwrap_or(0))
+    }
+
+    /// Whether a link has a row that counts.
+    pub(super) fn is_alive(&self, link: usize) -> bool {
+        self.rows_of(link) > 0
     }
 }
 
@@ -121,21 +136,15 @@ impl LinkSegment {
         runs(&missing)
     }
 
-    /// The leaves of these numbers, which ascend, in this order.
+    /// The leaves of these numbers, which ascend, in this order. Their links have rows that count or have none, and how many is left open.
     pub(super) async fn load(&self, leaves: &[usize], mut known: KnownLeaves) -> Result<Vec<LoadedLeaf>, Damage> {
-        let mut reads: Vec<Reading<'_, Vec<NumberedLeaf>, Damage>> = Vec::new();
-        for run in self.missing(leaves, &mut known) {
-            reads.push(Box::pin(self.read(run)));
-        }
-        let read: Vec<Vec<NumberedLeaf>> = stream::iter(reads).buffer_unordered(READS_AT_ONCE).try_collect().await?;
-        known.extend(read.into_iter().flatten());
-        let mut alive = self.alive(leaves).await?;
-        let mut loaded = Vec::with_capacity(leaves.len());
-        for number in leaves {
-            let leaf = known.get(number).cloned().ok_or_else(|| Damage::corrupt("a leaf is not there"))?;
-            loaded.push(LoadedLeaf { leaf, alive: alive.remove(number) });
-        }
-        Ok(loaded)
+        let counter = ReadCounter::default();
+        self.read_missing(leaves, &mut known, &counter).await?;
+        let counts = match self.live {
+            Some(_) => self.counts(leaves, &counter).await?,
+            None => vec![None; leaves.len()],
+        };
+        loaded(leaves, &known, counts)
     }
 
     /// The leaves of these numbers, which ascend, with how many rows their links are in.
@@ -143,24 +152,26 @@ impl LinkSegment {
         &self,
         leaves: &[usize],
         counter: &ReadCounter,
-    ) -> Result<Vec<CountedLeaf>, Damage> {
+    ) -> Result<Vec<LoadedLeaf>, Damage> {
         let mut known = KnownLeaves::new();
-        let mut reads: Vec<BoxFuture<'_, Result<Vec<NumberedLeaf>, Damage>>> = Vec::new();
-        for run in self.missing(leaves, &mut known) {
+        self.read_missing(leaves, &mut known, counter).await?;
+        loaded(leaves, &known, self.counts(leaves, counter).await?)
+    }
+
+    /// Reads the leaves that nobody remembers, and adds them to those that are there.
+    async fn read_missing(
+        &self,
+        leaves: &[usize],
+        known: &mut KnownLeaves,
+        counter: &ReadCounter,
+    ) -> Result<(), Damage> {
+        let mut reads: Vec<Reading<'_, Vec<NumberedLeaf>, Damage>> = Vec::new();
+        for run in self.missing(leaves, known) {
             reads.push(Box::pin(self.read_counted(run, counter)));
         }
         let read: Vec<Vec<NumberedLeaf>> = stream::iter(reads).buffer_unordered(READS_AT_ONCE).try_collect().await?;
         known.extend(read.into_iter().flatten());
-        let mut reads: Vec<BoxFuture<'_, Result<Option<Vec<u32>>, Damage>>> = Vec::with_capacity(leaves.len());
-        for number in leaves {
-            reads.push(Box::pin(self.counts_of(*number, counter)));
-        }
-        let counts: Vec<Option<Vec<u32>>> = stream::iter(reads).buffered(READS_AT_ONCE).try_collect().await?;
-        let counted = leaves.iter().zip(counts).map(|(number, counts)| {
-            let leaf = known.get(number).cloned().ok_or_else(|| Damage::corrupt("a leaf is not there"))?;
-            Ok(CountedLeaf { leaf, counts })
-        });
-        counted.collect()
+        Ok(())
     }
 
     fn cached(&self, number: usize) -> CachedLeaf {
@@ -187,51 +198,50 @@ impl LinkSegment {
         Ok(leaves)
     }
 
-    /// Which links of each leaf have a row that counts, where some rows of the segment do not.
-    async fn alive(&self, leaves: &[usize]) -> Result<HashMap<usize, Vec<bool>>, Damage> {
-        let Some(live) = &self.live else { return Ok(HashMap::new()) };
-        let mut reads: Vec<Reading<'_, (usize, Vec<bool>), Damage>> = Vec::with_capacity(leaves.len());
+    /// How many rows that count the links of leaves are in.
+    async fn counts(&self, leaves: &[usize], counter: &ReadCounter) -> Result<Vec<LinkCounts>, Damage> {
+        let mut reads: Vec<Reading<'_, LinkCounts, Damage>> = Vec::with_capacity(leaves.len());
         for number in leaves {
-            reads.push(Box::pin(self.alive_of(*number, live)));
+            reads.push(Box::pin(self.counts_of(*number, counter)));
         }
-        stream::iter(reads).buffer_unordered(READS_AT_ONCE).try_collect().await
+        stream::iter(reads).buffered(READS_AT_ONCE).try_collect().await
     }
 
-    async fn alive_of(&self, number: usize, live: &[LiveFile]) -> Result<(usize, Vec<bool>), Damage> {
-        let directory = &self.segment.directory;
-        let block = directory.blocks.get(number).ok_or_else(|| Damage::corrupt("a leaf is not there"))?;
-        let bytes = self.bytes(rows_range(block), &ReadCounter::default()).await?;
-        let rows = rows_of_links(&bytes, block, directory).map_err(Damage::corrupt)?;
-        let mut alive = Vec::with_capacity(rows.len());
-        for rows in rows {
-            alive.push(match rows {
-                EntryRows::Known(rows) => rows.into_iter().any(|row| is_live(live, row)),
-                EntryRows::Posting(long) => {
-                    let bytes = self.bytes(long.range, &ReadCounter::default()).await?;
-                    let mut rows: Vec<u32> = Vec::new();
-                    posting::decode(&bytes, long.rows, directory.universe, &mut rows).map_err(Damage::corrupt)?;
-                    rows.into_iter().any(|row| is_live(live, row))
-                }
-            });
-        }
-        Ok((number, alive))
-    }
-
-    /// How many rows that count each link of a leaf is in; none if each is in one.
-    async fn counts_of(&self, number: usize, counter: &ReadCounter) -> Result<Option<Vec<u32>>, Damage> {
+    async fn counts_of(&self, number: usize, counter: &ReadCounter) -> Result<LinkCounts, Damage> {
         let directory = &self.segment.directory;
         let block = directory.blocks.get(number).ok_or_else(|| Damage::corrupt("a leaf is not there"))?;
         // A link is in one row at least.
         if self.live.is_none() && block.rows == u64::from(block.values) {
             return Ok(None);
         }
+        let key = self.cached(number);
+        if let Some(known) = COUNTS.get(&key).filter(|known| is_same(known.live.as_ref(), self.live.as_ref())) {
+            return Ok(Some(known.counts));
+        }
         let bytes = self.bytes(rows_range(block), counter).await?;
-        let Some(live) = &self.live else {
-            let counted = decode_link_rows(&bytes, block.values, directory.universe).map_err(Damage::corrupt)?;
-            return Ok(Some(counted.into_iter().map(|of_link| of_link.rows).collect()));
+        let counts: Arc<[u32]> = match &self.live {
+            Some(live) => self.live_rows(&bytes, block, live, counter).await?.into(),
+            None => {
+                let counted = decode_link_rows(&bytes, block.values, directory.universe).map_err(Damage::corrupt)?;
+                counted.into_iter().map(|of_link| of_link.rows).collect()
+            }
         };
+        let cached = CachedCounts { live: self.live.clone(), counts: Arc::clone(&counts) };
+        COUNTS.insert(key, cached, size_of_val(&*counts) as u64);
+        Ok(Some(counts))
+    }
+
+    /// How many rows of files that count each link of a leaf is in.
+    async fn live_rows(
+        &self,
+        bytes: &[u8],
+        block: &ValueBlockRef,
+        live: &[LiveFile],
+        counter: &ReadCounter,
+    ) -> Result<Vec<u32>, Damage> {
+        let directory = &self.segment.directory;
         let mut counts = Vec::with_capacity(block.values as usize);
-        for rows in rows_of_links(&bytes, block, directory).map_err(Damage::corrupt)? {
+        for rows in rows_of_links(bytes, block, directory).map_err(Damage::corrupt)? {
             let rows = match rows {
                 EntryRows::Known(rows) => rows,
                 EntryRows::Posting(long) => {
@@ -243,12 +253,33 @@ impl LinkSegment {
             };
             counts.push(rows.into_iter().filter(|row| is_live(live, *row)).count() as u32);
         }
-        Ok(Some(counts))
+        Ok(counts)
     }
 
     async fn bytes(&self, range: Range<u64>, counter: &ReadCounter) -> Result<bytes::Bytes, Damage> {
         let read = read_remembered(&self.segment, &self.key, &[range], counter).await?;
         Ok(read.into_iter().next().unwrap_or_default())
+    }
+}
+
+/// Leaves with the counts of their links.
+fn loaded(leaves: &[usize], known: &KnownLeaves, counts: Vec<LinkCounts>) -> Result<Vec<LoadedLeaf>, Damage> {
+    let loaded = leaves.iter().zip(counts).map(|(number, counts)| {
+        let leaf = known.get(number).cloned().ok_or_else(|| Damage::corrupt("a leaf is not there"))?;
+        Ok(LoadedLeaf { leaf, counts })
+    });
+    loaded.collect()
+}
+
+/// Whether the same rows of a segment surely count.
+fn is_same(live: Option<&Arc<[LiveFile]>>, other: Option<&Arc<[LiveFile]>>) -> bool {
+    match (live, other) {
+        (Some(live), Some(other)) => {
+            let are_same = || live.iter().zip(other.iter()).all(|(one, other)| one.is_same(other));
+            Arc::ptr_eq(live, other) || (live.len() == other.len() && are_same())
+        }
+        (None, None) => true,
+        _ => false,
     }
 }
 
@@ -297,5 +328,23 @@ mod tests {
         let counted: Vec<u32> = (0..128).filter(|row| is_live(&live, *row)).collect();
         assert_eq!(counted, [0, 1, 2, 3, 4, 64, 66, 67, 68, 69]);
         assert!(live[0].is_whole() && !live[1].is_whole());
+    }
+
+    #[test]
+    fn the_same_rows_count_if_the_same_ones_are_deleted() {
+        let deleted = Arc::new(RowSet::from_rows(vec![1], 6));
+        let live = |rows: Range<u32>, deleted: Option<&Arc<RowSet>>| -> Arc<[LiveFile]> {
+            [LiveFile { rows: 0..5, deleted: None }, LiveFile { rows, deleted: deleted.cloned() }].into()
+        };
+        let one = live(64..70, Some(&deleted));
+        assert!(is_same(None, None) && is_same(Some(&one), Some(&one)));
+        assert!(is_same(Some(&one), Some(&live(64..70, Some(&deleted)))));
+        // Rows that are deleted since then have another set.
+        let more = Arc::new(RowSet::from_rows(vec![1, 2], 6));
+        for other in [live(64..70, Some(&more)), live(64..70, None), live(65..70, Some(&deleted))] {
+            assert!(!is_same(Some(&one), Some(&other)));
+        }
+        let fewer: Arc<[LiveFile]> = [LiveFile { rows: 0..5, deleted: None }].into();
+        assert!(!is_same(Some(&one), Some(&fewer)) && !is_same(Some(&one), None) && !is_same(None, Some(&one)));
     }
 }

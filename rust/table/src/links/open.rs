@@ -193,7 +193,7 @@ async fn open_segment(
         path: segment.path.clone(),
         key: segment_key(store, segment),
         segment: opened,
-        live: (!is_whole).then_some(live),
+        live: (!is_whole).then(|| live.into()),
         dictionary,
         has_predicate,
     };
