@@ -206,8 +206,11 @@ bench-wide-keys: native-release ### composites, UUIDs and long texts of ROWS=100
 bench-lists: native-release ### conditions on elements of lists at ROWS=10000000, beside DataFusion, DuckDB and Lance
 	$(BENCH)/lists.py --rows $(ROWS)
 
-bench-links: native-release ### walks over ROWS=8000000 triples, by calls and by SQL, beside DataFusion, DuckDB, Oxigraph and Ladybug
-	$(BENCH)/links.py --rows $(ROWS)
+LINK_READS = $(CARGO_TARGET_DIR)/release/examples/link-reads
+
+bench-links: native-release ### walks over ROWS=8000000 triples, by calls and by SQL, beside DataFusion, DuckDB, Oxigraph and Ladybug; goes on where it was stopped
+	$(CARGO) build --workspace --release --example link-reads
+	LAKEMARK_LINK_READS=$(LINK_READS) $(BENCH)/links.py --rows $(ROWS)
 
 bench-zones: native-release ### Bloom-filter trees on ROWS=4194304 tuples of relation R, at every false positive rate
 	$(BENCH)/zones.py --rows $(ROWS)

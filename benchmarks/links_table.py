@@ -9,6 +9,8 @@
 | acted in | every twentieth person is an actor with ten movies |
 | has type | places, events and movies |
 | three others | every person, with random objects |
+
+Beside them is the graph of table 6.1 there: each node has 3 to 30 links to any nodes.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ GENERATIONS = 50
 COUNTRIES = 200
 HAS_CHILD, HAS_GENDER, IS_CITIZEN, IS_IN, HAS_TYPE, TAKES_PART, ACTED_IN = range(1, 8)
 OTHERS = (10, 11, 12)
+# Links of a node of the graph, at least and at most.
+DEGREES = (3, 30)
 # What kinds of places, events and movies there are.
 KINDS = {"place": 10, "event": 40, "movie": 5}
 
@@ -110,19 +114,41 @@ def triples(persons: int) -> pa.Table:
     return pa.table({"id": np.arange(len(s)), "s": s.astype(np.int64), "p": p, "o": o.astype(np.int64)})
 
 
+def nodes_of(links: int) -> int:
+    """How many nodes the graph of about so many links has."""
+    return max(2 * links // sum(DEGREES), 100)
+
+
+def graph(links: int) -> pa.Table:
+    """The graph of table 6.1, in no order."""
+    random, nodes = np.random.default_rng(SEED), nodes_of(links)
+    s = np.repeat(np.arange(nodes), random.integers(DEGREES[0], DEGREES[1] + 1, nodes))
+    return pa.table({"s": random.permutation(s), "o": random.integers(0, nodes, len(s))})
+
+
 def write_table(folder: Path, persons: int, order: tuple[str, ...] = ()) -> None:
-    """Writes the table, in an order if there is one; a complete one is kept."""
+    """Writes the triples, in an order if there is one; a complete table is kept."""
     with kept(folder) as is_missing:
-        if not is_missing:
-            return
-        rows = triples(persons)
-        if order:
-            rows = rows.sort_by([(column, "ascending") for column in order])
-        for ordinal in range(FILES):
-            first, last = len(rows) * ordinal // FILES, len(rows) * (ordinal + 1) // FILES
-            part = rows.slice(first, last - first)
-            path = folder / f"part-{ordinal}.parquet"
-            pq.write_table(part, path, compression="zstd", row_group_size=1 << 20, write_page_index=True)
+        if is_missing:
+            rows = triples(persons)
+            write_files(folder, rows.sort_by([(column, "ascending") for column in order]) if order else rows)
+
+
+def write_graph(folder: Path, links: int) -> None:
+    """Writes the graph; a complete one is kept."""
+    with kept(folder) as is_missing:
+        if is_missing:
+            write_files(folder, graph(links))
+
+
+def write_files(folder: Path, rows: pa.Table) -> None:
+    """Writes rows into files of one size."""
+    for ordinal in range(FILES):
+        first, last = len(rows) * ordinal // FILES, len(rows) * (ordinal + 1) // FILES
+        path = folder / f"part-{ordinal}.parquet"
+        pq.write_table(
+            rows.slice(first, last - first), path, compression="zstd", row_group_size=1 << 20, write_page_index=True
+        )
 
 
 def files(folder: Path) -> list[str]:
@@ -159,6 +185,13 @@ def questions(persons: int, probes: int, seed: int = 11) -> dict[str, list[Quest
     actors = drawn("3 movies of a type", 0, persons // 20, at.kinds["movie"], KINDS["movie"])
     found["3 movies of a type"] = [asked._replace(start=20 * asked.start) for asked in actors]
     return {name: found[name] for name in SHAPES}
+
+
+def inner_places(persons: int, count: int, seed: int) -> list[int]:
+    """Places in the last row of the tree, far from its root."""
+    places = persons // 10
+    first = Places(persons).places + places - places // 4
+    return [int(place) for place in np.random.default_rng(seed).choice(places // 4, count, replace=False) + first]
 
 
 def as_sql(question: Question) -> str:

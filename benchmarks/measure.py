@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lakemark import ExplainReport
+    from lakemark import ExplainReport, Table
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -34,6 +34,14 @@ class Cost:
     wall_seconds: float
     cpu_seconds: float
     read_bytes: int
+
+
+@dataclass(frozen=True)
+class Requests:
+    """What was read of a storage: ranges that are within 1 MiB of each other are one request."""
+
+    requests: int
+    bytes: int
 
 
 def process_read_bytes() -> int:
@@ -81,6 +89,23 @@ def measure(run: Callable[[], Any]) -> tuple[Any, Cost]:
     answer = run()
     wall = time.perf_counter() - wall
     return answer, Cost(wall, process_cpu_seconds() - cpu, process_read_bytes() - read)
+
+
+def counted(table: Table, run: Callable[[], Any]) -> tuple[Any, Cost, Requests]:
+    """Runs it once; returns its answer, its cost, and what it read of the storage of a table and its indexes."""
+
+    def so_far() -> tuple[float, float]:
+        stats = table.stats()
+        requests, moved = stats["lakemark_requests_total"], stats["lakemark_request_bytes_total"]
+        return requests["get"], moved["get"]  # type: ignore[index]
+
+    before = so_far()
+    # To look takes requests as well.
+    looked = so_far()
+    answer, cost = measure(run)
+    after = so_far()
+    requests, read = (last + first - 2 * look for first, look, last in zip(before, looked, after, strict=True))
+    return answer, cost, Requests(round(requests), round(read))
 
 
 def in_turn(names: Sequence[str], turn: int) -> list[str]:

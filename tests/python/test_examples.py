@@ -172,6 +172,9 @@ def test_lookups_of_keys_are_the_same_with_every_kind_and_peer(tmp_path: Path) -
         "duckdb native, index",
     }
     assert set(covering["asked"]) - {"lance BTREE"} == ways
+    # Leaves that were read for another key are remembered.
+    assert covering["read"]["requests"] <= 1
+    assert covering["read"]["bytes"] <= 4096
     # Key, place and three numbers of 40 bits.
     assert 15 < covering["bytes_per_row"]["lakemark lookup, included"] < 40
     per_lookup = result["index_per_lookup"]
@@ -186,25 +189,36 @@ def test_lookups_of_keys_are_the_same_with_every_kind_and_peer(tmp_path: Path) -
 def test_walks_over_links_are_the_same_with_every_way_and_peer(tmp_path: Path) -> None:
     done = run(
         [
-            *[sys.executable, ROOT / "benchmarks" / "links.py", "--rows", "16000", "--probes", "3"],
-            *["--seconds", "0.1", "--results", tmp_path],
+            *[sys.executable, ROOT / "benchmarks" / "links.py", "--rows", "16000", "--rounds", "2", "--probes", "3"],
+            *["--seconds", "0.1", "--most-seconds", "0.1", "--results", tmp_path],
         ],
         LAKEMARK_BENCH_DATA=str(tmp_path / "data"),
     )
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "links-16000.json").read_text("utf-8"))
-    ours = {"lakemark call", "lakemark functions", "lakemark SQL"}
+    ours = {"lakemark call", "lakemark functions", "lakemark SQL, links", "lakemark SQL, keys"}
+    graphs = {"oxigraph", "oxigraph, in memory", "ladybug"}
     assert sorted({name[0] for name in result["asked"]}) == list("123456")
     for costs in result["asked"].values():
-        assert set(costs) - {"oxigraph", "ladybug"} == ours | {"datafusion", "duckdb parquet", "duckdb native"}
+        assert set(costs) - graphs == ours | {"datafusion", "duckdb parquet", "duckdb native"}
+        assert all(len(cost["each_ms"]) >= 2 for cost in costs.values())
     for costs in result["updated"].values():
         assert set(costs) == {f"{way}{end}" for way in ours - {"lakemark functions"} for end in ("", ", updated")}
     sized = result["bytes_per_triple"]
-    assert 0 < sized["without_rows"] < sized["with_rows"]
+    assert 0 < sized["links, without rows"] < sized["links, with rows"]
     assert set(result["clients"]) == {"1", "2", "4", "8", "16", "32"}
-    assert all(cost["nodes"] > cost["depth"] > 1 for cost in result["cold"].values())
-    assert len(result["left_alone"]) == 2
+    assert all(walk["nodes"] >= walk["depth"] > 1 and walk["pages_of_leaves"] == 1 for walk in result["cold"].values())
+    assert len(result["left_alone"]) == 4
+    assert {goal["what"] for goal in result["goals"] if goal["measured"] is None} <= {
+        "paths of 32 to 192 tasks: least share of the disk's reads a second",
+        *(f"{name}: rounds of reads beyond the depth" for name in result["cold"]),
+        *(f"{name}: call / {graph}" for name in result["asked"] for graph in graphs),
+    }
+    text = (tmp_path / "links-16000.md").read_text("utf-8")
+    assert [goal["what"] for goal in result["goals"] if f"| {goal['what']} |" not in text] == []
     assert (tmp_path / "links-16000.png").stat().st_size > 10_000
+    # What was kept in case that it is stopped is gone.
+    assert not list(tmp_path.glob("*.partial"))
 
 
 def test_updates_cost_what_the_benchmark_says_and_the_peers_agree(tmp_path: Path) -> None:

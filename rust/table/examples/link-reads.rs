@@ -1,6 +1,6 @@
 //! What walks over links read, as JSON; `benchmarks/links.py` runs it.
 //!
-//! `link-reads walks FOLDER STORE VIA START...`: what leads to each start over links of a predicate, one start after the other.
+//! `link-reads walks FOLDER STORE out|in VIA START...`: what is reached from each start over links of a predicate, one start after the other.
 //!
 //! `link-reads paths FOLDER STORE TASKS QUERIES LENGTH NODES`: each of so many tasks makes so many queries, one after the other. A query begins
 //! at a random node, and goes over a random link of it to the next one, until it has as many nodes as its length says.
@@ -39,27 +39,32 @@ const LATENCIES: u64 = 8;
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [what, folder, store, numbers @ ..] = words.as_slice() else {
-        panic!("link-reads WHAT FOLDER STORE NUMBER...")
-    };
-    let numbers: Vec<i64> = numbers.iter().map(|number| number.parse().unwrap()).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let found = match (what.as_str(), numbers.as_slice()) {
-        ("walks", [via, starts @ ..]) => runtime.block_on(walks([folder, store], *via, starts)),
-        ("paths", [tasks, queries, length, nodes]) => {
-            let paths = Paths { queries: *queries, length: *length, nodes: *nodes };
-            runtime.block_on(paths.followed([folder, store], *tasks))
+    let found = match words.as_slice() {
+        ["walks", folder, store, direction, via, starts @ ..] => {
+            let direction = LinkDirection::from_name(direction).unwrap();
+            let starts: Vec<i64> = starts.iter().map(|start| number(start)).collect();
+            runtime.block_on(walks([folder, store], direction, number(via), &starts))
         }
-        _ => panic!("walks VIA START..., or paths TASKS QUERIES LENGTH NODES"),
+        ["paths", folder, store, tasks, queries, length, nodes] => {
+            let paths = Paths { queries: number(queries), length: number(length), nodes: number(nodes) };
+            runtime.block_on(paths.followed([folder, store], number(tasks)))
+        }
+        _ => panic!("walks FOLDER STORE out|in VIA START..., or paths FOLDER STORE TASKS QUERIES LENGTH NODES"),
     };
     println!("{found}");
 }
 
-/// What each start is reached from.
-async fn walks(place: [&str; 2], via: i64, starts: &[i64]) -> Value {
+fn number(text: &str) -> i64 {
+    text.parse().unwrap()
+}
+
+/// What is reached from each start.
+async fn walks(place: [&str; 2], direction: LinkDirection, via: i64, starts: &[i64]) -> Value {
     let reads = Arc::new(Reads { is_slow: true, ..Reads::default() });
     let links = open(place, &["s", "p", "o"], &reads).await;
-    let options = WalkOptions { via: Some(numbers([via])), direction: LinkDirection::In, ..WalkOptions::default() };
+    let options = WalkOptions { via: Some(numbers([via])), direction, ..WalkOptions::default() };
     let mut walks = Vec::with_capacity(starts.len());
     for start in starts {
         reads.forget();
