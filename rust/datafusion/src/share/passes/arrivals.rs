@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A decode is shared by those who want it when it begins. So a scan that would begin one waits for others that are on the way to its table,
-//! but for those that came after it began to wait. It waits at most as long as reading by itself takes: whoever waits in vain takes twice as
-//! long, and no longer. Who comes too late for somebody is not waited for again. Waits that nobody gained by make the next ones shorter.
+//! but for those that came after it began to wait. It waits at most as long as all of them together take to read by themselves: in a crowd
+//! nobody would have its rows earlier. Who comes too late for somebody is not waited for again. Waits that nobody gained by make the next
+//! ones shorter.
 //!
 //! Invariant: whoever waits is woken when the last one comes or goes that it waits for, or when its time is over.
 
@@ -26,6 +27,8 @@ use crate::share::key::Principal;
 
 /// Nobody waits for less: that is what it takes to sleep and to be woken.
 const LEAST_WAIT: Duration = Duration::from_micros(200);
+/// Nobody waits for more, however large the crowd is.
+const MOST_WAIT: Duration = Duration::from_millis(250);
 /// So often waits may be halved in a row.
 const MOST_HALVINGS: u32 = 6;
 /// Tables that are remembered without anybody on the way to them.
@@ -96,6 +99,13 @@ impl Coming {
         ready.map(|(_, waiting)| waiting).collect()
     }
 
+    /// How long somebody waits at most who takes so long alone, where so many threads read.
+    fn limit(&self, alone: Duration, threads: usize) -> Duration {
+        let crowd = (self.awaited.len() + 1) / threads.max(1);
+        let all = alone.saturating_mul(u32::try_from(crowd).unwrap_or(u32::MAX).max(1));
+        all.min(MOST_WAIT) / (1 << self.in_vain.min(MOST_HALVINGS))
+    }
+
     fn is_forgotten(&self) -> bool {
         self.awaited.is_empty() && self.waiting.is_empty() && self.in_vain == 0
     }
@@ -144,14 +154,14 @@ impl Arrivals {
         Arrival { arrivals: Arc::clone(self), place, id, query }
     }
 
-    /// Whether a scan that is about to begin a decode waits for others. It is woken when it may go on. `limit` says how long it waits at
-    /// most.
+    /// Whether a scan that is about to begin a decode waits for others. It is woken when it may go on. `alone` is what it takes to read by
+    /// itself; without that it does not begin to wait.
     pub(crate) fn waits(
         self: &Arc<Self>,
         place: &Place,
         scan: ScanId,
         cx: &Context<'_>,
-        limit: impl FnOnce() -> Option<Duration>,
+        alone: Option<Duration>,
     ) -> bool {
         let mut places = self.lock();
         let Some(coming) = places.get_mut(place) else { return false };
@@ -164,12 +174,12 @@ impl Arrivals {
         if coming.awaited.is_empty() {
             return false;
         }
-        let halvings = coming.in_vain.min(MOST_HALVINGS);
-        let Some(limit) = limit().map(|limit| limit / (1 << halvings)).filter(|limit| *limit >= LEAST_WAIT) else {
-            return false;
-        };
         // Without a runtime nobody would end the wait.
-        let Ok(runtime) = Handle::try_current() else { return false };
+        let (Some(alone), Ok(runtime)) = (alone, Handle::try_current()) else { return false };
+        let limit = coming.limit(alone, runtime.metrics().num_workers());
+        if limit < LEAST_WAIT {
+            return false;
+        }
         let timer = Arc::new(Timer::default());
         let waiting = Waiting { until: coming.next, wakers: vec![cx.waker().clone()], timer: Arc::clone(&timer) };
         coming.waiting.insert(scan, waiting);

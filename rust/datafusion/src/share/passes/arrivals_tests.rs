@@ -34,7 +34,7 @@ impl Scan {
 
     fn waits(&self, arrivals: &Arc<Arrivals>, limit: Option<Duration>) -> bool {
         let waker = Waker::from(Arc::clone(&self.woken));
-        arrivals.waits(&place(1), self.id, &Context::from_waker(&waker), || limit)
+        arrivals.waits(&place(1), self.id, &Context::from_waker(&waker), limit)
     }
 
     fn woken(&self) -> usize {
@@ -66,7 +66,7 @@ async fn what_is_read_quickly_waits_for_nobody() {
     let arrivals = Arc::<Arrivals>::default();
     let _coming = arrivals.set_out(place(1), 1);
     let scan = Scan::new(7);
-    assert!(!scan.waits(&arrivals, Some(LEAST_WAIT / 2)) && !scan.waits(&arrivals, None));
+    assert!(!scan.waits(&arrivals, Some(LEAST_WAIT / 4)) && !scan.waits(&arrivals, None));
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn who_comes_too_late_for_somebody_is_not_waited_for_again() {
     let arrivals = Arc::<Arrivals>::default();
     let _stalled = arrivals.set_out(place(1), 1);
     let limit = Some(LEAST_WAIT);
-    poll_fn(|cx| if arrivals.waits(&place(1), 7, cx, || limit) { Poll::Pending } else { Poll::Ready(()) }).await;
+    poll_fn(|cx| if arrivals.waits(&place(1), 7, cx, limit) { Poll::Pending } else { Poll::Ready(()) }).await;
     assert!(!Scan::new(8).waits(&arrivals, Some(LONG)));
 }
 
@@ -96,7 +96,7 @@ async fn who_comes_too_late_for_somebody_is_not_waited_for_again() {
 async fn waits_that_nobody_gains_by_become_shorter_until_somebody_does() {
     let arrivals = Arc::<Arrivals>::default();
     let coming = arrivals.set_out(place(1), 1);
-    let limit = Some(LEAST_WAIT * 2);
+    let limit = Some(LEAST_WAIT);
     let waits = |scan: ScanId| {
         let waits = Scan::new(scan).waits(&arrivals, limit);
         arrivals.stop(&place(1), scan);
@@ -112,6 +112,16 @@ async fn waits_that_nobody_gains_by_become_shorter_until_somebody_does() {
     arrivals.began(&place(1), false, true);
     assert!(waits(5));
     drop(coming);
+}
+
+#[test]
+fn a_wait_is_as_long_as_all_take_that_are_waited_for() {
+    let of = |others: u64, in_vain: u32, threads: usize| {
+        let awaited = (0..others).map(|id| (id, 1)).collect();
+        Coming { awaited, in_vain, ..Coming::default() }.limit(Duration::from_millis(8), threads).as_millis()
+    };
+    assert_eq!((of(1, 0, 1), of(1, 0, 2), of(7, 0, 2), of(7, 0, 64)), (16, 8, 32, 8));
+    assert_eq!((of(1_000, 0, 2), of(7, 2, 2), of(7, 5, 2), of(7, 99, 1)), (250, 8, 1, 1));
 }
 
 #[tokio::test]

@@ -36,8 +36,8 @@ pub(crate) type MakesDecoder<K> = Arc<dyn Fn(&K, &PieceGroup) -> OpensDecoder + 
 /// Others get the registry after so many pieces of a scan that comes.
 const PIECES_AT_ONCE: usize = 512;
 
-/// So many nanoseconds a scan waits at most for others that are on the way. What takes longer to read they may enter.
-const MOST_WAIT: f64 = 100e6;
+/// What takes more nanoseconds to read lets nobody wait for longer.
+const MOST_COST: f64 = 250e6;
 /// What became of the only wait of a scan.
 const WAIT_TO_COME: u8 = 0;
 const HAS_WAITED: u8 = 1;
@@ -264,12 +264,12 @@ impl<K: Clone + Eq + Hash> SharedScan<K> {
             let mut registry = scans.lock();
             let begins = registry.wanted.would_begin(*id);
             let is_first = begins && wait.load(Ordering::SeqCst) == WAIT_TO_COME;
-            (begins, is_first.then(|| registry.wanted.cost(*id, MOST_WAIT)))
+            (begins, is_first.then(|| registry.wanted.cost(*id, MOST_COST)))
         };
         if !begins {
             return false;
         }
-        let waits = scans.arrivals.waits(place, *id, cx, || cost.map(|cost| Duration::from_nanos(cost as u64)));
+        let waits = scans.arrivals.waits(place, *id, cx, cost.map(|cost| Duration::from_nanos(cost as u64)));
         let became = if waits { HAS_WAITED } else { WAITS_NO_MORE };
         // Another partition may have waited for it.
         let _ = wait.compare_exchange(WAIT_TO_COME, became, Ordering::SeqCst, Ordering::SeqCst);

@@ -113,17 +113,31 @@ struct Scan<K, P> {
     partitions: u64,
     /// The rows of its pieces.
     rows: u64,
+    /// Of a row group as many rows as a partition takes, once there are fewer row groups than partitions.
+    share: Option<u32>,
 }
 
 impl<K, P> Scan<K, P> {
     fn new(partitions: u64) -> Self {
         let (units, tickets, tried) = (BTreeMap::new(), VecDeque::new(), BTreeSet::new());
-        Self { units, next_place: 0, behind_last: 0, tickets, tried, is_away: false, partitions, rows: 0 }
+        Self { units, next_place: 0, behind_last: 0, tickets, tried, is_away: false, partitions, rows: 0, share: None }
     }
 
     /// Whether passes may begin for it while it is elsewhere.
     fn may_be_joined(&self) -> bool {
         !self.is_away && (self.tickets.len() as u64) < self.partitions + MOST_AHEAD
+    }
+
+    /// At most so many rows a partition takes of a row group: all, as long as there is one for each partition. A row group that is cut has its
+    /// dictionaries and the pages at the cut read twice. Then it is an even share of what is left, and stays that, so that partitions end
+    /// together.
+    fn most_of_piece(&mut self, least: u32) -> u32 {
+        let partitions = self.partitions.max(1);
+        if self.share.is_none() && self.units.len() as u64 >= partitions {
+            return u32::MAX;
+        }
+        let even = u32::try_from(self.rows.div_ceil(partitions)).unwrap_or(u32::MAX);
+        *self.share.get_or_insert(even.max(least))
     }
 
     /// How many rows a partition reads alone at a time: fewer towards the end, so that no partition has much to read when another one has
@@ -217,10 +231,11 @@ impl<K: Clone + Eq + Hash, P: Clone> WantedPieces<K, P> {
             }
             return self.begin_lone(scan, &unit, begin).map_or(Next::Nothing, Next::Lone);
         }
-        if let Some(unseen) = self.unseen_to_cut(scan, &unit) {
+        let most = self.most_of_piece(scan);
+        if let Some(unseen) = self.unseen_to_cut(scan, &unit, most) {
             return Next::Look(vec![unseen]);
         }
-        let alone = self.take_alone(scan, unit);
+        let alone = self.take_alone(scan, unit, most);
         if alone.is_empty() { Next::Nothing } else { Next::Alone(alone) }
     }
 
@@ -344,16 +359,21 @@ impl<K: Clone + Eq + Hash, P: Clone> WantedPieces<K, P> {
 
     /// The piece of a unit that a scan reads alone, and those behind it that are read alone as well: one after the other they are read ahead.
     /// What is too much for a turn stays with the scan.
-    fn take_alone(&mut self, scan: ScanId, unit: K) -> Vec<(K, Piece)> {
-        let Some(most) = self.scans.get(&scan).map(|own| own.rows_of_turn(self.least_alone)) else { return Vec::new() };
-        let (mut taken, mut left, mut next) = (Vec::new(), most, Some(unit));
+    fn take_alone(&mut self, scan: ScanId, unit: K, most: u32) -> Vec<(K, Piece)> {
+        let Some(turn) = self.scans.get(&scan).map(|own| own.rows_of_turn(self.least_alone)) else { return Vec::new() };
+        let (mut taken, mut left, mut next) = (Vec::new(), turn, Some(unit));
         while let Some(unit) = next.take() {
-            let Some(piece) = self.take_up_to(scan, &unit, left) else { break };
+            let Some(piece) = self.take_up_to(scan, &unit, most) else { break };
             left = left.saturating_sub(piece.turn_rows(self.least_alone));
             taken.push((unit, piece));
             next = self.next_alone(scan, left);
         }
         taken
+    }
+
+    /// At most so many rows of a row group a scan takes at a time.
+    fn most_of_piece(&mut self, scan: ScanId) -> u32 {
+        self.scans.get_mut(&scan).map_or(u32::MAX, |own| own.most_of_piece(self.least_alone))
     }
 
     /// So many rows of a piece, or all of them. Others stay with the scan, but for a few.
@@ -398,8 +418,7 @@ impl<K: Clone + Eq + Hash, P: Clone> WantedPieces<K, P> {
 
     /// The piece of a unit that is cut before it is read alone, if nobody has looked at its rows: whoever did so while it is cut would hold
     /// all others up.
-    fn unseen_to_cut(&self, scan: ScanId, unit: &K) -> Option<Piece> {
-        let most = self.scans.get(&scan)?.rows_of_turn(self.least_alone);
+    fn unseen_to_cut(&self, scan: ScanId, unit: &K, most: u32) -> Option<Piece> {
         let piece = self.piece(scan, unit).filter(|piece| piece.is_divisible() && !piece.is_seen())?;
         self.is_much(piece, most).then(|| piece.clone())
     }
@@ -431,7 +450,7 @@ impl<K: Clone + Eq + Hash, P: Clone> WantedPieces<K, P> {
         unit: &K,
         begin: impl FnOnce(PassPlan<'_, K>) -> BegunPass<P>,
     ) -> Option<Ticket<K, P>> {
-        let most = self.scans.get(&scan)?.rows_of_turn(self.least_alone);
+        let most = self.most_of_piece(scan);
         let piece = self.take_up_to(scan, unit, most)?;
         let found = of_one(&piece);
         self.begin_pass(unit, vec![scan], vec![piece], found, begin)

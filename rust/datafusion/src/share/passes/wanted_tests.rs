@@ -206,17 +206,29 @@ fn a_large_piece_is_cut_for_several_partitions() {
     let mut wanted = Wanted::new(2_000, Terms::WherePays);
     let scan = wanted.add_scan(2);
     wanted.want(scan, 1, all().divisible(true), None);
-    let read: Vec<String> = (0..4).map(|_| next(&mut wanted, scan)).collect();
-    assert_eq!(read, ["alone 1:5000", "alone 1:3750", "alone 1:2812", "alone 1:2109"]);
-    let rest: Vec<String> = std::iter::repeat_with(|| next(&mut wanted, scan)).take(4).collect();
-    assert_eq!(rest, ["alone 1:2000", "alone 1:2000", "alone 1:2329", "nothing"]);
+    let read: Vec<String> = (0..3).map(|_| next(&mut wanted, scan)).collect();
+    assert_eq!(read, ["alone 1:10000", "alone 1:10000", "nothing"]);
     assert!(wanted.is_empty());
+}
+
+#[test]
+fn row_groups_stay_whole_as_long_as_each_partition_gets_one() {
+    let mut wanted = Wanted::new(2_000, Terms::WherePays);
+    let scan = wanted.add_scan(3);
+    (1..=4).for_each(|unit| wanted.want(scan, unit, all().divisible(true), None));
+    let read: Vec<String> = (0..8).map(|_| next(&mut wanted, scan)).collect();
+    // Two are left for three partitions: a third of both is a share.
+    let shares = ["alone 3:13334", "alone 4:13334", "alone 3:6666", "alone 4:6666", "nothing", "nothing"];
+    assert_eq!(
+        (&read[..2], &read[2..]),
+        (&["alone 1", "alone 2"].map(str::to_owned)[..], &shares.map(str::to_owned)[..])
+    );
 }
 
 #[test]
 fn rows_are_looked_at_before_a_piece_is_cut() {
     let mut wanted = Wanted::new(2_000, Terms::WherePays);
-    let scan = wanted.add_scan(2);
+    let scan = wanted.add_scan(4);
     let planned = || Piece::planned(PlannedRows::new(ROWS, || RowSet::full(ROWS)), columns(0..4));
     wanted.want(scan, 1, planned().divisible(true), None);
     wanted.want(scan, 2, planned(), None);
@@ -270,10 +282,10 @@ fn little_is_no_pass_of_one_nor_is_what_a_reader_may_leave_out() {
 #[test]
 fn partitions_cut_a_large_piece_into_passes_of_one() {
     let mut wanted = Wanted::new(2_000, Terms::WherePays).with_least_lone(2_000);
-    let scan = wanted.add_scan(2);
+    let scan = wanted.add_scan(4);
     wanted.want(scan, 1, slow().divisible(true), None);
     let read: Vec<String> = (0..2).map(|_| next(&mut wanted, scan)).collect();
-    assert_eq!(read, ["lone 1:5000 in 0", "lone 1:3750 in 1"]);
+    assert_eq!(read, ["lone 1:5000 in 0", "lone 1:5000 in 1"]);
     let late = wanted.add_scan(2);
     wanted.want(late, 1, slow(), None);
     assert_eq!(next(&mut wanted, late), "enter 1 in 0");
