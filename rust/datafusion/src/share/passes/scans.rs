@@ -60,7 +60,7 @@ pub(crate) struct PassLimits {
 impl Default for PassLimits {
     fn default() -> Self {
         let (least_alone, least_lone) = (1 << 15, 1 << 15);
-        Self { window: 8 << 20, all: 64 << 20, least_alone, least_lone, terms: Terms::default() }
+        Self { window: 32 << 20, all: 256 << 20, least_alone, least_lone, terms: Terms::default() }
     }
 }
 
