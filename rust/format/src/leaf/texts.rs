@@ -78,7 +78,7 @@ pub(crate) fn decode(input: &mut ByteReader<'_>, first: &[u8], count: usize) -> 
     for (shared, length) in shared.into_iter().zip(lengths) {
         let (shared, end) = (shared as usize, at + length as usize);
         let rest = rests.get(at..end).unwrap_or_default();
-        if !current.get(shared..).is_some_and(|old| rest > old) {
+        if current.get(shared..).is_none_or(|old| rest <= old) {
             return Err(FormatError::invalid("a key", "not above the one before", "ascending keys"));
         }
         current.truncate(shared);
