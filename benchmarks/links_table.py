@@ -58,6 +58,7 @@ SHAPES = {
     "3 movies of a type": Shape(ACTED_IN, is_out=True, is_far=False, fact=HAS_TYPE),
     "4 places of a type": Shape(IS_IN, is_out=False, is_far=True, fact=HAS_TYPE),
     "5 tens of ancestors": Shape(HAS_CHILD, is_out=False, is_far=True, fact=None),
+    "5 hundreds of ancestors": Shape(HAS_CHILD, is_out=False, is_far=True, fact=None),
     "5 thousands of ancestors": Shape(HAS_CHILD, is_out=False, is_far=True, fact=None),
     "6 ancestors of a gender": Shape(HAS_CHILD, is_out=False, is_far=True, fact=HAS_GENDER),
 }
@@ -178,8 +179,10 @@ def questions(persons: int, probes: int, seed: int = 11) -> dict[str, list[Quest
         "4 places of a type": drawn(
             "4 places of a type", at.places + 8, at.places + persons // 100, at.kinds["place"], KINDS["place"]
         ),
-        "5 tens of ancestors": drawn("5 tens of ancestors", 2 * generation, 2.5 * generation, 0, 1),
-        "5 thousands of ancestors": drawn("5 thousands of ancestors", 5 * generation, 6.5 * generation, 0, 1),
+        # Of a million persons these have 30, 150 and 2,700 ancestors: medians.
+        "5 tens of ancestors": drawn("5 tens of ancestors", 2.2 * generation, 2.8 * generation, 0, 1),
+        "5 hundreds of ancestors": drawn("5 hundreds of ancestors", 3.3 * generation, 3.7 * generation, 0, 1),
+        "5 thousands of ancestors": drawn("5 thousands of ancestors", 5.1 * generation, 5.6 * generation, 0, 1),
         "6 ancestors of a gender": drawn("6 ancestors of a gender", 2.5 * generation, 3 * generation, at.genders, 2),
     }
     actors = drawn("3 movies of a type", 0, persons // 20, at.kinds["movie"], KINDS["movie"])
