@@ -235,7 +235,8 @@ fn an_inner_page_is_no_leaf_and_pages_are_in_order() {
     let two = KeyRanges::between(Bound::Included(Key::Fixed(0)), Bound::Excluded(third));
     let pages = InnerPages::new(&inner.directory, &two, LeavesFor::Keys);
     let read = |page: &ValueBlockRef| -> Arc<[ValueBlockRef]> {
-        let bytes = inner.read(&[page.offset..page.offset + u64::from(page.length)]);
+        let range = page.offset..page.offset + u64::from(page.length);
+        let bytes = inner.read(std::slice::from_ref(&range));
         inner_page::decode(&bytes[0], page, &KeyType::Int64).unwrap().into()
     };
     let mut leaves: Vec<_> = pages.pages(&inner.directory).map(read).collect();

@@ -65,7 +65,7 @@ async fn write(location: &Location, version: u64) -> Result<()> {
 async fn last_version(location: &Location) -> Option<u64> {
     let place = place_of(&location.prefix, &format!("{LOG_FOLDER}/{LAST}")).ok()?;
     let last = location.object_store.get(&place).await.ok()?.bytes().await.ok()?;
-    serde_json::from_slice::<Value>(&last).ok()?["version"].as_u64()
+    serde_json::from_slice::<Value>(&last).ok()?.get("version")?.as_u64()
 }
 
 /// Puts a file of the log, in the place of one that may be there. It is there as a whole or not at all.

@@ -186,7 +186,7 @@ pub(super) fn settings(url: &Url, options: &StorageOptions) -> impl Iterator<Ite
     let is_left = move |name: &str| {
         let bare = bare_name(name);
         let is_credential = MAIN_CREDENTIALS.contains(&bare) || OTHER_CREDENTIALS.contains(&bare);
-        !(has_credentials && is_credential) && !(has_endpoint && bare == "endpoint_url_s3")
+        !(has_credentials && is_credential || has_endpoint && bare == "endpoint_url_s3")
     };
     let environment = environment(url.scheme()).into_iter().filter(move |(name, _)| is_left(name));
     environment.chain(options.iter().map(|(key, value)| (key.to_owned(), value.to_owned())))

@@ -98,16 +98,16 @@ fn elsewhere(location: &Location, text: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
     use std::sync::Arc;
 
     use object_store::ObjectStore;
 
     use super::*;
+    use crate::storage::access::StorageAccess;
 
     async fn location(text: &str) -> Location {
         let layer = |store: Arc<dyn ObjectStore>| store;
-        Location::parse(text, &HashMap::new(), &layer).await.unwrap()
+        Location::parse(text, &StorageAccess::default(), &layer).await.unwrap()
     }
 
     #[tokio::test]

@@ -171,7 +171,8 @@ async fn change_files_have_stored_names_with_ids_and_nothing_of_what_rows_are_ca
     for file in &files {
         let file = read(&root.join(file["path"].as_str().unwrap()));
         assert_eq!(names(&file), ["c-k", "c-s", "_change_type"]);
-        let ids = file.schema().fields().iter().map(|field| field.metadata().get("PARQUET:field_id").cloned());
+        let schema = file.schema();
+        let ids = schema.fields().iter().map(|field| field.metadata().get("PARQUET:field_id").cloned());
         assert_eq!(ids.collect::<Vec<_>>(), [Some("1".to_owned()), Some("2".to_owned()), None]);
     }
     assert_eq!(names(&read(&root.join(&rewritten.files[0].path))), ["c-k", "c-s", "_row-id", "_row-version"]);

@@ -85,7 +85,8 @@ async fn a_checkpoint_has_all_that_the_log_leads_to() {
         let state = DeltaState::read(&open(root).await.base().location).await.unwrap();
         assert_eq!(state.application_version("lakemark-test").await.unwrap(), Some(3));
         // The next migration goes on from there.
-        insert(&open(root).await, 4..=4).await;
+        let table = open(root).await;
+        insert(&table, 4..=4).await;
         assert_eq!(last_checkpoint(root)["version"], 4);
         assert_eq!(contents(root).await.len(), 7);
     }
@@ -139,7 +140,8 @@ async fn what_a_log_has_kept_for_long_enough_is_removed_with_the_next_checkpoint
         let file = File::options().write(true).open(root.join(format!("_delta_log/{version:020}.json"))).unwrap();
         file.set_modified(old).unwrap();
     }
-    insert(&open(root).await, 4..=4).await;
+    let table = open(root).await;
+    insert(&table, 4..=4).await;
     let named = |version: u64, rest: &str| format!("{version:020}.{rest}");
     let mut want: Vec<String> = (2..=4).map(|version| named(version, "json")).collect();
     want.extend([named(2, "checkpoint.parquet"), named(4, "checkpoint.parquet"), "_last_checkpoint".to_owned()]);
@@ -161,7 +163,8 @@ async fn a_log_that_keeps_everything_is_not_cleaned_up() {
             let file = File::options().write(true).open(root.join(format!("_delta_log/{version:020}.json"))).unwrap();
             file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
         }
-        insert(&open(root).await, 4..=4).await;
+        let table = open(root).await;
+        insert(&table, 4..=4).await;
         let commits = log_files(root).iter().filter(|name| name.ends_with(".json")).count();
         assert_eq!((commits, &last_checkpoint(root)["version"]), (5, &json!(4)));
     }
