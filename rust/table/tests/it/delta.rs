@@ -100,13 +100,15 @@ async fn a_shallow_clone_has_files_of_the_table_that_it_was_made_from() {
     let all = [("c.parquet", rows(500)), ("a.parquet", rows(0)), ("b.parquet", rows(250))];
     let all = all.map(|(name, rows)| (name.to_owned(), rows));
     assert_eq!(answers(&table).await, all);
-    assert_eq!(answers(&open(root).await).await, all);
+    let table = open(root).await;
+    assert_eq!(answers(&table).await, all);
     assert!(table.verify().await.unwrap().is_ok());
     // A later commit removes the file by the same text.
     commit(root, 2, &[json!({"remove": {"path": url, "deletionTimestamp": 1, "dataChange": true}})]);
     let left = [all[0].clone(), all[2].clone()];
     assert_eq!(answers(&table).await, left);
-    assert_eq!(answers(&open(root).await).await, left);
+    let table = open(root).await;
+    assert_eq!(answers(&table).await, left);
 }
 
 #[tokio::test]
