@@ -100,7 +100,7 @@ mod tests {
         let search = || Search { named: None, user: Some(user.clone()), working: Some(deep.clone()) };
         assert!(search().paths().is_empty());
         let of_project = write(&project);
-        assert_eq!(search().paths(), [of_project.clone()]);
+        assert_eq!(search().paths(), std::slice::from_ref(&of_project));
         let of_user = write(&user.join("lakemark"));
         assert_eq!(search().paths(), [of_user.clone(), of_project]);
         let nearest = write(&deep);
