@@ -21,7 +21,7 @@ public final class StorageSettings implements Serializable {
   private static final long serialVersionUID = 1L;
 
   /** Nothing: the environment of each process counts. */
-  public static final StorageSettings NONE = new StorageSettings(new TreeMap<>(), new TreeMap<>());
+  public static final StorageSettings NONE = new StorageSettings(Map.of(), Map.of());
 
   /** What options in the words of the Rust library begin with. */
   private static final String OWN = "storage.";
@@ -46,9 +46,9 @@ public final class StorageSettings implements Serializable {
   private final TreeMap<String, String> hadoop;
   private final TreeMap<String, String> options;
 
-  private StorageSettings(TreeMap<String, String> hadoop, TreeMap<String, String> options) {
-    this.hadoop = hadoop;
-    this.options = options;
+  private StorageSettings(Map<String, String> hadoop, Map<String, String> options) {
+    this.hadoop = new TreeMap<>(hadoop);
+    this.options = new TreeMap<>(options);
   }
 
   /** Whether an option of a read, a table or a catalog is about its storage. */

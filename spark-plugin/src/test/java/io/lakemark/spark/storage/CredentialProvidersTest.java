@@ -80,6 +80,7 @@ class CredentialProvidersTest {
   }
 
   static final class Silent {
+    @SuppressWarnings("DoNotCallSuggester") // It is called by its name.
     public Keys resolveCredentials() {
       throw new IllegalStateException();
     }
@@ -88,6 +89,7 @@ class CredentialProvidersTest {
   static final class Failing implements AutoCloseable {
     private static int closed;
 
+    @SuppressWarnings("DoNotCallSuggester") // It is called by its name.
     public Keys resolveCredentials() {
       throw new IllegalStateException("the role may not be taken\nat line 2");
     }
