@@ -137,7 +137,8 @@ async fn auto_chooses_by_all_rows_of_a_table_of_many_files() {
             assert_eq!(index.segments, expected, "{at}");
             // What a border between files takes is not predicted, and shows where all else takes next to nothing.
             let ratio = index.predicted_bytes.unwrap() as f64 / index.bytes as f64;
-            assert!(index.column == "local" || (0.8..=1.2).contains(&ratio), "{ratio}: {at}");
+            let is_tiny = index.column == "local" || index.bytes * 10 < index.rows;
+            assert!(is_tiny || (0.8..=1.2).contains(&ratio), "{ratio}: {at}");
         }
         if files > 1 {
             let reason = indexes[3].reason.as_deref().unwrap();
