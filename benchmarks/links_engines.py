@@ -269,13 +269,13 @@ def ask_in_turn(
         tell(turn / len(questions))
         spent = {name: sum(cost.wall_seconds for cost in paid) for name, paid in costs.items()}
         asked = [name for name in engines if turn <= rounds or spent[name] < seconds]
+        if not asked:
+            break
         answers = {}
         for name in measure.in_turn(asked, turn):
             given, cost = measure.measure(lambda ask=engines[name].ask, question=question: ask(question))
             answers[name] = engines[name].answer(given)
             costs[name].append(cost)
-        if not answers:
-            break
         measure.check_equal(str(question), answers)
         found.append(next(iter(answers.values()))[0])
     nodes = float(np.median(found[1:]))

@@ -84,6 +84,7 @@ def test_demo_asks_all_engines_and_changes_a_table_while_another_process_counts_
             *["--folder", folder, "--page", page],
         ],
         LAKEMARK_CACHE=str(tmp_path / "cache"),
+        PYTHONPATH=os.pathsep.join([str(ROOT / "python"), str(ROOT / "examples")]),
     )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

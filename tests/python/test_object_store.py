@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -296,7 +297,7 @@ def test_credentials_come_from_the_profile_of_a_scope_a_table_or_the_command(
 ) -> None:
     bucket.upload(plain.folder, "orders")
     secret = tmp_path / "secret"
-    secret.write_text(bucket.options["aws_secret_access_key"] + "\n")
+    secret.write_text("never-shown\n")
     given = {key: f'"{value}"' for key, value in bucket.options.items()}
     given |= {"aws_access_key_id": '{ env = "LAKE_KEY" }', "aws_secret_access_key": f'{{ file = "{secret}" }}'}
     lines = [f"{key} = {value}" for key, value in given.items()]
@@ -315,7 +316,7 @@ def test_credentials_come_from_the_profile_of_a_scope_a_table_or_the_command(
     # A variable that is not set is named with its line, and nothing that is secret.
     done = command({**bare, "LAKE_KEY": ""} | {"LAKEMARK_LOG": "debug"}, "config")
     assert done.returncode == 0
-    assert bucket.options["aws_secret_access_key"] not in done.stdout + done.stderr
+    assert "never-shown" not in done.stdout + done.stderr
     del bare["LAKE_KEY"]
     done = command(bare, "count", "orders", "--profile", "lake")
     assert (done.returncode, "wants the variable LAKE_KEY, which is not set" in done.stderr) == (1, True), done.stderr
@@ -335,7 +336,9 @@ def test_credentials_that_have_expired_are_told_without_the_token(bucket: Bucket
             lambda: lakemark.Table(f"s3://{BUCKET}/orders", storage_options=options).count(),
             lambda: lakemark.Table(f"s3://{BUCKET}/orders/part-0.parquet", storage_options=options).count(),
         ):
-            with pytest.raises(lakemark.LakemarkError) as raised:
+            with pytest.raises(lakemark.LakemarkError) as raised, warnings.catch_warnings():
+                # Indexes cannot be read, either.
+                warnings.simplefilter("ignore", lakemark.LakemarkWarning)
                 asked()
             said = str(raised.value)
             assert "s3://lake" in said, said

@@ -92,7 +92,7 @@ def test_lines_that_are_typed_ahead_wait_for_the_next_prompt(terminal: Terminal,
     # The line was taken, and its statement runs.
     terminal.shows("[?2004l")
     # A reader of the terminal gets all of them at once, and the last one has not come to its end.
-    terminal.types("SELECT carrier * 6 FROM t;", "SELECT carrier * 7", "FROM t;", "SELECT carrier * 8 FR")
+    os.write(terminal.ours, b"SELECT carrier * 6 FROM t;\rSELECT carrier * 7\rFROM t;\rSELECT carrier * 8 FR")
     terminal.shows("| 42 ")
     terminal.shows("| 49 ")
     os.write(terminal.ours, b"OM t;\r")
