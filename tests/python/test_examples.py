@@ -78,13 +78,14 @@ def test_notebooks_are_committed_without_outputs(name: str) -> None:
 
 def test_demo_asks_all_engines_and_changes_a_table_while_another_process_counts_it(tmp_path: Path) -> None:
     folder, page = tmp_path / "flights", tmp_path / "demo.html"
+    path = os.pathsep.join([str(ROOT / "python"), str(ROOT / "examples")])
     done = run(
         [
             *[sys.executable, ROOT / "examples" / "demo", "--small", "--no-spark", "--rounds", "1", "--changes", "3"],
             *["--folder", folder, "--page", page],
         ],
         LAKEMARK_CACHE=str(tmp_path / "cache"),
-        PYTHONPATH=os.pathsep.join([str(ROOT / "python"), str(ROOT / "examples")]),
+        PYTHONPATH=path,
     )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -100,7 +101,7 @@ def test_demo_asks_all_engines_and_changes_a_table_while_another_process_counts_
     assert table.count("dest = 'HNL'") == 707 + 300
     drawn = page.read_text("utf-8")
     assert drawn.count("<h3>") == drawn.count('class="pages"') == 5
-    again = run([sys.executable, ROOT / "examples" / "demo", "--small", "--folder", folder])
+    again = run([sys.executable, ROOT / "examples" / "demo", "--small", "--folder", folder], PYTHONPATH=path)
     assert (again.returncode, "is not empty" in again.stderr) == (1, True)
 
 

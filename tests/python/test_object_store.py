@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import warnings
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -322,6 +321,8 @@ def test_credentials_come_from_the_profile_of_a_scope_a_table_or_the_command(
     assert (done.returncode, "wants the variable LAKE_KEY, which is not set" in done.stderr) == (1, True), done.stderr
 
 
+# Indexes cannot be read, either.
+@pytest.mark.filterwarnings("ignore::lakemark.LakemarkWarning")
 def test_credentials_that_have_expired_are_told_without_the_token(bucket: Bucket, plain: Judged) -> None:
     bucket.upload(plain.folder, "orders")
     with gate_before(bucket.options["aws_endpoint"]) as gate:
@@ -336,9 +337,7 @@ def test_credentials_that_have_expired_are_told_without_the_token(bucket: Bucket
             lambda: lakemark.Table(f"s3://{BUCKET}/orders", storage_options=options).count(),
             lambda: lakemark.Table(f"s3://{BUCKET}/orders/part-0.parquet", storage_options=options).count(),
         ):
-            with pytest.raises(lakemark.LakemarkError) as raised, warnings.catch_warnings():
-                # Indexes cannot be read, either.
-                warnings.simplefilter("ignore", lakemark.LakemarkWarning)
+            with pytest.raises(lakemark.LakemarkError) as raised:
                 asked()
             said = str(raised.value)
             assert "s3://lake" in said, said
