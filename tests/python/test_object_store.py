@@ -256,6 +256,23 @@ def test_sql_reads_and_indexes_a_table_in_a_bucket(bucket: Bucket, plain: Judged
     assert session.sql(joined).to_arrow()["n"].to_pylist() == [plain.count("city = 'Oslo' AND id < 1000")]
 
 
+def test_the_shell_copies_into_a_bucket_and_reads_other_formats_there(bucket: Bucket, plain: Judged) -> None:
+    bucket.upload(plain.folder, "orders")
+    place = f"s3://{BUCKET}/copied/oslo.csv"
+    expected = plain.count("city = 'Oslo'")
+    table = f"CREATE EXTERNAL TABLE t STORED AS LAKEMARK LOCATION 's3://{BUCKET}/orders'"
+    copy = f"COPY (SELECT id FROM t WHERE city = 'Oslo') TO '{place}'"
+    done = command(bucket.environment(), "sql", "--format", "csv", "-c", table, "-c", copy)
+    assert (done.returncode, done.stdout) == (0, f"count\n{expected}\n"), done.stderr
+    assert bucket.keys("copied/") == ["copied/oslo.csv"]
+    # Without an environment, by the names that DataFusion has for the options.
+    bare = {key: value for key, value in bucket.environment().items() if not key.startswith("AWS_")}
+    options = ", ".join(f"'{key.replace('_', '.', 1)}' '{value}'" for key, value in bucket.options.items())
+    copied = f"CREATE EXTERNAL TABLE c STORED AS CSV LOCATION '{place}' OPTIONS ({options})"
+    done = command(bare, "sql", "--format", "csv", "-c", copied, "-c", "SELECT count(*) AS n FROM c")
+    assert (done.returncode, done.stdout) == (0, f"n\n{expected}\n"), done.stderr
+
+
 def test_a_delta_table_in_a_bucket_is_read_with_its_log(bucket: Bucket, tmp_path: Path) -> None:
     folder = tmp_path / "delta"
     deltalake.write_deltalake(

@@ -23,6 +23,7 @@ mod serve;
 mod shell;
 pub mod statements;
 mod stop;
+mod stores;
 mod updates;
 mod watch;
 

@@ -37,4 +37,3 @@ pub use sql::planned::{Parameter, PlannedStatement, StatementKind};
 pub use sql::planning_place::{PlanInTheMaking, PlanningPlace};
 pub use sql::session::{LakemarkSession, session_context};
 pub use sql::statement::{NO_TRANSACTIONS, Statement};
-pub use sql::versions::may_read_version;

@@ -59,7 +59,7 @@ pub use storage::disk::{faults, gate};
 pub use storage::file_time::is_young;
 pub use storage::ids::new_id;
 pub use storage::local::of_listed;
-pub use storage::location::StoreLayer;
+pub use storage::location::{StoreLayer, object_store_at};
 pub use storage::machine::memory as machine_memory;
 pub use store::included::{column_list, names_of};
 pub use store::kind::IndexOption;

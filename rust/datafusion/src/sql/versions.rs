@@ -224,13 +224,6 @@ pub(crate) fn visit<V: VisitorMut>(statement: &mut Statement, visitor: &mut V) -
     }
 }
 
-/// Whether a statement reads a table at a version, as far as its text says.
-#[must_use]
-pub fn may_read_version(statement: &Statement) -> bool {
-    let text = statement.to_string();
-    text.contains(VERSION) || text.contains(TIMESTAMP)
-}
-
 struct VersionAliases {
     /// Where names stand that were made and have not been met as tables yet.
     made: Vec<Span>,

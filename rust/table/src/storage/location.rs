@@ -262,6 +262,15 @@ fn without_parents(path: &FsPath) -> PathBuf {
     })
 }
 
+/// The object store of an address, with what a table there would have: settings of the environment, and the options.
+///
+/// # Errors
+/// The address is no URL, this build has no storage for it, or an option is wrong.
+pub fn object_store_at(address: &str, options: &HashMap<String, String>) -> Result<Arc<dyn ObjectStore>> {
+    let url = Url::parse(address).map_err(|error| Error::invalid(format!("{address} is not a URL: {error}")))?;
+    Ok(object_store_for(&url, options, &|store: Arc<dyn ObjectStore>| store)?.object_store)
+}
+
 /// A place in an object store.
 struct RemotePlace {
     object_store: Arc<dyn ObjectStore>,
