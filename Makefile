@@ -73,7 +73,7 @@ TOOLS := $(LAKEMARK_CACHE)/tools
 export LAKEMARK_TPC_PYTHON := $(TPC)/bin/python
 
 .PHONY: help setup fmt lint audit test test-core test-python test-spark test-delta test-sqllogic test-jobs test-browser bench stress fuzz site release try-release demo ci
-.PHONY: style benches-built test-rust rust native native-release jar jar-release wheel
+.PHONY: style test-rust rust rust-all native native-release jar jar-release wheel
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:[^\#]*\#\# ' $(MAKEFILE_LIST) | awk -F ':[^\#]*\#\# ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -110,7 +110,9 @@ audit: ## licences, sources and known advisories of the crates that we depend on
 	cd rust && $(TOOLS)/bin/cargo-deny --locked check advisories
 
 test: ## every test: Rust, Python, Java, Spark, README
-	$(call run_parts,setup build rust-tests python-spark)
+	@$(PART) --begin
+	@+$(PART) --beside "setup build rust-tests python-spark"
+	@$(PART) --summary $@
 
 test-core: ## the three crates below the query engine; compiles no DataFusion
 	$(CARGO) test -p lakemark-format -p lakemark-index -p lakemark-table
@@ -386,25 +388,27 @@ ci: export RUSTC_WORKSPACE_WRAPPER := clippy-driver
 ci: export CARGO_INCREMENTAL := 0
 ci: export CLIPPY_ARGS := -D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 ci: ## what CI runs: lint, site, build, every test, random queries, fuzz smoke, crashes, schedules; prints how long each part took
-	$(call run_parts,setup style site build benches rust-tests python-spark fuzz-queries fuzz-decoders crashes schedules)
+	@$(PART) --begin
+	@+$(PART) --beside "compile" "setup style site"
+	@+$(PART) --beside "rust-tests" "build"
+	@+$(PART) --beside "python-spark"
+	@+$(PART) --beside "fuzz-queries schedules" "crashes fuzz-decoders"
+	@$(PART) --summary $@
 
 # ---- the parts of `test` and `ci`: each stands here once ---------------------------------------------------------
 
-# Runs parts one after the other, and prints how long each took.
-define run_parts
-@rm -f $(LAKEMARK_CACHE)/parts
-@+for part in $(1); do $(PART) $$part $(MAKE) --no-print-directory part-$$part; done
-@$(PART) --summary $@
-endef
-
-.PHONY: part-setup part-style part-site part-build part-benches part-rust-tests part-python-spark part-fuzz-queries part-fuzz-decoders \
+# Parts of one lane, the words between two quotes, run one after the other. Lanes run side by side, so that the cores have work while one of
+# them waits for the network, for a disk or for its last test.
+.PHONY: part-compile part-setup part-style part-site part-build part-rust-tests part-python-spark part-fuzz-queries part-fuzz-decoders \
   part-crashes part-schedules
-# What tests download comes first: two Mavens at once would write into one local repository, and the tests of a part begin together.
+# All of Rust at once, tests and benches as well: a crate and the tests of another one are compiled side by side.
+part-compile: rust-all
+# What tests download comes first: two Mavens at once would write into one local repository, so that all parts before `build` that run one
+# are in one lane, and the tests of a part begin together.
 part-setup: setup $(TPC)/.done $(JDBC)/.done
 part-style: style
 part-site: site
 part-build: native jar
-part-benches: benches-built
 part-rust-tests: test-rust
 # The tests in Python keep one core busy and those in Spark little more: both at once, with what was built before.
 part-python-spark:
@@ -424,8 +428,8 @@ test-rust:
 rust:
 	$(CARGO) build --workspace
 
-benches-built:
-	$(CARGO) build --workspace --benches
+rust-all:
+	$(CARGO) build --workspace --all-targets
 
 # The libraries that cargo built go where Python and the jar look for them; maturin is for wheels only. install(1) makes a
 # new inode, so that a process that has the old library open keeps it.
