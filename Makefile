@@ -461,12 +461,12 @@ $(VENV)/.done-$(SPARK_VERSION): pyproject.toml .ci/setup
 
 $(TPC)/.done: benchmarks/tpc-requirements.txt
 	[ -x $(TPC)/bin/python ] || $(PYTHON) -m venv $(TPC)
-	$(TPC)/bin/pip install --quiet --requirement benchmarks/tpc-requirements.txt
+	$(TPC)/bin/pip install --quiet --no-compile --requirement benchmarks/tpc-requirements.txt
 	touch $@
 
 $(SITE)/.done: site/requirements.txt
 	[ -x $(SITE)/bin/python ] || $(PYTHON) -m venv $(SITE)
-	$(SITE)/bin/pip install --quiet --disable-pip-version-check --requirement site/requirements.txt
+	$(SITE)/bin/pip install --quiet --disable-pip-version-check --no-compile --requirement site/requirements.txt
 	touch $@
 
 $(JDBC)/.done: tests/serve/jdbc/pom.xml
