@@ -117,14 +117,9 @@ test: ## every test: Rust, Python, Java, Spark, README
 test-core: ## the three crates below the query engine; compiles no DataFusion
 	$(CARGO) test -p lakemark-format -p lakemark-index -p lakemark-table
 
-test-python: native $(TPC)/.done $(JDBC)/.done ## Python tests, doctests and the README's Python and shell blocks
-	$(PY) -m pytest --numprocesses=$(PYTHON_PROCESSES) --dist=loadfile
-	$(PY) tests/readme/run.py shell python updates start-shell start-python start-operators indexes recipes
+test-python: pytest-python readme-python ## Python tests, doctests and the README's Python and shell blocks
 
-test-spark: native jar ## Java unit tests and the Spark tests on the PySpark of SPARK_VERSION
-	$(MVN) --quiet test
-	LAKEMARK_SPARK_VERSION=$(SPARK_VERSION) $(PY) -m pytest --numprocesses=$(SPARK_SESSIONS) --dist=loadgroup --no-loadscope-reorder tests/spark
-	$(PY) tests/readme/run.py spark start-spark
+test-spark: java-tests pytest-spark readme-spark ## Java unit tests and the Spark tests on the PySpark of SPARK_VERSION
 
 test-delta: native jar $(DELTA)/.done ## Delta tables under their own names, on the PySpark of SPARK_VERSION (4.1 or 4.2); no part of ci, as it takes minutes
 	LAKEMARK_SPARK_VERSION=$(SPARK_VERSION) LAKEMARK_DELTA_JARS=$(DELTA) $(PY) -m pytest tests/delta
@@ -408,11 +403,12 @@ part-compile: rust-all
 part-setup: setup $(TPC)/.done $(JDBC)/.done
 part-style: style
 part-site: site
-part-build: native jar
+part-build: native jar java-tests
 part-rust-tests: test-rust
-# The tests in Python keep one core busy and those in Spark little more: both at once, with what was built before.
+# The tests in Python keep one core busy and those in Spark little more: both at once, with what was built before. Whichever ends first is
+# followed by the quick starts, which run one after the other.
 part-python-spark:
-	$(MAKE) --no-print-directory --jobs=2 -o native -o jar test-python test-spark
+	$(MAKE) --no-print-directory --jobs=2 -o native -o jar pytest-python pytest-spark readme-spark readme-python
 part-fuzz-queries: fuzz-queries fuzz-duckdb
 part-fuzz-decoders: fuzz-decoders
 part-crashes: stress-crashes
@@ -421,9 +417,24 @@ part-schedules:
 
 # ---- parts that the verbs share ----------------------------------------------------------------------------------
 
-.PHONY: test-rust
+.PHONY: test-rust pytest-python readme-python java-tests pytest-spark readme-spark
 test-rust:
 	$(CARGO) test --workspace
+
+pytest-python: native $(TPC)/.done $(JDBC)/.done
+	$(PY) -m pytest --numprocesses=$(PYTHON_PROCESSES) --dist=loadfile
+
+readme-python: native
+	$(PY) tests/readme/run.py shell python updates start-shell start-python start-operators indexes recipes
+
+java-tests: jar
+	$(MVN) --quiet test
+
+pytest-spark: native jar
+	LAKEMARK_SPARK_VERSION=$(SPARK_VERSION) $(PY) -m pytest --numprocesses=$(SPARK_SESSIONS) --dist=loadgroup --no-loadscope-reorder tests/spark
+
+readme-spark: native jar
+	$(PY) tests/readme/run.py spark start-spark
 
 rust:
 	$(CARGO) build --workspace
