@@ -21,6 +21,8 @@ SPARK_VERSION ?= 4.1.4
 SPARK_VERSIONS ?= 4.1.4 4.2.1 4.3.0
 # Spark sessions that share the Spark tests: one of them keeps little more than half a core busy.
 SPARK_SESSIONS ?= 2
+# Test jars are on Maven Central for some versions; those of a line fit each version of it.
+SPARK_TESTS_VERSION ?= $(patsubst 4.1.%,4.1.3,$(patsubst 4.2.%,4.2.0,$(SPARK_VERSION)))
 PYTHON_PROCESSES ?= 2
 N ?= 10000
 JOINS ?= 500
@@ -66,13 +68,15 @@ AIRFLOW := $(LAKEMARK_CACHE)/venv-airflow
 SITE := $(LAKEMARK_CACHE)/venv-site
 # Delta for the line of Spark that tests run on.
 DELTA := $(LAKEMARK_CACHE)/delta/$(basename $(SPARK_VERSION))
+# Spark's own test suites.
+SUITES := $(LAKEMARK_CACHE)/spark-suites/jars-$(SPARK_TESTS_VERSION)
 # The browser that shows the page of the server.
 CHROMIUM := $(LAKEMARK_CACHE)/chromium
 # Tools in Rust that only some verbs need.
 TOOLS := $(LAKEMARK_CACHE)/tools
 export LAKEMARK_TPC_PYTHON := $(TPC)/bin/python
 
-.PHONY: help setup fmt lint audit test test-core test-python test-spark test-delta test-sqllogic test-jobs test-browser bench stress fuzz site release try-release demo ci
+.PHONY: help setup fmt lint audit test test-core test-python test-spark test-delta test-spark-suites test-sqllogic test-jobs test-browser bench stress fuzz site release try-release demo ci
 .PHONY: style benches-built test-rust rust native native-release jar jar-release wheel
 
 help: ## list the verbs
@@ -126,6 +130,10 @@ test-spark: native jar ## Java unit tests and the Spark tests on the PySpark of 
 
 test-delta: native jar $(DELTA)/.done ## Delta tables under their own names, on the PySpark of SPARK_VERSION (4.1 or 4.2); no part of ci, as it takes minutes
 	LAKEMARK_SPARK_VERSION=$(SPARK_VERSION) LAKEMARK_DELTA_JARS=$(DELTA) $(PY) -m pytest tests/delta
+
+test-spark-suites: setup jar $(SUITES)/.done ## [FILES="having.sql ParquetV1Query"] [RUNS="extension connector"]: Spark's own suites over folders that are marked; all of it takes hours, ci runs one file
+	$(PY) tests/spark_suites/run.py --runs "$(RUNS)" --jars $(SUITES) \
+	  --ours $(LAKEMARK_CACHE)/spark-plugin/lakemark-spark.jar $(LAKEMARK_CACHE)/spark-plugin/test-classes -- $(FILES)
 
 # Its artefacts are apart, as the suite turns on features that nothing of ours has. What the tables are written to syncs all the time.
 test-sqllogic: export TMPDIR := $(TEST_FOLDER)
@@ -386,7 +394,7 @@ ci: export RUSTC_WORKSPACE_WRAPPER := clippy-driver
 ci: export CARGO_INCREMENTAL := 0
 ci: export CLIPPY_ARGS := -D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 ci: ## what CI runs: lint, site, build, every test, random queries, fuzz smoke, crashes, schedules; prints how long each part took
-	$(call run_parts,setup style site build benches rust-tests python-spark fuzz-queries fuzz-decoders crashes schedules)
+	$(call run_parts,setup style site build benches rust-tests python-spark spark-suites fuzz-queries fuzz-decoders crashes schedules)
 
 # ---- the parts of `test` and `ci`: each stands here once ---------------------------------------------------------
 
@@ -397,10 +405,10 @@ define run_parts
 @$(PART) --summary $@
 endef
 
-.PHONY: part-setup part-style part-site part-build part-benches part-rust-tests part-python-spark part-fuzz-queries part-fuzz-decoders \
+.PHONY: part-setup part-style part-site part-build part-benches part-rust-tests part-python-spark part-spark-suites part-fuzz-queries part-fuzz-decoders \
   part-crashes part-schedules
 # What tests download comes first: two Mavens at once would write into one local repository, and the tests of a part begin together.
-part-setup: setup $(TPC)/.done $(JDBC)/.done
+part-setup: setup $(TPC)/.done $(JDBC)/.done $(SUITES)/.done
 part-style: style
 part-site: site
 part-build: native jar
@@ -409,6 +417,8 @@ part-rust-tests: test-rust
 # The tests in Python keep one core busy and those in Spark little more: both at once, with what was built before.
 part-python-spark:
 	$(MAKE) --no-print-directory --jobs=2 -o native -o jar test-python test-spark
+part-spark-suites:
+	$(MAKE) --no-print-directory -o setup -o jar test-spark-suites FILES=having.sql RUNS=connector
 part-fuzz-queries: fuzz-queries fuzz-duckdb
 part-fuzz-decoders: fuzz-decoders
 part-crashes: stress-crashes
@@ -472,6 +482,12 @@ $(JDBC)/.done: tests/serve/jdbc/pom.xml
 $(DELTA)/.done: tests/delta/pom.xml
 	mvn --batch-mode --quiet --file $< -Dspark.line=$(basename $(SPARK_VERSION)) dependency:copy-dependencies \
 	  -DincludeGroupIds=io.delta,io.unitycatalog -DoutputDirectory=$(DELTA)
+	touch $@
+
+# Spark and Scala's library are those of PySpark.
+$(SUITES)/.done: tests/spark_suites/pom.xml
+	mvn --batch-mode --quiet --file $< -Dspark.tests=$(SPARK_TESTS_VERSION) dependency:copy-dependencies \
+	  -DexcludeGroupIds=org.scala-lang,org.scala-lang.modules -DoutputDirectory=$(SUITES)
 	touch $@
 
 $(AIRFLOW)/.done: examples/jobs/airflow/requirements.txt

@@ -24,6 +24,7 @@ FOLDERS = {
     "tests/browser": "Pages in a browser (`make test-browser`)",
     "tests/spark": "Spark",
     "tests/delta": "Delta in Spark (`make test-delta`)",
+    "tests/spark_suites": "Spark's own suites (`make test-spark-suites`)",
     "tests/jobs": "Scheduled jobs in Airflow (`make test-jobs`)",
     "tests/structure": "The code itself",
 }
@@ -49,7 +50,7 @@ PROMISES = {
     "the answers are right": (
         "DuckDB in `tests/python/differential` and `make fuzz NAME=duckdb`; "
         "Spark itself in `test_differential.py`; "
-        "DataFusion's own suite in `make test-sqllogic`; "
+        "DataFusion's own suite in `make test-sqllogic`, and Spark's in `make test-spark-suites`; "
         "a look at every value in Rust"
     ),
     "what was acknowledged outlives crashes, full disks and power cuts": (
