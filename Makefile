@@ -131,8 +131,8 @@ test-spark: native jar ## Java unit tests and the Spark tests on the PySpark of 
 test-delta: native jar $(DELTA)/.done ## Delta tables under their own names, on the PySpark of SPARK_VERSION (4.1 or 4.2); no part of ci, as it takes minutes
 	LAKEMARK_SPARK_VERSION=$(SPARK_VERSION) LAKEMARK_DELTA_JARS=$(DELTA) $(PY) -m pytest tests/delta
 
-test-spark-suites: setup jar $(SUITES)/.done ## [FILES="having.sql ParquetV1Query"] [RUNS="extension connector"]: Spark's own suites over folders that are marked; all of it takes hours, ci runs one file
-	$(PY) tests/spark_suites/run.py --runs "$(RUNS)" --jars $(SUITES) \
+test-spark-suites: setup jar $(SUITES)/.done ## [FILES="having.sql ParquetV1Query"] [RUNS="extension connector"] [ONCE=1]: Spark's own suites over folders that are marked; all of it takes hours, ci runs two files
+	$(PY) tests/spark_suites/run.py --runs "$(RUNS)" $(if $(ONCE),--once) --jars $(SUITES) \
 	  --ours $(LAKEMARK_CACHE)/spark-plugin/lakemark-spark.jar $(LAKEMARK_CACHE)/spark-plugin/test-classes -- $(FILES)
 
 # Its artefacts are apart, as the suite turns on features that nothing of ours has. What the tables are written to syncs all the time.
@@ -418,7 +418,7 @@ part-rust-tests: test-rust
 part-python-spark:
 	$(MAKE) --no-print-directory --jobs=2 -o native -o jar test-python test-spark
 part-spark-suites:
-	$(MAKE) --no-print-directory -o setup -o jar test-spark-suites FILES=having.sql RUNS=connector
+	$(MAKE) --no-print-directory -o setup -o jar test-spark-suites FILES="having.sql postgreSQL/select_having.sql" RUNS=connector
 part-fuzz-queries: fuzz-queries fuzz-duckdb
 part-fuzz-decoders: fuzz-decoders
 part-crashes: stress-crashes

@@ -32,6 +32,8 @@ from differences import CONNECTOR, ENGINE, EXTENSION, FILES, Found
 
 HERE = Path(__file__).parent
 LIST = HERE / "differences.toml"
+# Has the suite of SQL write its results, and those under the first settings of a file alone.
+GOLDEN = {"SPARK_GENERATE_GOLDEN_FILES": "1"}
 OURS = "io.lakemark.spark.extension"
 # Small tables have several row groups then.
 ROWS_OF_A_ROW_GROUP = "5"
@@ -49,6 +51,8 @@ class Setup:
     ours: tuple[Path, ...]
     heap: str
     is_short: bool
+    # Whether files are run under their first settings alone.
+    is_once: bool
 
     def place(self, run: str, kind: str) -> scalatest.Place:
         """Where a run has its files."""
@@ -69,6 +73,8 @@ def main() -> int:
     except (scalatest.RunError, golden.MalformedError, ValueError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
+    if arguments.once:
+        listed = {place: entry for place, entry in listed.items() if differences.item_of(place) != place}
     found.settle(listed)
     wrong = found.wrong(listed)
     sys.stdout.write("\n".join(lines) + "\n")
@@ -88,6 +94,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--runs", default="", help=f"some of {', '.join(differences.RUNS)}; all of them by default")
     parser.add_argument("--jars", type=Path, required=True, help="the folder of the test jars")
     parser.add_argument("--ours", type=Path, nargs="*", default=[], help="our jar, and the classes of its tests")
+    parser.add_argument("--once", action="store_true", help="run files of SQL under their first settings alone")
     parser.add_argument("--heap", default="4g", help="memory of Java")
     return parser.parse_args()
 
@@ -109,7 +116,7 @@ def prepared(arguments: argparse.Namespace) -> Setup:
     ours = tuple(path.resolve() for path in arguments.ours)
     if missing := [str(path) for path in ours if not path.exists()]:
         raise ValueError(f"there is no {', '.join(missing)}: make jar builds it")
-    return Setup(folder, classes, arguments.jars, ours, arguments.heap, bool(arguments.words))
+    return Setup(folder, classes, arguments.jars, ours, arguments.heap, bool(arguments.words), arguments.once)
 
 
 def run_all(setup: Setup, runs: list[str], words: list[str]) -> tuple[Found, list[str]]:
@@ -148,22 +155,18 @@ def run_sql(setup: Setup, run: str, files: list[str], found: Found) -> list[str]
         settings["spark.hadoop.parquet.block.row.count.limit"] = ROWS_OF_A_ROW_GROUP
     asked = [(suites.SQL, test) for file in files if (test := suites.test_of(file))]
     left_out = {file: "its functions are Python's" for file in files if suites.test_of(file) is None}
-    outcomes = scalatest.run(place, asked, settings) if asked else []
+    outcomes = scalatest.run(place, asked, settings, GOLDEN if setup.is_once else {}) if asked else []
     left_out |= {suites.file_of(each.test): "Spark leaves it out" for each in outcomes if each.is_left_out}
-    failed = {suites.file_of(each.test): each.failure for each in outcomes if each.failure}
+    failures = {suites.file_of(each.test): each.failure for each in outcomes if not each.is_left_out}
     results = setup.classes / "sql-tests" / "results"
-    expected = {
-        file: golden.read(results / f"{file}.out")
-        for file in (suites.file_of(each.test) for each in outcomes)
-        if file not in left_out
-    }
+    expected = {file: golden.read(results / f"{file}.out") for file in failures}
+    written = [file for file in failures if setup.is_once or failures[file]]
+    if written and not setup.is_once:
+        scalatest.run(place, [(suites.SQL, str(suites.test_of(file))) for file in written], settings, GOLDEN)
     differing: dict[str, str] = {}
-    if failed:
-        again = [(suites.SQL, str(suites.test_of(file))) for file in failed]
-        scalatest.run(place, again, settings, {"SPARK_GENERATE_GOLDEN_FILES": "1"})
-        for file, failure in failed.items():
-            given = golden.read(place.results() / f"{file}.out")
-            differing |= differing_statements(run, file, failure, (expected[file], given))
+    for file in written:
+        given = golden.read(place.results() / f"{file}.out")
+        differing |= differing_statements(run, file, failures[file], (expected[file], given))
     found.add_run(run, list(expected), differing)
     reach = Reach.read(place.folder / "report.jsonl")
     check_reach(run, reach)
@@ -173,13 +176,13 @@ def run_sql(setup: Setup, run: str, files: list[str], found: Found) -> list[str]
 def differing_statements(
     run: str, file: str, failure: str, results: tuple[list[golden.Statement], list[golden.Statement]]
 ) -> dict[str, str]:
-    """The statements of a file that differ; the file itself if it does so under other settings alone."""
+    """The statements of a file that differ; the file itself if it fails under other settings alone."""
     expected, given = results
     texts = golden.differences(expected, given, file)
     compared = {number: text for number, text in texts.items() if run == ENGINE or not expected[number - 1].is_plan}
-    if texts:
-        return {f"{file}:{number}": text for number, text in compared.items()}
-    return {file: f"equal at first, and under other settings:\n{failure}"}
+    if failure and not texts:
+        return {file: f"equal at first, and under other settings:\n{failure}"}
+    return {f"{file}:{number}": text for number, text in compared.items()}
 
 
 def run_scala(setup: Setup, run: str, names: list[str], found: Found) -> list[str]:

@@ -16,6 +16,7 @@ _CONNECTOR = "org.apache.spark.sql.connector"
 
 # The suites of Spark's scans of Parquet, of joins that leave partitions out, and of sources of the second kind.
 SCALA = (
+    f"{_PARQUET}.ParquetAvroCompatibilitySuite",
     f"{_PARQUET}.ParquetColumnIndexSuite",
     f"{_PARQUET}.ParquetDeltaByteArrayEncodingSuite",
     f"{_PARQUET}.ParquetDeltaEncodingSuite",
@@ -27,6 +28,7 @@ SCALA = (
     f"{_PARQUET}.ParquetFileMetadataStructRowIndexSuite",
     f"{_PARQUET}.ParquetInteroperabilitySuite",
     f"{_PARQUET}.ParquetIOSuite",
+    f"{_PARQUET}.ParquetProtobufCompatibilitySuite",
     f"{_PARQUET}.ParquetRebaseDatetimeV1Suite",
     f"{_PARQUET}.ParquetRowIndexSuite",
     f"{_PARQUET}.ParquetSchemaInferenceSuite",
