@@ -138,7 +138,8 @@ def settings_of(run: str, place: scalatest.Place) -> dict[str, str]:
     if run == ENGINE:
         return {}
     return {
-        "spark.sql.extensions": f"{OURS}.SuiteExtension,{OURS}.LakemarkExtension",
+        # Sessions of tests do not look for what jars provide by themselves.
+        "spark.sql.extensions": ",".join(f"{OURS}.{name}Extension" for name in ("Suite", "Lakemark", "Connector")),
         "spark.sql.queryExecutionListeners": f"{OURS}.SuiteReach",
         "spark.lakemark.use_index": str(run != FILES).lower(),
         "lakemark.suites.run": run,
