@@ -87,8 +87,8 @@ final class SuiteFolders {
         return true;
       } catch (LakemarkException.AlreadyExists e) {
         return true;
-      } catch (LakemarkException.Unsupported | LakemarkException.InvalidInput e) {
-        // The type takes no index of this kind.
+      } catch (LakemarkException e) {
+        // The type takes no index of this kind, or the files lack the column.
       }
     }
     return false;
