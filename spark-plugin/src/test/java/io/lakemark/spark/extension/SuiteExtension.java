@@ -18,7 +18,7 @@ public final class SuiteExtension extends AbstractFunction1<SparkSessionExtensio
 
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
-    extensions.injectParser(SuiteViews::around);
+    extensions.injectParser(SuiteViews::new);
     if (SuiteRun.ofProcess() != SuiteRun.FILES) {
       SuiteScans scans = new SuiteScans();
       extensions.injectQueryStagePrepRule(session -> scans);

@@ -1,9 +1,5 @@
 package io.lakemark.spark.extension;
 
-import java.lang.reflect.InvocationHandler;
-import java.lang.reflect.InvocationTargetException;
-import java.lang.reflect.Method;
-import java.lang.reflect.Proxy;
 import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.Map;
@@ -13,11 +9,19 @@ import java.util.UUID;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.FunctionIdentifier;
+import org.apache.spark.sql.catalyst.TableIdentifier;
 import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
 import org.apache.spark.sql.catalyst.catalog.TemporaryViewRelation;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.parser.ParameterContext;
+import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
 import scala.Option;
+import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -28,7 +32,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * written as a file with two rows in a row group, and replaced by a view over that file. Its rows
  * keep their order. What cannot be written, or comes back as something else, stays what it is.
  */
-final class SuiteViews implements InvocationHandler {
+final class SuiteViews implements ParserInterface {
   /** Where files are written, as a system property. */
   static final String FOLDER = "lakemark.suites.folder";
 
@@ -43,30 +47,63 @@ final class SuiteViews implements InvocationHandler {
   private final Map<String, TemporaryViewRelation> known = new HashMap<>();
   private boolean isBusy;
 
-  private SuiteViews(SparkSession session, ParserInterface parser) {
+  /** The parser of a session, which looks at the session's views before it parses a statement. */
+  SuiteViews(SparkSession session, ParserInterface parser) {
     this.session = session;
     this.parser = parser;
   }
 
-  /** The parser of a session, which looks at the session's views before it parses a statement. */
-  static ParserInterface around(SparkSession session, ParserInterface parser) {
-    return (ParserInterface)
-        Proxy.newProxyInstance(
-            ParserInterface.class.getClassLoader(),
-            new Class<?>[] {ParserInterface.class},
-            new SuiteViews(session, parser));
+  @Override
+  public LogicalPlan parsePlan(String text) throws ParseException {
+    settle();
+    return parser.parsePlan(text);
   }
 
   @Override
-  public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
-    if (method.getName().startsWith("parsePlan")) {
-      settle();
-    }
-    try {
-      return method.invoke(parser, arguments);
-    } catch (InvocationTargetException e) {
-      throw e.getCause();
-    }
+  public LogicalPlan parsePlanWithParameters(String text, ParameterContext parameters)
+      throws ParseException {
+    settle();
+    return parser.parsePlanWithParameters(text, parameters);
+  }
+
+  @Override
+  public LogicalPlan parseQuery(String text) throws ParseException {
+    return parser.parseQuery(text);
+  }
+
+  @Override
+  public Expression parseExpression(String text) throws ParseException {
+    return parser.parseExpression(text);
+  }
+
+  @Override
+  public TableIdentifier parseTableIdentifier(String text) throws ParseException {
+    return parser.parseTableIdentifier(text);
+  }
+
+  @Override
+  public FunctionIdentifier parseFunctionIdentifier(String text) throws ParseException {
+    return parser.parseFunctionIdentifier(text);
+  }
+
+  @Override
+  public Seq<String> parseMultipartIdentifier(String text) throws ParseException {
+    return parser.parseMultipartIdentifier(text);
+  }
+
+  @Override
+  public StructType parseRoutineParam(String text) throws ParseException {
+    return parser.parseRoutineParam(text);
+  }
+
+  @Override
+  public StructType parseTableSchema(String text) throws ParseException {
+    return parser.parseTableSchema(text);
+  }
+
+  @Override
+  public DataType parseDataType(String text) throws ParseException {
+    return parser.parseDataType(text);
   }
 
   private synchronized void settle() {
