@@ -132,7 +132,7 @@ test-delta: native jar $(DELTA)/.done ## Delta tables under their own names, on 
 	LAKEMARK_SPARK_VERSION=$(SPARK_VERSION) LAKEMARK_DELTA_JARS=$(DELTA) $(PY) -m pytest tests/delta
 
 test-spark-suites: setup jar $(SUITES)/.done ## [FILES="having.sql ParquetV1Query"] [RUNS="extension connector"] [ONCE=1]: Spark's own suites over folders that are marked; all of it takes hours, ci runs two files
-	$(PY) tests/spark_suites/run.py --runs "$(RUNS)" $(if $(ONCE),--once) --jars $(SUITES) \
+	$(PY) tests/spark_suites/run_suites.py --runs "$(RUNS)" $(if $(ONCE),--once) --jars $(SUITES) \
 	  --ours $(LAKEMARK_CACHE)/spark-plugin/lakemark-spark.jar $(LAKEMARK_CACHE)/spark-plugin/test-classes -- $(FILES)
 
 # Its artefacts are apart, as the suite turns on features that nothing of ours has. What the tables are written to syncs all the time.

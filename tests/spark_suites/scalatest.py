@@ -182,8 +182,9 @@ def java(place: Place, settings: Mapping[str, str]) -> list[str]:
         "log4j.configurationFile": str(log),
         **settings,
     }
+    home = os.environ.get("JAVA_HOME")
     return [
-        "java",
+        f"{home}/bin/java" if home else "java",
         "-ea",
         f"-Xmx{place.heap}",
         "-Xss4m",
