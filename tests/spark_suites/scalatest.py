@@ -9,7 +9,7 @@ import sys
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 from xml.etree import ElementTree as ET
 
 import pyspark
@@ -138,28 +138,38 @@ def run(
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     environment |= {"SPARK_TESTING": "1", "SPARK_LOCAL_IP": "127.0.0.1", "LC_ALL": "C.UTF-8", **(variables or {})}
     with log.open("a", encoding="utf-8") as written:
-        process = subprocess.Popen(
-            command,
-            cwd=place.folder / "work",
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-        )
-        assert process.stdout is not None
-        for line in process.stdout:
-            written.write(line)
-            if line.startswith("- "):
-                sys.stderr.write(line)
-        process.wait()
+        follow(command, place.folder / "work", environment, written)
     outcomes = [outcome for report in sorted(reports.glob("TEST-*.xml")) for outcome in read_report(report)]
     missing = not_run(asked, outcomes)
     if missing:
         last = "\n".join(log.read_text(encoding="utf-8").splitlines()[-SHOWN_LINES:])
         raise RunError(f"{', '.join(missing)} did not run; the end of {log}:\n{last}")
     return outcomes
+
+
+def follow(command: list[str], folder: Path, environment: Mapping[str, str], written: TextIO) -> None:
+    """Runs a command to its end, writes what it prints, and shows each test that is done."""
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+    )
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            written.write(line)
+            if line.startswith("- "):
+                sys.stderr.write(line)
+    finally:
+        # Who is interrupted leaves no process behind.
+        if process.poll() is None and sys.exc_info()[0] is not None:
+            process.kill()
+        process.wait()
 
 
 def not_run(asked: Sequence[tuple[str, str | None]], outcomes: Sequence[Outcome]) -> list[str]:
