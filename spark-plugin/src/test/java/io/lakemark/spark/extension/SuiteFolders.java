@@ -1,9 +1,7 @@
 package io.lakemark.spark.extension;
 
 import io.lakemark.spark.LakemarkException;
-import io.lakemark.spark.LakemarkOptions;
 import io.lakemark.spark.jni.Json;
-import io.lakemark.spark.jni.Maintenance;
 import io.lakemark.spark.jni.NativeLibrary;
 import io.lakemark.spark.jni.TaskRunner;
 import java.io.IOException;
@@ -53,8 +51,8 @@ final class SuiteFolders {
   }
 
   private static void build(Path folder, StructType columns) {
-    LakemarkOptions table =
-        new LakemarkOptions(folder.toString(), null, true, LakemarkOptions.NEWEST, null);
+    NativeLibrary.load();
+    String table = folder.toString();
     List<String> names = names(columns);
     int indexes = 0;
     for (int place = 0; place < names.size(); place++) {
@@ -62,28 +60,21 @@ final class SuiteFolders {
         indexes++;
       }
     }
-    NativeLibrary.build(table.path(), null, REQUEST, new InThisThread(table.path()));
-    SuiteReport.add(
-        Map.of("marked", folder.toString(), "indexes", indexes, "columns", names.size()));
+    NativeLibrary.build(table, null, REQUEST, new InThisThread(table));
+    SuiteReport.add(Map.of("marked", table, "indexes", indexes, "columns", names.size()));
   }
 
   /** Whether a column has an index now. */
-  private static boolean create(LakemarkOptions table, String column, int place) {
+  private static boolean create(String table, String column, int place) {
+    Map<String, Object> request = new HashMap<>();
+    request.put("do", "create_index");
+    request.put("name", "by_" + place);
+    request.put("columns", List.of(column));
+    request.put("options", Map.of());
     for (int turn = 0; turn < KINDS.size(); turn++) {
-      String kind = KINDS.get((place + turn) % KINDS.size());
+      request.put("kind", KINDS.get((place + turn) % KINDS.size()));
       try {
-        Maintenance.run(
-            table,
-            "create_index",
-            Map.of(
-                "name",
-                "by_" + place,
-                "columns",
-                List.of(column),
-                "kind",
-                kind,
-                "options",
-                Map.of()));
+        NativeLibrary.maintain(table, null, Json.write(request));
         return true;
       } catch (LakemarkException.AlreadyExists e) {
         return true;
