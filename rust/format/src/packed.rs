@@ -101,18 +101,39 @@ pub(crate) fn read_width(input: &mut ByteReader<'_>) -> Result<u8> {
 
 /// Appends numbers of `width` bits each, low bits first, padded with zeros to a byte.
 pub(crate) fn pack(numbers: impl Iterator<Item = u64>, width: u8, out: &mut ByteWriter) {
-    let (mut pending, mut bits) = (0u128, 0u32);
-    for number in numbers {
-        pending |= u128::from(number) << bits;
-        bits += u32::from(width);
-        while bits >= 8 {
-            out.u8(pending as u8);
-            pending >>= 8;
-            bits -= 8;
+    let mut bits = BitWriter::new(out);
+    numbers.for_each(|number| bits.push(number, width));
+    bits.end();
+}
+
+/// Writes numbers bit by bit, low bits first.
+struct BitWriter<'a> {
+    out: &'a mut ByteWriter,
+    pending: u128,
+    /// How many bits are pending.
+    bits: u32,
+}
+
+impl<'a> BitWriter<'a> {
+    fn new(out: &'a mut ByteWriter) -> Self {
+        Self { out, pending: 0, bits: 0 }
+    }
+
+    fn push(&mut self, number: u64, width: u8) {
+        self.pending |= u128::from(number) << self.bits;
+        self.bits += u32::from(width);
+        while self.bits >= 8 {
+            self.out.u8(self.pending as u8);
+            self.pending >>= 8;
+            self.bits -= 8;
         }
     }
-    if bits > 0 {
-        out.u8(pending as u8);
+
+    /// Pads the last byte with zeros.
+    fn end(self) {
+        if self.bits > 0 {
+            self.out.u8(self.pending as u8);
+        }
     }
 }
 
@@ -130,21 +151,13 @@ pub(crate) fn width_of_wide(numbers: impl Iterator<Item = u128>) -> u8 {
 /// Appends numbers of `width` bits each, 128 at most, as [`pack`] does narrower ones.
 pub(crate) fn pack_wide(numbers: impl Iterator<Item = u128>, width: u8, out: &mut ByteWriter) {
     let halves = [width.min(HALF_BITS), width.saturating_sub(HALF_BITS)];
-    let (mut pending, mut bits) = (0u128, 0u32);
+    let mut bits = BitWriter::new(out);
     for number in numbers {
         for (half, width) in [number as u64, (number >> HALF_BITS) as u64].into_iter().zip(halves) {
-            pending |= u128::from(half) << bits;
-            bits += u32::from(width);
-            while bits >= 8 {
-                out.u8(pending as u8);
-                pending >>= 8;
-                bits -= 8;
-            }
+            bits.push(half, width);
         }
     }
-    if bits > 0 {
-        out.u8(pending as u8);
-    }
+    bits.end();
 }
 
 /// All numbers that [`pack_wide`] wrote, of at most 128 bits each.

@@ -17,7 +17,7 @@ use lakemark_table::{
     RowsOfFile, Snapshot, Table, column_list,
 };
 
-use crate::fixture::{leaf, open, probe, segments, write};
+use crate::fixture::{covered_values, leaf, open, probe, segments, write};
 
 /// Rows of a file.
 const ROWS: usize = 250;
@@ -93,17 +93,7 @@ fn keys(ids: &[i64]) -> Predicate {
 /// What the index gives of the exact rows of a probe.
 async fn covered(snapshot: &Snapshot, predicate: &Predicate, columns: &[&str]) -> (Probe, Option<CoveredValues>) {
     let found = probe(snapshot, predicate).await;
-    let exact: Vec<(usize, RowSet)> = found
-        .files
-        .listed()
-        .filter_map(|(file, probe)| match probe {
-            FileProbe::Known { exact, .. } if !exact.is_empty() => Some((file, exact.clone())),
-            _ => None,
-        })
-        .collect();
-    let rows = exact.iter().map(|(file, rows)| RowsOfFile { file: *file, rows }).collect();
-    let columns = columns.iter().map(|column| (*column).to_owned()).collect();
-    let values = snapshot.covered_rows(&CoverRequest { predicate, columns, rows }).await;
+    let values = covered_values(snapshot, predicate, &found, columns).await;
     (found, values)
 }
 

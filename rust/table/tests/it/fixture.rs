@@ -11,7 +11,8 @@ use lakemark_format::Key;
 use lakemark_format::key::key_of_i64;
 use lakemark_index::{KeyRanges, Leaf, Predicate, Test};
 use lakemark_table::{
-    BuildOptions, BuildReport, FileProbe, GroupCounts, IndexSpec, ProbeOptions, Snapshot, Table, TableOptions,
+    BuildOptions, BuildReport, CoverRequest, CoveredValues, FileProbe, GroupCounts, IndexSpec, Probe, ProbeOptions,
+    RowSet, RowsOfFile, Snapshot, Table, TableOptions,
 };
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
@@ -27,6 +28,26 @@ pub fn batch(first: usize, rows: usize) -> RecordBatch {
     let names: StringArray = (first..first + rows).map(|row| Some(format!("name{}", row % 13))).collect();
     let k: ArrayRef = Arc::new(Int32Array::from(k_values(first, rows)));
     RecordBatch::try_from_iter([("k", k), ("s", Arc::new(names) as ArrayRef)]).unwrap()
+}
+
+/// What an index gives of columns for the exact rows of a probe; none if it does not have all of them.
+pub async fn covered_values(
+    snapshot: &Snapshot,
+    predicate: &Predicate,
+    found: &Probe,
+    columns: &[&str],
+) -> Option<CoveredValues> {
+    let exact: Vec<(usize, RowSet)> = found
+        .files
+        .listed()
+        .filter_map(|(file, known)| match known {
+            FileProbe::Known { exact, .. } if !exact.is_empty() => Some((file, exact.clone())),
+            _ => None,
+        })
+        .collect();
+    let rows = exact.iter().map(|(file, rows)| RowsOfFile { file: *file, rows }).collect();
+    let columns = columns.iter().map(|column| (*column).to_owned()).collect();
+    snapshot.covered_rows(&CoverRequest { predicate, columns, rows }).await
 }
 
 pub fn write(path: &Path, batch: &RecordBatch) {

@@ -7,12 +7,9 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, Int32Array, RecordBatch, StringArray};
 use lakemark_format::Key;
 use lakemark_index::{KeyRanges, Predicate};
-use lakemark_table::{
-    BuildOptions, CoverRequest, ErrorKind, FileProbe, IndexKind, IndexSpec, Merging, RowSet, RowsOfFile, Snapshot,
-    Table,
-};
+use lakemark_table::{BuildOptions, ErrorKind, FileProbe, IndexKind, IndexSpec, Merging, Snapshot, Table};
 
-use crate::fixture::{exact_rows, is_null, leaf, open, probe, write};
+use crate::fixture::{covered_values, exact_rows, is_null, leaf, open, probe, write};
 
 /// Rows of a file.
 const ROWS: usize = 250;
@@ -135,17 +132,7 @@ async fn a_text_that_is_included_tells_its_rows_apart_and_is_given() {
     let predicate = is_one_of(&sessions(&SOME));
     assert!(snapshot.is_covered(&predicate, &["session".to_owned(), "number".to_owned()]));
     let found = probe(&snapshot, &predicate).await;
-    let rows: Vec<(usize, RowSet)> = found
-        .files
-        .listed()
-        .filter_map(|(file, known)| match known {
-            FileProbe::Known { exact, .. } if !exact.is_empty() => Some((file, exact.clone())),
-            _ => None,
-        })
-        .collect();
-    let rows = rows.iter().map(|(file, rows)| RowsOfFile { file: *file, rows }).collect();
-    let columns = vec!["session".to_owned(), "number".to_owned()];
-    let values = snapshot.covered_rows(&CoverRequest { predicate: &predicate, columns, rows }).await.unwrap();
+    let values = covered_values(&snapshot, &predicate, &found, &["session", "number"]).await.unwrap();
     let [texts, numbers] = values.columns.as_slice() else { panic!("{:?}", values.columns) };
     assert_eq!(texts.len() as u64, exact);
     for (text, number) in texts.as_string::<i32>().iter().zip(numbers.as_primitive::<arrow::datatypes::Int32Type>()) {

@@ -12,11 +12,10 @@ use lakemark_format::key::{i64_of_key, key_of_i64};
 use lakemark_format::{Key, SegmentDirectory, Trailer, ValueBlockRef, open_tail, physical_range, read_logical};
 use lakemark_index::{KeyRanges, Leaf, Predicate, Test, Truth};
 use lakemark_table::{
-    BuildOptions, CoverRequest, FileProbe, IndexKind, IndexSpec, Merging, MinMaxRequest, ProbeOptions, RowSet,
-    RowsOfFile, Snapshot, Table, TopKRequest,
+    BuildOptions, FileProbe, IndexKind, IndexSpec, Merging, MinMaxRequest, ProbeOptions, Snapshot, Table, TopKRequest,
 };
 
-use crate::fixture::{exact_rows, int_key, leaf, open, probe, segments, write};
+use crate::fixture::{covered_values, exact_rows, int_key, leaf, open, probe, segments, write};
 
 /// Rows of a file.
 const ROWS: usize = 6_000;
@@ -253,17 +252,7 @@ async fn appended_files_merges_and_included_columns_keep_their_answers() {
         }
         let predicate = leaf("id", keys(wanted.map(id)));
         let found = probe(&snapshot, &predicate).await;
-        let rows: Vec<(usize, RowSet)> = found
-            .files
-            .listed()
-            .filter_map(|(file, probe)| match probe {
-                FileProbe::Known { exact, .. } if !exact.is_empty() => Some((file, exact.clone())),
-                _ => None,
-            })
-            .collect();
-        let rows = rows.iter().map(|(file, rows)| RowsOfFile { file: *file, rows }).collect();
-        let columns = vec!["number".to_owned(), "id".to_owned()];
-        let values = snapshot.covered_rows(&CoverRequest { predicate: &predicate, columns, rows }).await.unwrap();
+        let values = covered_values(&snapshot, &predicate, &found, &["number", "id"]).await.unwrap();
         let [numbers, ids] = values.columns.as_slice() else { panic!("{:?}", values.columns) };
         let numbers = numbers.as_primitive::<Int32Type>().values();
         let mut given: Vec<(i32, i64)> =

@@ -118,10 +118,11 @@ impl ExecutionPlan for LakemarkScanExec {
         }
         let has_filters = !self.filters.is_empty() || self.first_rows.is_some();
         let is_planned = !has_filters || self.parts.prober.is_none();
-        if is_planned && !self.shares_pages(&context) {
+        let shares_pages = self.shares_pages(&context);
+        if is_planned && !shares_pages {
             streams.extend(opened(&self.planned(), partition, &context, &schema, &baseline)?);
         } else {
-            if self.shares_pages(&context) {
+            if shares_pages {
                 self.set_out(&context);
             }
             let (scan, schema) = (self.clone(), Arc::clone(&schema));

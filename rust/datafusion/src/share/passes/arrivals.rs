@@ -28,7 +28,7 @@ use crate::share::key::Principal;
 /// Nobody waits for less: that is what it takes to sleep and to be woken.
 const LEAST_WAIT: Duration = Duration::from_micros(200);
 /// Nobody waits for more, however large the crowd is.
-const MOST_WAIT: Duration = Duration::from_millis(250);
+pub(crate) const MOST_WAIT: Duration = Duration::from_millis(250);
 /// So often waits may be halved in a row.
 const MOST_HALVINGS: u32 = 6;
 /// Tables that are remembered without anybody on the way to them.

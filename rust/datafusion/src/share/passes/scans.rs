@@ -18,7 +18,7 @@ use datafusion::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
 use lakemark_table::RowSet;
 
-use super::arrivals::{Arrival, Arrivals, Place};
+use super::arrivals::{Arrival, Arrivals, MOST_WAIT, Place};
 use super::budget::PageBudget;
 use super::page_list::{PassPages, Taken};
 use super::pass::{OpensDecoder, PageMemory, Pass, PassPage};
@@ -36,8 +36,6 @@ pub(crate) type MakesDecoder<K> = Arc<dyn Fn(&K, &PieceGroup) -> OpensDecoder + 
 /// Others get the registry after so many pieces of a scan that comes.
 const PIECES_AT_ONCE: usize = 512;
 
-/// What takes more nanoseconds to read lets nobody wait for longer.
-const MOST_COST: f64 = 250e6;
 /// What became of the only wait of a scan.
 const WAIT_TO_COME: u8 = 0;
 const HAS_WAITED: u8 = 1;
@@ -264,7 +262,7 @@ impl<K: Clone + Eq + Hash> SharedScan<K> {
             let mut registry = scans.lock();
             let begins = registry.wanted.would_begin(*id);
             let is_first = begins && wait.load(Ordering::SeqCst) == WAIT_TO_COME;
-            (begins, is_first.then(|| registry.wanted.cost(*id, MOST_COST)))
+            (begins, is_first.then(|| registry.wanted.cost(*id, MOST_WAIT.as_nanos() as f64)))
         };
         if !begins {
             return false;
