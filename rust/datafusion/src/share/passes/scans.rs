@@ -271,6 +271,11 @@ impl<K: Clone + Eq + Hash> SharedScan<K> {
         let became = if waits { HAS_WAITED } else { WAITS_NO_MORE };
         // Another partition may have waited for it.
         let _ = wait.compare_exchange(WAIT_TO_COME, became, Ordering::SeqCst, Ordering::SeqCst);
+        // A decode that began for it before it was known to wait did not wake it.
+        if waits && !scans.lock().wanted.would_begin(*id) {
+            scans.arrivals.stop(place, *id);
+            return false;
+        }
         waits
     }
 
